@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from topicledger.model.access import Acl
+from topicledger.resources.acls.acl import Acl
 
 _SECONDS = 120.0
 

@@ -15,7 +15,8 @@ from benchmarks.kafka_part import REACH, done
 from benchmarks.measure import Work, fastest, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.model import AccessAction, Target
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _COUNT = {Size.FULL: 10_000, Size.SMALL: 200}
@@ -100,7 +101,7 @@ def _settled(kafka: EmbeddedKafka, changes: Sequence[Target], count: int) -> Non
             for _ in sending.apply(batch):
                 pass
         until = time.monotonic() + 600
-        while len(sending.admin.describe_acls()) != count:
+        while len(acl_requests.describe_acls(sending.admin)) != count:
             if time.monotonic() > until:
                 raise AssertionError(f"the broker doesn't list {count:,} ACLs")
             time.sleep(0.2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql.types import DoubleType, MapType, StringType, StructType, TimestampType
 
-from topicledger.model.quotas import ENTITY
 from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table, column, skipping_by
 
 _STRING = StringType()
@@ -62,6 +61,7 @@ _ENTITY = (
     column("client_id", _STRING, "a client id, with the same values as user"),
     column("ip", _STRING, "a client's address, with the same values as user; only without user and client_id"),
 )
+_ENTITY_KEY = tuple(field.name for field in _ENTITY)
 _LIMITS = (
     column("producer_byte_rate", DoubleType(), "bytes per second and broker, a whole number; null: no such limit"),
     column("consumer_byte_rate", DoubleType(), "like producer_byte_rate"),
@@ -87,7 +87,7 @@ QUOTAS = Table(
             column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
         ]
     ),
-    key=("cluster", *ENTITY),
+    key=("cluster", *_ENTITY_KEY),
     properties={"delta.enableChangeDataFeed": "true"},
     shared=True,
 )
@@ -106,7 +106,7 @@ OBSERVED_QUOTAS = Table(
         ]
     ),
     partitioned_by=("cluster",),
-    properties=skipping_by("run_id", *ENTITY),
+    properties=skipping_by("run_id", *_ENTITY_KEY),
 )
 
 RESOURCES = (ACLS, QUOTAS)

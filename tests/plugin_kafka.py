@@ -12,7 +12,9 @@ from tests.broker.direct import admin_of
 from tests.certificates import Certificates
 from tests.waiting import until
 from topicledger.model import AccessAction, Target
-from topicledger.model.quotas import Entity
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.quotas import requests as quota_requests
+from topicledger.resources.quotas.entity import Entity
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
@@ -69,11 +71,11 @@ def kafka_acls(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     """The SASL broker; no principal `User:rights...` has an ACL."""
     yield kafka_sasl
     with admin_of(kafka_sasl) as admin:
-        left = [each for each in admin.describe_acls() if each.principal.startswith("User:rights")]
+        left = [each for each in acl_requests.describe_acls(admin) if each.principal.startswith("User:rights")]
         if left:
             gone = enumerate(left)
-            admin.delete_acls(
-                [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
+            acl_requests.delete_acls(
+                admin, [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
             )
     until(lambda: not acls.live(kafka_sasl, "User:rights"), seconds=30)
 
@@ -91,5 +93,8 @@ def kafka_quotas(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
                 Target(resource=quotas.text(entity), action=AccessAction.ALTER_QUOTA, before=dict.fromkeys(limits, "1"))
                 for entity, limits in part
             ]
-            assert {each.error_code for each in admin.alter_quotas(gone, validate_only=False).results.values()} == {0}
+            assert {
+                each.error_code
+                for each in quota_requests.alter_quotas(admin, gone, validate_only=False).results.values()
+            } == {0}
     until(lambda: not quotas.live(kafka_sasl), seconds=30)

@@ -6,6 +6,7 @@ import difflib
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from rich.console import Console
 from rich.markup import escape
@@ -88,3 +89,8 @@ def json_value(value: object) -> str:
 def cell(value: object) -> str:
     """Return outside text for a terminal cell: control characters and markup can't act."""
     return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))
+
+
+def number_text(value: float) -> str:
+    """Return a number without an exponent: `1000`, `0.00001`."""
+    return format(Decimal(repr(value)), "f").removesuffix(".0")

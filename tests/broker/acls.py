@@ -14,7 +14,8 @@ from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings
 from topicledger.model import AccessAction, Target
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
 from topicledger.schemas import ACLS, AUDIT
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -49,7 +50,7 @@ def declare(estate: Estate, *rows: Mapping[str, Any]) -> None:
 def live(kafka: EmbeddedKafka, begins: str) -> set[Acl]:
     """The cluster's ACLs of principals that begin so."""
     with admin_of(kafka) as admin:
-        return {each for each in admin.describe_acls() if each.principal.startswith(begins)}
+        return {each for each in acl_requests.describe_acls(admin) if each.principal.startswith(begins)}
 
 
 def outcomes(estate: Estate, run_id: str) -> dict[tuple[str, str], Sequence[tuple[str, str | None]]]:
@@ -72,4 +73,4 @@ def change(kafka: EmbeddedKafka, *, add: list[Acl] | None = None, remove: list[A
             values = [{"after" if adds else "before": each._asdict()} for each in acls]
             targets = [Target(resource=str(n), action=action, **each) for n, each in enumerate(values)]
             if targets:
-                (admin.create_acls if adds else admin.delete_acls)(targets)
+                (acl_requests.create_acls if adds else acl_requests.delete_acls)(admin, targets)

@@ -18,7 +18,8 @@ from tests.harness import Estate
 from tests.waiting import until
 from topicledger.config.guards import GuardSettings
 from topicledger.kafka import ClusterAdmin
-from topicledger.model.quotas import KAFKA_TYPES, Entity
+from topicledger.resources.quotas import requests as quota_requests
+from topicledger.resources.quotas.entity import KAFKA_TYPES, Entity
 from topicledger.schemas import QUOTAS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -43,7 +44,7 @@ def declare(estate: Estate, *rows: Mapping[str, Any]) -> None:
 
 def live(kafka: EmbeddedKafka) -> Mapping[Entity, Limits]:
     with admin_of(kafka) as admin:
-        return admin.describe_quotas()
+        return quota_requests.describe_quotas(admin)
 
 
 def alter(kafka: EmbeddedKafka, entity: Entity, **limits: float | None) -> None:
@@ -59,7 +60,7 @@ def entries(
 ) -> list[tuple[str, int]]:
     """A request as it is, and what the broker answers: the name of each entity's first part, and its code."""
     entry = AlterClientQuotasRequest.EntryData
-    response = admin._change(
+    response = admin.change(
         AlterClientQuotasRequest(
             entries=[
                 entry(

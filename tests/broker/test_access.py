@@ -15,7 +15,8 @@ from tests.broker.direct import admin_of, make
 from tests.waiting import until
 from topicledger.cli.access import access_group
 from topicledger.model import AccessAction, Target
-from topicledger.model.access import OPERATIONS, Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import OPERATIONS, Acl
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = ("access.a", "access.ab", "access.b")
@@ -42,11 +43,11 @@ def granted(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     ]
     make(kafka_sasl, *TOPICS)
     with admin_of(kafka_sasl) as admin:
-        admin.create_acls(targets)
-        until(lambda: set(GRANTED) <= set(admin.describe_acls()), seconds=30)
+        acl_requests.create_acls(admin, targets)
+        until(lambda: set(GRANTED) <= set(acl_requests.describe_acls(admin)), seconds=30)
         yield kafka_sasl
-        admin.delete_acls(gone)
-        until(lambda: not set(GRANTED) & set(admin.describe_acls()), seconds=30)
+        acl_requests.delete_acls(admin, gone)
+        until(lambda: not set(GRANTED) & set(acl_requests.describe_acls(admin)), seconds=30)
 
 
 def asked(kafka: EmbeddedKafka, folder: Path, *arguments: str, user: str = "admin", more: str = "") -> Result:

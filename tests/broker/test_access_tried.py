@@ -14,8 +14,9 @@ from tests.fault.effort import SEED
 from tests.waiting import until
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import AccessAction, Target
-from topicledger.model.access import OPERATIONS, Acl
-from topicledger.model.rights import Brokers, about, decide
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import OPERATIONS, Acl
+from topicledger.resources.acls.effective import Brokers, about, decide
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = ("tried.a", "tried.ab", "tried.b", "tried.c", "tried.cd")
@@ -37,14 +38,14 @@ ACLS = st.builds(
 
 def replace_acls(admin: ClusterAdmin, old: Sequence[Acl], new: Sequence[Acl]) -> None:
     """Take some away, add others, and wait until the broker has exactly what it is to have."""
-    expected = ({*admin.describe_acls()} - {*old}) | {*new}
+    expected = ({*acl_requests.describe_acls(admin)} - {*old}) | {*new}
     if old:
         gone = [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(old)]
-        assert {each.error_code for each in admin.delete_acls(gone).results.values()} == {0}
+        assert {each.error_code for each in acl_requests.delete_acls(admin, gone).results.values()} == {0}
     if new:
         added = [Target(resource=str(n), action=AccessAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(new)]
-        assert {each.error_code for each in admin.create_acls(added).results.values()} == {0}
-    until(lambda: {*admin.describe_acls()} == expected, seconds=30, every=0.01)
+        assert {each.error_code for each in acl_requests.create_acls(admin, added).results.values()} == {0}
+    until(lambda: {*acl_requests.describe_acls(admin)} == expected, seconds=30, every=0.01)
 
 
 @pytest.mark.thorough
@@ -71,7 +72,7 @@ def test_more_than_2000_questions_get_the_answers_of_a_real_broker(kafka_sasl: E
         def tried(acls: list[Acl]) -> None:
             replace_acls(admin, there, acls)
             there[:] = acls
-            known = admin.describe_acls()
+            known = acl_requests.describe_acls(admin)
             for name, user in users.items():
                 told = {each.topic: {*(each.authorized_operations or ())} for each in user.describe_topics(TOPICS)}
                 for topic in TOPICS:

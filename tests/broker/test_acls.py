@@ -15,7 +15,7 @@ from topicledger.cli import explain_resources
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
 from topicledger.errors import UsageError
-from topicledger.model.access import Acl
+from topicledger.resources.acls.acl import Acl
 from topicledger.schemas import AUDIT, OBSERVED_ACLS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

@@ -22,7 +22,8 @@ from topicledger.files.export import Request, export
 from topicledger.files.exported import Exported
 from topicledger.files.load import load
 from topicledger.files.read import read
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACLS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -58,7 +59,7 @@ def test_loading_what_was_exported_plans_nothing(
     change(own, add=[*there, illegal])
     estate = estate_of(spark, own, tmp_path, max_acl_deletes=0)
     with admin_of(own) as admin:
-        all_of_them = set(admin.describe_acls())
+        all_of_them = set(acl_requests.describe_acls(admin))
 
     file = tmp_path / f"main.{suffix}"
     found = exported_to(estate, file, owner="payments")
@@ -90,7 +91,7 @@ def test_loading_what_was_exported_plans_nothing(
     assert unmanaged.clusters[0].resources == {"acls": 1}
     assert "User:carried-new" in (tmp_path / f"new.{suffix}").read_text()
     with admin_of(own) as admin:
-        change(own, remove=[each for each in admin.describe_acls() if "carried" in each.principal])
+        change(own, remove=[each for each in acl_requests.describe_acls(admin) if "carried" in each.principal])
 
 
 @pytest.mark.thorough

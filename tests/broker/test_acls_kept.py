@@ -13,6 +13,7 @@ from tests.broker.acls import acl, declare, estate_of, live, outcomes, right
 from tests.broker.direct import admin_of
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from topicledger.config.settings import PolicySettings, PolicySpec
+from topicledger.resources.acls import requests as acl_requests
 from topicledger.schemas import PLANS, QUOTAS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
@@ -91,7 +92,7 @@ def test_first_acl_on_the_cluster_leaves_the_run_its_rights(spark: SparkSession,
         last = estate.run()
         assert (last.exit_code, last.outcomes()) == (0, {"ok": 1})
         with admin_of(kafka, "creator") as admin:
-            assert set(admin.describe_acls()) == set(map(acl, [foreign, topic, own]))
+            assert set(acl_requests.describe_acls(admin)) == set(map(acl, [foreign, topic, own]))
         assert estate.rows(QUOTAS) == []
         # The super user needs no ACL, and is the only one who may remove the last ones.
         admins = estate_of(spark, kafka, tmp_path, manage=("^User:",), super_users=("User:admin",), max_acl_deletes=9)

@@ -235,18 +235,18 @@ def test_a_topic_that_a_request_names_twice_is_refused_and_others_go_on(kafka: E
     )
     asked = [alters(twice, {"flush.ms": "1"}), alters(once, {"flush.ms": "1"}), alters(twice, {"flush.ms": "2"})]
     with admin_of(kafka) as admin:
-        altered = admin._change(changes.alter_configs_request(asked, validate_only=False)).responses
+        altered = admin.change(changes.alter_configs_request(asked, validate_only=False)).responses
         assert sorted((each.resource_name, each.error_code, each.error_message) for each in altered) == [
             (once, 0, None),
             (twice, 42, "Each resource must appear at most once."),
             (twice, 42, "Each resource must appear at most once."),
         ]
-        (by_key,) = admin._change(again).responses
+        (by_key,) = admin.change(again).responses
         assert (by_key.error_code, by_key.error_message) == (42, "Error due to duplicate config keys")
         request = changes.create_partitions_request(
             [grows(twice, 2), grows(once, 2), grows(twice, 3)], 5_000, validate_only=False
         )
-        grown = admin._change(request).results
+        grown = admin.change(request).results
         assert sorted((each.name, each.error_code, each.error_message) for each in grown) == [
             (once, 0, None),
             (twice, 42, "Duplicate topic name."),
@@ -337,7 +337,7 @@ def test_only_what_is_set_on_the_topic_itself_counts_as_set(
     )
     with admin_of(own) as admin:
         request = changes.IncrementalAlterConfigsRequest(resources=[every_broker], validate_only=False)
-        assert [each.error_code for each in admin._change(request).responses] == [0]
+        assert [each.error_code for each in admin.change(request).responses] == [0]
     AnotherHand(own).set_default("log.segment.bytes", "25000000", of_topics="segment.bytes", topic="rows.sources.bare")
     values = ("flush.ms", "index.interval.bytes", "min.insync.replicas", "retention.ms", "segment.bytes")
 
@@ -414,7 +414,7 @@ def test_an_answer_about_partitions_is_its_topics_by_name(kafka: EmbeddedKafka) 
     counts = {name: (3, 2, 1)[number % 3] for number, name in enumerate(names)}
     with admin_of(kafka) as admin:
         asked = [grows(name, count) for name, count in counts.items()]
-        response = admin._change(changes.create_partitions_request(asked, 5_000, validate_only=True))
+        response = admin.change(changes.create_partitions_request(asked, 5_000, validate_only=True))
         assert [each.name for each in response.results] != names
         expected = {
             3: (0, None),
@@ -461,7 +461,7 @@ def test_brokers_that_can_not_be_and_no_time_at_all_add_no_partition(kafka: Embe
     with admin_of(kafka) as admin:
         for timeout_ms in (0, -1):
             request = changes.create_partitions_request([grows("rows.places.one", 2)], timeout_ms, validate_only=False)
-            assert [each.error_code for each in admin._change(request).results] == [7]
+            assert [each.error_code for each in admin.change(request).results] == [7]
         # The controller says how many there are, not a listing that lags.
         found = admin.add_partitions([grows("rows.places.one", 1)], validate_only=True).results
         assert found["rows.places.one"].error_message == "Topic already has 1 partition(s)."

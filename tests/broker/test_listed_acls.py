@@ -16,7 +16,8 @@ from tests.broker.direct import TOOLS, admin_of
 from tests.waiting import until
 from topicledger.files.load import load
 from topicledger.files.read import Foreign, read
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
 from topicledger.schemas import ACLS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -72,7 +73,7 @@ def test_acls_that_the_tool_lists_are_loaded_as_they_are(
     loaded = load(estate.ledger, estate.settings, read(estate.settings, [file], io.StringIO(), foreign=foreign))
     assert loaded.not_carried_over == ()
     with admin_of(kafka_acls) as admin:
-        there = set(admin.describe_acls())
+        there = set(acl_requests.describe_acls(admin))
     declared = {Acl.of(row) for row in estate.rows(ACLS)}
     assert set(odd) <= declared <= there
     assert by_principal or declared == there

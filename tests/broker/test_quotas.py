@@ -19,7 +19,8 @@ from topicledger.cli import explain_resources
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import UsageError
 from topicledger.model import AccessAction, Target
-from topicledger.model.quotas import Entity
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.quotas.entity import Entity
 from topicledger.schemas import AUDIT, OBSERVED_QUOTAS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -149,11 +150,11 @@ def test_without_the_right_to_describe_or_alter_quotas_every_row_says_so(
         "resource_type": "CLUSTER", "pattern_type": "LITERAL", "resource_name": "kafka-cluster", "host": "*",
     }  # fmt: skip
     with admin_of(kafka_quotas) as admin:
-        admin.create_acls([Target(resource="r", action=AccessAction.ACL_ADD, after=right)])
+        acl_requests.create_acls(admin, [Target(resource="r", action=AccessAction.ACL_ADD, after=right)])
         try:
             refused = estate.run()
         finally:
-            admin.delete_acls([Target(resource="r", action=AccessAction.ACL_DELETE, before=right)])
+            acl_requests.delete_acls(admin, [Target(resource="r", action=AccessAction.ACL_DELETE, before=right)])
     rows = estate.rows(AUDIT, refused.run_id)
     assert {(row["phase"], row["outcome"], row["error"]) for row in rows} == {("validate", "refused", "NOT_PERMITTED")}
     assert all("grant it AlterConfigs on the cluster" in row["error_message"] for row in rows)

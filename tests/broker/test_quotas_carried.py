@@ -20,7 +20,7 @@ from topicledger.errors import ExitCode
 from topicledger.files import export as exporting
 from topicledger.files.load import load
 from topicledger.files.read import read
-from topicledger.model.quotas import Entity
+from topicledger.resources.quotas.entity import Entity
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import AUDIT, PLANS, QUOTAS
 from topicledger_testing.embedded_kafka import EmbeddedKafka

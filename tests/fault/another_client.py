@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.waiting import until
-from topicledger.model.access import Acl
+from topicledger.resources.acls.acl import Acl
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _SECONDS = 30.0

@@ -17,7 +17,8 @@ from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
 from topicledger.model import AccessAction, Outcome, Target
-from topicledger.model.quotas import Entity
+from topicledger.resources.quotas import requests as quota_requests
+from topicledger.resources.quotas.entity import Entity
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
@@ -41,7 +42,7 @@ def target(user: str, before: str | None, after: str | None) -> Target:
 
 def live(kafka: EmbeddedKafka, user: str) -> float | None:
     with admin_of(kafka) as admin:
-        return admin.describe_quotas().get(Entity(user=user), {}).get("producer_byte_rate")
+        return quota_requests.describe_quotas(admin).get(Entity(user=user), {}).get("producer_byte_rate")
 
 
 @pytest.mark.thorough

@@ -19,7 +19,8 @@ from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
 from topicledger.model import AccessAction, Note, Outcome, Target, TopicResult
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
@@ -98,7 +99,7 @@ def test_requests_of_an_earlier_start_are_checked_or_sent_again(kafka_sasl: Embe
     """RECOVERED only if the request may have been sent; other existing ACLs are skipped."""
     rights = acls("lost-earlier", 2)
     with admin_of(kafka_sasl) as admin:
-        admin.create_acls(adds(rights[:1]))
+        acl_requests.create_acls(admin, adds(rights[:1]))
     until(lambda: live(kafka_sasl, "lost-earlier") == {rights[0]}, seconds=30)
     with executor_of(kafka_sasl, kafka_sasl) as executor:
         sent = [replace(each, maybe_sent=True) for each in adds(rights)]

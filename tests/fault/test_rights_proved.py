@@ -23,7 +23,8 @@ from tests.fault.told import FAULTS, Fault
 from tests.waiting import until
 from topicledger.ledger import leases
 from topicledger.model import AccessAction, Target
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
@@ -33,7 +34,7 @@ def add(kafka: EmbeddedKafka, *acls: Acl) -> None:
     """Change ACLs as another administrator does."""
     with admin_of(kafka) as admin:
         targets = [Target(resource=str(n), action=AccessAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(acls)]
-        assert {each.error_code for each in admin.create_acls(targets).results.values()} == {0}
+        assert {each.error_code for each in acl_requests.create_acls(admin, targets).results.values()} == {0}
 
 
 def take(kafka: EmbeddedKafka, *acls: Acl) -> None:
@@ -42,7 +43,7 @@ def take(kafka: EmbeddedKafka, *acls: Acl) -> None:
         targets = [
             Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(acls)
         ]
-        assert {each.error_code for each in admin.delete_acls(targets).results.values()} == {0}
+        assert {each.error_code for each in acl_requests.delete_acls(admin, targets).results.values()} == {0}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from tests.fault.another_client import AnotherClient, Live
 from tests.waiting import until
-from topicledger.model.access import Acl
+from topicledger.resources.acls.acl import Acl
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 

@@ -18,11 +18,11 @@ from topicledger.files import resource_reasons
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ManifestRow, ResourceRow
 from topicledger.manifests.reasons import reasons
-from topicledger.model.access import OPERATIONS
-from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.resources.acls import rows as acls
+from topicledger.resources.acls.acl import OPERATIONS
 from topicledger.resources.acls.hosts import host_reason
 from topicledger.resources.quotas import rows as quotas
+from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACLS, QUOTAS, Table
 

@@ -16,11 +16,11 @@ from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, Settings, TablesSettings
 from topicledger.model import AccessAction
-from topicledger.model.access import Acl
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.decide import decide, protected
 from topicledger.resources.acls.policies import SUBJECT
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS

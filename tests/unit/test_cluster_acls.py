@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, create_autospec
@@ -11,11 +12,13 @@ import pytest
 
 from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin, RequestLost, Response
-from topicledger.kafka.access import ALLOW_EVERYONE, SUPER_USERS, authorizer_settings
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.model import AccessAction, PhaseResult, Target, TopicResult
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS, authorizer_settings
+from topicledger.resources.quotas import requests as quota_requests
 
 FOREIGN = Acl("User:app", "ALLOW", "IDEMPOTENT_WRITE", "CLUSTER", "LITERAL", "kafka-cluster", "*")
 OTHER = FOREIGN._replace(operation="ALTER")
@@ -36,12 +39,26 @@ def delete(acl: Acl, **given: Any) -> Target:
     return target(acl, AccessAction.ACL_DELETE, **given)
 
 
+_REQUESTS = {
+    acl_requests: ("describe_acls", "create_acls", "delete_acls", "may_alter_acls", "authorizer_settings"),
+    quota_requests: ("describe_quotas",),
+}
+
+
+def _sent_by(name: str, admin: MagicMock, *arguments: Any) -> Any:
+    return getattr(admin, name)(*arguments)
+
+
 @pytest.fixture
-def admin() -> MagicMock:
+def admin(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     """A cluster with one ACL on itself that allows everyone what no ACL is about."""
     stand_in: MagicMock = create_autospec(ClusterAdmin, instance=True)
     stand_in.connect_to_controller.return_value = "kafka-main"
     stand_in.principal = "User:run"
+    for module, names in _REQUESTS.items():
+        for name in names:
+            setattr(stand_in, name, MagicMock())
+            monkeypatch.setattr(module, name, partial(_sent_by, name))
     stand_in.authorizer_settings.return_value = {ALLOW_EVERYONE: True}
     stand_in.describe_acls.return_value = [OTHER]
     done = TopicResult(before={"principal": "User:app"})
@@ -149,7 +166,8 @@ def test_every_broker_is_asked_for_the_authorizers_settings(brokers: list[Any], 
             results=[SimpleNamespace(error_code=code, configs=[SimpleNamespace(name=each) for each in names])]
         )
 
-    connection: Any = SimpleNamespace(name="main", ask=ask)
-    found = authorizer_settings(connection, answers)
+    cluster = SimpleNamespace(brokers=[SimpleNamespace(broker_id=each) for each in answers])
+    admin: Any = SimpleNamespace(name="main", ask=ask, describe_cluster=lambda: cluster)
+    found = authorizer_settings(admin)
     assert found[ALLOW_EVERYONE] is is_set
     assert found[SUPER_USERS] is (None if HIDDEN in brokers or LOST in brokers else False)

@@ -13,7 +13,8 @@ from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import AccessAction, Action, Outcome, PhaseResult, ReplicaAction, Target
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests
+from topicledger.resources.acls.acl import Acl
 
 
 class Manager:
@@ -48,11 +49,12 @@ class OldAdmin(ClusterAdmin):
     def connect_to_controller(self) -> str:
         return "kafka-main"
 
-    def describe_acls(self, principals: Any = None) -> list[Acl]:
-        return []
 
-    def may_alter_acls(self) -> bool | None:
-        return True
+@pytest.fixture(autouse=True)
+def no_acls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a broker has no ACLs, and lets this principal change them."""
+    monkeypatch.setattr(requests, "describe_acls", lambda *_: [])
+    monkeypatch.setattr(requests, "may_alter_acls", lambda _: True)
 
 
 def executor(admin: OldAdmin, no_sleep: Callable[[float], None]) -> Executor:

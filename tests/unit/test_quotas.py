@@ -16,13 +16,14 @@ from topicledger.config.settings import Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
 from topicledger.model import Refusal
-from topicledger.model.quotas import Entity, kafka_name, text_of_limit, written
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.decide import decide
+from topicledger.resources.quotas.entity import Entity, kafka_name, written
 from topicledger.resources.quotas.rows import entity_of, limits_of, text_of
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
+from topicledger.text import number_text
 
 QUOTA = {"cluster": "main", "user": "a", "producer_byte_rate": 1000.0}
 
@@ -242,7 +243,7 @@ def test_a_limit_has_one_text_whoever_writes_it(spark: SparkSession) -> None:
     rows = [{"user": f"u{number}", "request_percentage": value} for number, value in enumerate(LIMITS_AS_TEXT)]
     found = frame(spark, QUOTAS.schema, rows).select("request_percentage", limits_of().alias("limits")).collect()
     assert {row["request_percentage"]: row["limits"]["request_percentage"] for row in found} == LIMITS_AS_TEXT
-    assert {value: text_of_limit(value) for value in LIMITS_AS_TEXT} == LIMITS_AS_TEXT
+    assert {value: number_text(value) for value in LIMITS_AS_TEXT} == LIMITS_AS_TEXT
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.clusters import JARS
 from tests.java import compile_java
-from topicledger.model.access import OPERATIONS, Acl
-from topicledger.model.rights import Brokers, Verdict, Why, about, covers_pattern, decide
+from topicledger.resources.acls.acl import OPERATIONS, Acl
+from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, covers_pattern, decide
 
 Question = tuple[str, str, str, str, str]
 """principal, host, operation, resource type, name"""

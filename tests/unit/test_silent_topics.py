@@ -32,7 +32,9 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
-from topicledger.model.access import Acl
+from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.acl import Acl
+from topicledger.resources.quotas import requests as quota_requests
 
 WORDS = "The server experienced an unexpected error."
 ATTEMPTS = 4
@@ -409,19 +411,20 @@ def test_a_change_left_open_does_not_touch_the_next_change_of_its_topic(admin: M
 
 @pytest.mark.parametrize("action", [AccessAction.ACL_ADD, AccessAction.ACL_DELETE])
 def test_an_acl_change_without_an_outcome_fails_alone(
-    admin: MagicMock, executor: Executor, action: AccessAction
+    monkeypatch: pytest.MonkeyPatch, executor: Executor, action: AccessAction
 ) -> None:
     """A2: the list of ACLs shows what there is."""
     bad, good = acls(action)
     there = [] if action is AccessAction.ACL_ADD else [acl(0)]
-    admin.describe_acls.side_effect = lambda _: there
+    monkeypatch.setattr(acl_requests, "describe_acls", lambda *_: there)
 
-    def answer(targets: Sequence[Target]) -> Response:
+    def answer(_: ClusterAdmin, targets: Sequence[Target]) -> Response:
         done = TopicResult(before={"principal": "User:a"})
         results = {each.resource: unknown_error("") if each == bad else done for each in targets}
         return Response(results=results, throttle_time_ms=0)
 
-    admin.create_acls.side_effect = admin.delete_acls.side_effect = answer
+    monkeypatch.setattr(acl_requests, "create_acls", answer)
+    monkeypatch.setattr(acl_requests, "delete_acls", answer)
     ended = {each.resource: each.outcome for each in executor.apply([bad, good])}
     assert ended == {bad.resource: Outcome.FAILED, good.resource: Outcome.OK}
 
@@ -460,15 +463,18 @@ def _apply(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]
 
 
 @pytest.mark.parametrize("phase", [Phase.VALIDATE, Phase.APPLY])
-def test_altered_quotas_without_an_outcome_fail_alone(admin: MagicMock, executor: Executor, phase: Phase) -> None:
+def test_altered_quotas_without_an_outcome_fail_alone(
+    monkeypatch: pytest.MonkeyPatch, executor: Executor, phase: Phase
+) -> None:
     """The entity has the limits that the plan saw."""
     bad, good = "client-id=bad", "client-id=good"
     targets = [
         Target(resource=each, action=AccessAction.ALTER_QUOTA, after={"producer_byte_rate": "1"})
         for each in (bad, good)
     ]
-    admin.describe_quotas.return_value = {}
-    admin.alter_quotas.side_effect = alone({bad})
+    answer = alone({bad})
+    monkeypatch.setattr(quota_requests, "describe_quotas", lambda _: {})
+    monkeypatch.setattr(quota_requests, "alter_quotas", lambda _, targets, **given: answer(targets, **given))
     step = executor.validate if phase is Phase.VALIDATE else executor.apply
     ended = {each.resource: each.outcome for each in step(targets)}
     assert ended == {bad: Outcome.FAILED, good: Outcome.OK}

@@ -47,8 +47,6 @@ from topicledger.model import (
     TopicResult,
     Violation,
 )
-from topicledger.model.access import Acl
-from topicledger.model.quotas import Entity
 
 log = logging.getLogger(__name__)
 
@@ -251,22 +249,6 @@ class ClusterContext(ABC):
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Partition, int]:
         """Bytes of partitions, those of the largest replica each; empty where this principal may not know."""
         return self._sender.ask(lambda: self.admin.partition_sizes(topics))
-
-    def acls(self, principals: Collection[str] | None) -> frozenset[Acl]:
-        """The cluster's ACLs, of these principals at least; all if None.
-
-        Raises NotListed if they may not be listed, and OutcomeUnknown without an answer.
-        """
-        return self._sender.ask(lambda: frozenset(self.admin.describe_acls(principals)))
-
-    def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
-        """The cluster's client quotas, by entity. Raises NotListed where they may not be described, and OutcomeUnknown
-        without an answer."""
-        return self._sender.ask(self.admin.describe_quotas)
-
-    def may_alter_acls(self) -> bool | None:
-        """Whether this principal may change ACLs; None where brokers don't say."""
-        return self._sender.ask(self.admin.may_alter_acls)
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Topics that the controller says exist, as soon as brokers list them (C21); without those that stay unlisted.

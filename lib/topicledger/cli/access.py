@@ -15,12 +15,13 @@ from topicledger.cli.options import Options, common, open_ledger, open_settings,
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.access import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import FORMAT_VERSION
-from topicledger.model.access import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
-from topicledger.model.rights import Brokers, Verdict, Why, about, covers_operation, covers_pattern, decide
+from topicledger.resources.acls import requests
 from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
+from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, covers_operation, covers_pattern, decide
+from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
 from topicledger.text import cell, nearest
 
@@ -142,8 +143,8 @@ def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
                 f"cluster {cluster.name} answers with the cluster id {described.cluster_id}, and "
                 f"clusters.{cluster.name}.cluster_id is {cluster.cluster_id}: another cluster is behind its address"
             )
-        acls = admin.describe_acls()
-        is_set = admin.authorizer_settings()
+        acls = requests.describe_acls(admin)
+        is_set = requests.authorizer_settings(admin)
     notes = [f"Kafka's id of the cluster: {described.cluster_id}"]
     allow_everyone = False if is_set[ALLOW_EVERYONE] is False else None
     if allow_everyone is None:

@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from topicledger.manifests.files.results import FIELDS
-from topicledger.model.quotas import text_of_limit
-from topicledger.text import show
+from topicledger.text import number_text, show
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -101,12 +100,12 @@ def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> str:
-    return text_of_limit(value) if isinstance(value, float) else json.dumps(value)
+    return number_text(value) if isinstance(value, float) else json.dumps(value)
 
 
 def _value(value: Any) -> str:
     if isinstance(value, float):
-        return text_of_limit(value)
+        return number_text(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_value(key)}: {_value(each)}" for key, each in sorted(value.items())) + "}"
     if isinstance(value, str):

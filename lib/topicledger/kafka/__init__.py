@@ -25,7 +25,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import MetadataRequest
 
 from topicledger.errors import ClusterError
-from topicledger.kafka import access, changes, groups, log_dirs, offsets, quotas, reassignments, unseen
+from topicledger.kafka import changes, groups, log_dirs, offsets, reassignments, unseen
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PARTITIONS,
@@ -48,8 +48,6 @@ from topicledger.kafka.connection import (
 from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics, created_topics
 from topicledger.kafka.topics import creatable, create_result, entries, infos
 from topicledger.model import Broker, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
-from topicledger.model.access import Acl
-from topicledger.model.quotas import Entity
 
 __all__ = [
     "INVALID_PARTITIONS",
@@ -125,7 +123,7 @@ class ClusterAdmin(Connection):
         self._admin._controller_id = controller_id
         return cluster_id
 
-    def _change(self, request: Any) -> Any:
+    def change(self, request: Any) -> Any:
         """Return the controller's answer to a request that changes something."""
         if self._admin._controller_id is None:
             self.connect_to_controller()
@@ -230,13 +228,13 @@ class ClusterAdmin(Connection):
 
     def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """Send one IncrementalAlterConfigs request; with `validate_only` it changes nothing (K1)."""
-        response = self._change(changes.alter_configs_request(targets, validate_only=validate_only))
+        response = self.change(changes.alter_configs_request(targets, validate_only=validate_only))
         return Response(results=changes.altered(response), throttle_time_ms=response.throttle_time_ms)
 
     def add_partitions(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """Send one CreatePartitions request; with `validate_only` it changes nothing."""
         request = changes.create_partitions_request(targets, self._operation_timeout_ms, validate_only=validate_only)
-        response = self._change(request)
+        response = self.change(request)
         return Response(results=changes.grown(response), throttle_time_ms=response.throttle_time_ms)
 
     def topics_reassigned_now(self) -> frozenset[str] | None:
@@ -277,14 +275,14 @@ class ClusterAdmin(Connection):
         self, targets: Mapping[reassignments.Partition, reassignments.Replicas | None]
     ) -> tuple[dict[reassignments.Partition, TopicResult], int]:
         """Send one AlterPartitionReassignments request; return the answers by partition, and throttle_time_ms."""
-        response = self._change(reassignments.alter_request(targets, self._operation_timeout_ms))
+        response = self.change(reassignments.alter_request(targets, self._operation_timeout_ms))
         return reassignments.altered(response, targets), response.throttle_time_ms
 
     def elect_leaders(
         self, partitions: Collection[reassignments.Partition]
     ) -> tuple[dict[reassignments.Partition, TopicResult], int]:
         """Send one ElectLeaders request for preferred leaders; return answers by partition, and throttle_time_ms."""
-        response = self._change(reassignments.elect_request(partitions, self._operation_timeout_ms))
+        response = self.change(reassignments.elect_request(partitions, self._operation_timeout_ms))
         return reassignments.elected(response, partitions), response.throttle_time_ms
 
     def broker_configs(self, broker_id: int, names: Collection[str]) -> dict[str, str]:
@@ -313,41 +311,6 @@ class ClusterAdmin(Connection):
         (result,) = self._run(self._manager.send, request, broker_id).responses
         return TopicResult(error_code=result.error_code, error_message=result.error_message)
 
-    def describe_acls(self, principals: Collection[str] | None = None) -> list[Acl]:
-        """Return the cluster's ACLs: see `access.describe_acls`."""
-        return access.describe_acls(self, principals)
-
-    def may_alter_acls(self) -> bool | None:
-        """Whether this principal may change ACLs: see `access.may_alter`."""
-        return access.may_alter(self)
-
-    def authorizer_settings(self) -> Mapping[str, bool | None]:
-        """Return the authorizer settings of the brokers that are up: see `access.authorizer_settings`."""
-        return access.authorizer_settings(self, [each.broker_id for each in self.describe_cluster().brokers])
-
-    def knows_acls_like(self, acl: Acl) -> bool:
-        """Whether the brokers know the ACL's pattern type (prefixes: Kafka 2.0) and resource type (USER: 3.3)."""
-        return access.are_known(self, acl)
-
-    def create_acls(self, targets: Sequence[Target]) -> Response:
-        """Send one CreateAcls request; adding an existing ACL does no harm (A2)."""
-        response = self._change(access.create_acls_request(targets))
-        return Response(results=access.created(targets, response), throttle_time_ms=response.throttle_time_ms)
-
-    def delete_acls(self, targets: Sequence[Target]) -> Response:
-        """Send one DeleteAcls request; deleting a missing ACL does no harm (A2)."""
-        response = self._change(access.delete_acls_request(targets))
-        return Response(results=access.deleted(targets, response), throttle_time_ms=response.throttle_time_ms)
-
-    def describe_quotas(self) -> dict[Entity, Mapping[str, float]]:
-        """Return the cluster's client quotas: see `quotas.describe_quotas`."""
-        return quotas.describe_quotas(self)
-
-    def alter_quotas(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
-        """Send one AlterClientQuotas request; with `validate_only` it changes nothing (Q1)."""
-        response = self._change(quotas.alter_quotas_request(targets, validate_only=validate_only))
-        return Response(results=quotas.altered(targets, response), throttle_time_ms=response.throttle_time_ms)
-
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """Send one CreateTopics request; with `validate_only` it creates nothing (C5).
 
@@ -359,7 +322,7 @@ class ClusterAdmin(Connection):
             validate_only=validate_only,
             max_version=LAST_VERSION,
         )
-        response = created_topics(self._change(request))
+        response = created_topics(self.change(request))
         returns_configs = self.returns_configs
         return Response(
             results={topic.name: create_result(topic, returns_configs, validate_only) for topic in response.topics},
@@ -379,7 +342,7 @@ class ClusterAdmin(Connection):
             ],
             timeout_ms=self._operation_timeout_ms,
         )
-        response = self._change(request)
+        response = self.change(request)
         names = {target.topic_id: target.topic for target in targets}
         return Response(
             results={

@@ -20,7 +20,6 @@ from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutcome, Outcomes, Part, Sent
 from topicledger.kafka.pace import Pace
 from topicledger.model import Target, TopicResult
-from topicledger.model.access import Acl
 
 __all__ = [
     "THROTTLE_MARGIN_SECONDS",
@@ -111,10 +110,10 @@ class ClusterLimits:
     """The quota's pace (C17)."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Partition counts that are missing in the plan, by topic: from validate or a describe."""
-    acls_added: set[Acl] = field(default_factory=set)
-    """ACLs whose creation was acknowledged, but that may not be visible yet (A6)."""
     super_users: frozenset[str] = frozenset()
     """`acls.super_users`: they need no ACL."""
+    acknowledged: set[object] = field(default_factory=set)
+    """Resources that were acknowledged and may not be visible yet, as their kind's steps name them (A6)."""
     moving: MoveLimits = field(default_factory=MoveLimits)
     """Limits of simultaneous moves."""
     warned: set[str] = field(default_factory=set)

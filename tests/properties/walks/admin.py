@@ -13,8 +13,8 @@ from topicledger.kafka import RequestLost, Response
 from topicledger.kafka.reassignments import Partition as Key
 from topicledger.kafka.reassignments import Replicas, TopicState
 from topicledger.model import SET_ON_TOPIC, Broker, ConfigEntry, Target, TopicConfigs, TopicInfo, TopicResult
-from topicledger.model.access import Acl
 from topicledger.model.moves import FOLLOWER_REPLICAS, LEADER_REPLICAS
+from topicledger.resources.acls.acl import Acl
 
 _LISTS = frozenset({LEADER_REPLICAS, FOLLOWER_REPLICAS})
 _CODES = {

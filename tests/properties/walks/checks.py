@@ -16,8 +16,8 @@ from topicledger.config.settings import Settings
 from topicledger.kafka.reassignments import Partition as Key
 from topicledger.kafka.reassignments import Replicas
 from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ReplicaAction, RunState, Target
-from topicledger.model.access import Acl
 from topicledger.model.moves import parse_assignments
+from topicledger.resources.acls.acl import Acl
 from topicledger.schemas import ACLS, APPROVALS, MANIFESTS, PLANS, RUNS, SENT_BATCHES
 
 ATTEMPTS = 3

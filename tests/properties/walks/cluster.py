@@ -8,8 +8,8 @@ from topicledger import kafka
 from topicledger.kafka.reassignments import Partition as Key
 from topicledger.kafka.reassignments import PartitionState, Replicas, TopicState
 from topicledger.model import TopicResult
-from topicledger.model.access import Acl
 from topicledger.model.moves import BROKER, FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, TOPIC
+from topicledger.resources.acls.acl import Acl
 
 COPYING = 3.0
 """Seconds that replicas take to be copied."""

@@ -46,6 +46,7 @@ from topicledger.plan import decisions, resources
 from topicledger.plan.decisions import Decided, commit_plan
 from topicledger.plan.reevaluate import Reevaluated
 from topicledger.resources.acls import observe as observed_acls
+from topicledger.resources.acls import requests as acl_requests
 from topicledger.schemas import ACL_KEY
 
 
@@ -317,6 +318,10 @@ def _list_acls(spark: Any, clusters: Any, kafka: Any, ids: Mapping[str, str], *_
     return Listed(rows=frames.DataFrame(names, rows), statuses=statuses)
 
 
+def _asked_of(request: str, admin: Admin, *arguments: Any) -> Any:
+    return getattr(admin, request)(*arguments)
+
+
 def _audit_table(run_id: str, manifest_version: int, ended: Any) -> Any:
     STAGE.watcher.rows(run_id, ended)
     names = run_module.AUDIT.schema.names
@@ -392,6 +397,8 @@ def installed() -> Iterator[None]:
         put(stages, reevaluate=lambda *_, **__: Reevaluated(reported=False, waiting=None))
         put(resources, keep=lambda *_: None)
         put(observed_acls, list_each=_list_acls)
+        for request in ("describe_acls", "create_acls", "delete_acls", "may_alter_acls", "knows_acls_like"):
+            put(acl_requests, **{request: partial(_asked_of, request)})
         put(decisions, Metrics=frames.Metrics)
         put(run_module, audit_table=_audit_table)
         put(run_module, WAVE_OUTCOMES=1, WAVE_SECONDS=1e9)

@@ -20,8 +20,8 @@ from topicledger.config.settings import (
     TablesSettings,
 )
 from topicledger.model import Action, ReplicaAction
-from topicledger.model.access import Acl
 from topicledger.model.moves import assignments_text
+from topicledger.resources.acls.acl import Acl
 from topicledger.schemas import ACTIONS
 
 EAST, WEST = "east", "west"

@@ -12,7 +12,7 @@ from topicledger.files.foreign.limits import KAFKAS_NAMES, add_quota, limits_of
 from topicledger.files.foreign.rights import unknown_principal
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.model.quotas import DEFAULT, Entity, written
+from topicledger.resources.quotas.entity import DEFAULT, Entity, written
 from topicledger.text import show
 
 _USER = "User:"

@@ -13,7 +13,7 @@ from topicledger.files.foreign.fields import Fields
 from topicledger.files.foreign.rights import Client
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.model.access import WILDCARD
+from topicledger.resources.acls.acl import WILDCARD
 
 OF_TOPICS = ("consumers", "producers")
 """Kinds of clients that a single topic may have."""

@@ -14,7 +14,7 @@ from topicledger.files.foreign.fields import Fields
 from topicledger.files.foreign.rights import Client, add_right, kafka_name, pattern_type_of
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
+from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl
 from topicledger.text import nearest, show
 
 _NO_PRINCIPAL = "without a principal (Confluent Cloud's service accounts): write the `principal`"

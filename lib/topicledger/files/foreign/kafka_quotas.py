@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.files.foreign.limits import add_quota
 from topicledger.manifests.files.entries import Report
-from topicledger.model.quotas import DEFAULT, ENTITY, LIMITS, Entity, written
+from topicledger.resources.quotas.entity import DEFAULT, ENTITY, LIMITS, Entity, written
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
 _PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>the default {kind}))"

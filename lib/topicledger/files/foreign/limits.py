@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Report
 from topicledger.manifests.files.results import ResourceRow
-from topicledger.model.quotas import LIMITS, Entity
+from topicledger.resources.quotas.entity import LIMITS, Entity
 
 JAVAS_NAMES: Mapping[str, str] = {
     "producerByteRate": "producer_byte_rate",

@@ -10,7 +10,7 @@ from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Report
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
-from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
+from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl
 from topicledger.resources.acls.entries import pattern_of, rights_of
 from topicledger.text import show
 

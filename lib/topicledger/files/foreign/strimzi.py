@@ -20,8 +20,8 @@ from topicledger.files.foreign.rights import acls_of, add_right
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.model import INTERNAL_TOPICS
-from topicledger.model.access import Acl
-from topicledger.model.quotas import Entity, written
+from topicledger.resources.acls.acl import Acl
+from topicledger.resources.quotas.entity import Entity, written
 from topicledger.text import show
 
 _API = Api(group="kafka.strimzi.io", versions=("v1alpha1", "v1beta1", "v1beta2", "v1"))

@@ -23,7 +23,6 @@ from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import ADDS, REMOVES, Shown, counted
 from topicledger.actions.shown import done_within
-from topicledger.kafka.access import NO_ALTER
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT, PRESENT
@@ -38,8 +37,8 @@ from topicledger.model import (
     Target,
     TopicResult,
 )
-from topicledger.model.access import ALLOW, Acl
-from topicledger.resources.acls import cluster_acls
+from topicledger.resources.acls import cluster_acls, requests
+from topicledger.resources.acls.acl import ALLOW, Acl
 from topicledger.resources.acls.cluster_acls import principal_unknown
 
 _SHOWN_WITHIN = 10.0
@@ -75,7 +74,8 @@ class _Listed:
         self._acls: frozenset[Acl] = frozenset()
         try:
             asked = {_acl(target).principal for target in targets}
-            self._acls = context.acls(asked.union(acl.principal for each in targets for acl in _replaced_by(each)))
+            asked |= {acl.principal for each in targets for acl in _replaced_by(each)}
+            self._acls = context.ask(lambda: frozenset(requests.describe_acls(context.admin, asked)))
         except NotListed as error:
             self.unknown = str(error)
 
@@ -94,16 +94,16 @@ class _Listed:
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Kafka has no validate for ACLs: what there is, and what this principal may do, is asked instead."""
     listed = _Listed(context, targets)
-    may_alter = context.may_alter_acls()
+    may_alter = context.ask(lambda: requests.may_alter_acls(context.admin))
     context.require_planned_cluster()
     for target in targets:
         own = _takes_own_right(context, target)
-        if not context.admin.knows_acls_like(_acl(target)):
+        if not requests.knows_acls_like(context.admin, _acl(target)):
             yield context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, _TOO_OLD)
         elif listed.unknown is not None:
             yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, listed.unknown)
         elif may_alter is False:
-            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, NO_ALTER)
+            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, requests.NO_ALTER)
         elif own is not None:
             yield context.refused(target, Phase.VALIDATE, *own)
         elif listed.is_done(target):
@@ -178,7 +178,7 @@ def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseRes
     stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets})
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
-    for target, answer in context.send_each(left, context.admin.create_acls, changes=True):
+    for target, answer in context.send_each(left, partial(requests.create_acls, context.admin), changes=True):
         yield _applied(context, target, answer)
 
 
@@ -201,7 +201,7 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     stopped |= cluster_acls.last_refused(context, removed)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
-    for target, answer in context.send_each(left, context.admin.delete_acls, changes=True):
+    for target, answer in context.send_each(left, partial(requests.delete_acls, context.admin), changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
             # An empty list of matches: it was gone (A2).
             if answer.maybe_done or target.maybe_sent:
@@ -221,7 +221,7 @@ def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -
         if listed.unknown is not None:
             return {target.resource: listed.unknown for target in targets}
         missing = {target.resource: each for target in targets if (each := listed.missing(target))}
-        if not any(each & context.limits.acls_added for each in missing.values()):
+        if not any(each & context.limits.acknowledged for each in missing.values()):
             break
     return {resource: _MISSING + ", ".join(map(_words, sorted(each))) for resource, each in missing.items()}
 
@@ -237,7 +237,7 @@ def _applied(context: ClusterContext, target: Target, answer: Answer) -> PhaseRe
     code = answer.result.error_code
     if code == kafka.NONE:
         if _adds(target):
-            context.limits.acls_added.add(_acl(target))
+            context.limits.acknowledged.add(_acl(target))
         result = _changed(answer.result, target)
     else:
         result = replace(answer.result, before=None)

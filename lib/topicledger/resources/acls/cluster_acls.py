@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topicledger.actions.context import ClusterContext
-from topicledger.kafka.access import ALLOW_EVERYONE
 from topicledger.kafka.connection import NotListed
 from topicledger.model import Refusal
-from topicledger.model.access import ALLOW, EVERYONE, WILDCARD, Acl
+from topicledger.resources.acls import requests
+from topicledger.resources.acls.acl import ALLOW, EVERYONE, WILDCARD, Acl
+from topicledger.resources.acls.requests import ALLOW_EVERYONE
 
 CLUSTER = "CLUSTER"
 """The resource type of a cluster itself."""
@@ -51,6 +52,12 @@ def last_refused(context: ClusterContext, removals: Mapping[str, Acl]) -> Stoppe
     return dict.fromkeys(there, (Refusal.LAST_CLUSTER_ACL, opens_cluster(found.allow_everyone)))
 
 
+def _acls_of(context: ClusterContext) -> frozenset[Acl]:
+    """All ACLs of the cluster, those among them that were added and may not be visible yet (A6)."""
+    listed = context.ask(lambda: frozenset(requests.describe_acls(context.admin, None)))
+    return listed | {each for each in context.limits.acknowledged if isinstance(each, Acl)}
+
+
 class _Found:
     """The ACLs on the cluster itself, if any is asked for, and whether brokers allow everyone what no ACL is about."""
 
@@ -62,10 +69,10 @@ class _Found:
         """Those that are refused since the ACLs may not be listed."""
         if not self.asked:
             return
-        self.allow_everyone = context.ask(context.admin.authorizer_settings)[ALLOW_EVERYONE]
+        self.allow_everyone = context.ask(lambda: requests.authorizer_settings(context.admin))[ALLOW_EVERYONE]
         if self.allow_everyone is not False:
             try:
-                there = context.acls(None) | context.limits.acls_added
+                there = _acls_of(context)
             except NotListed as error:
                 self.unknown = dict.fromkeys(self.asked, (Refusal.NOT_PERMITTED, str(error)))
             else:

@@ -16,11 +16,11 @@ from topicledger.config.patterns import matches
 from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import AccessAction, Decision, Outcome, Phase, Refusal, ResourceType
-from topicledger.model.access import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
+from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.decide import covers, managed
 from topicledger.resources.acls.replaced import name_covers
 from topicledger.resources.acls.rows import covered_topics, text_of

@@ -13,7 +13,7 @@ from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, given_in, shared
 from topicledger.manifests.files.values import Object, Value, describe, named
-from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
+from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
 from topicledger.text import nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")

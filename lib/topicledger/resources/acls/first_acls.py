@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Settings
 from topicledger.manifests.rows import Transform
 from topicledger.model import AccessAction, Refusal
-from topicledger.model.access import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
 from topicledger.policies.contract import text
+from topicledger.resources.acls.acl import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.cluster_acls import CLUSTER, NEEDED, is_open, principal_unknown, takes_own
 from topicledger.resources.acls.replaced import name_covers
 from topicledger.resources.deciding import decided, warned

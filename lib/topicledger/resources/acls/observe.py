@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.access import ALLOW_EVERYONE
 from topicledger.observe.listed import Columns, Listed, list_each
+from topicledger.resources.acls import requests
+from topicledger.resources.acls.requests import ALLOW_EVERYONE
 from topicledger.schemas import ACL_KEY, OBSERVED_ACLS
 
 
@@ -22,9 +23,9 @@ def observe_acls(
 
 def allows_everyone(admin: ClusterAdmin) -> bool | None:
     """Whether any broker has set `allow.everyone.if.no.acl.found`, whose value it hides; None if unknown."""
-    return admin.authorizer_settings()[ALLOW_EVERYONE]
+    return requests.authorizer_settings(admin)[ALLOW_EVERYONE]
 
 
 def _describe(admin: ClusterAdmin) -> tuple[Columns, int]:
-    acls = sorted(set(admin.describe_acls()))
+    acls = sorted(set(requests.describe_acls(admin)))
     return {name: [getattr(each, name) for each in acls] for name in ACL_KEY}, len(acls)

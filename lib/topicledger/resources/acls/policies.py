@@ -13,10 +13,10 @@ from topicledger.config import patterns
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import AccessAction
-from topicledger.model.access import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PERMISSIONS
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
 from topicledger.policies.create import labels_required, owner_required
+from topicledger.resources.acls.acl import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PERMISSIONS
 from topicledger.resources.acls.rows import covered_topics
 
 _MAX_COUNT = 2**31 - 1

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.reasons import state_reason
 from topicledger.manifests.rows import ABSENT
-from topicledger.model.access import CLUSTER_NAME, OPERATIONS, PATTERN_TYPES, PERMISSIONS, PREFIXED, WILDCARD
+from topicledger.resources.acls.acl import CLUSTER_NAME, OPERATIONS, PATTERN_TYPES, PERMISSIONS, PREFIXED, WILDCARD
 from topicledger.resources.acls.hosts import host_reason
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")

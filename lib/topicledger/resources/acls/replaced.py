@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase
-from topicledger.model.access import EVERYONE, PREFIXED, WILDCARD
-from topicledger.model.rights import IMPLIED
 from topicledger.policies.contract import text
 from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.acl import EVERYONE, PREFIXED, WILDCARD
+from topicledger.resources.acls.effective import IMPLIED
 from topicledger.resources.acls.rows import text_of
 
 _TO_EVERYONE, _OF_ALL = "to everyone", "of all"

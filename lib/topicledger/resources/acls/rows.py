@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
-from topicledger.model.access import (
+from topicledger.resources.acls.acl import (
     ALLOW,
     CLUSTER_NAME,
     EVERYONE,

@@ -22,7 +22,6 @@ from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, changed
 from topicledger.actions.shown import done_within
 from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NotListed
-from topicledger.kafka.quotas import NO_ALTER
 from topicledger.kafka.sending import Answer
 from topicledger.ledger.rows import touched
 from topicledger.model import (
@@ -37,7 +36,9 @@ from topicledger.model import (
     Target,
     TopicResult,
 )
-from topicledger.model.quotas import Entity, text_of_limit
+from topicledger.resources.quotas import requests
+from topicledger.resources.quotas.entity import Entity
+from topicledger.text import number_text
 
 _SHOWN_WITHIN = 3.0
 """Seconds until brokers show what was altered: thousands of changes need one."""
@@ -51,7 +52,7 @@ class _Described:
         self.unknown: str | None = None
         self._quotas: Mapping[Entity, Mapping[str, float]] = {}
         try:
-            self._quotas = context.quotas()
+            self._quotas = context.ask(lambda: requests.describe_quotas(context.admin))
         except NotListed as error:
             self.unknown = str(error)
         context.require_planned_cluster()
@@ -59,7 +60,7 @@ class _Described:
     def of(self, target: Target) -> Mapping[str, str]:
         """The limits that the entity has, of those that the target touches."""
         limits = self._quotas.get(Entity.of_text(target.resource), {})
-        return {name: text_of_limit(value) for name, value in limits.items() if name in target.touched}
+        return {name: number_text(value) for name, value in limits.items() if name in target.touched}
 
     def is_done(self, target: Target) -> bool:
         """Whether the entity has the limits that the target sets."""
@@ -85,10 +86,10 @@ def _foreign(target: Target, found: Mapping[str, str]) -> str | None:
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """AlterClientQuotas with validateOnly, which gives the real answers (Q1)."""
-    validate_only = partial(context.admin.alter_quotas, validate_only=True)
+    validate_only = partial(requests.alter_quotas, context.admin, validate_only=True)
     for target, answer in context.send_each(targets, validate_only, changes=False):
         if answer.result.error_code == CLUSTER_AUTHORIZATION_FAILED:
-            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, NO_ALTER)
+            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, requests.NO_ALTER)
         else:
             yield context.result(target, Phase.VALIDATE, outcome_of(answer.result.error_code), answer)
 
@@ -121,7 +122,9 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """AlterClientQuotas. What another client changed since the plan is refused."""
-    alter = CheckedRequest(context, partial(_check, context), partial(context.admin.alter_quotas, validate_only=False))
+    alter = CheckedRequest(
+        context, partial(_check, context), partial(requests.alter_quotas, context.admin, validate_only=False)
+    )
     for target, answer in context.send_each(targets, alter, changes=True):
         if target.resource in alter.refused:
             yield alter.refused[target.resource]

@@ -14,13 +14,13 @@ from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import AccessAction, Decision, ResourceType
-from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
 from topicledger.resources.quotas import rows as manifests
 from topicledger.resources.quotas.actions import MAX_QUOTA_CHANGES
+from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.quotas.rows import declared_limits, entity_of, limits_of, text_of
 
 ALTER = AccessAction.ALTER_QUOTA.value

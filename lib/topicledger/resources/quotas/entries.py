@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, given_in, shared
 from topicledger.manifests.files.values import Object, named
-from topicledger.model.quotas import ENTITY, LIMITS
+from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.text import nearest
 
 COLUMNS = (*ENTITY, *LIMITS, *SHARED)

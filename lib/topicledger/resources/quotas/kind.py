@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from topicledger.model import AccessAction, ResourceType
-from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, decide, drift, entries, policies, rows
+from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS

@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import AccessAction
-from topicledger.model.quotas import ENTITY, text_of_limit
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import RowRule, Subject, text
 from topicledger.policies.create import labels_required, owner_required
+from topicledger.resources.quotas.entity import ENTITY
+from topicledger.text import number_text
 
 Limit = Literal[
     "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
@@ -67,7 +68,7 @@ def quota_range(
     concerned = [patterns.any_matches(name, found) for name, found in given if found]
     said = F.col("limits")[limit]
     value = said.cast("double")
-    least, most = ("any" if bound is None else text_of_limit(float(bound)) for bound in (min, max))
+    least, most = ("any" if bound is None else number_text(float(bound)) for bound in (min, max))
     allowed = f"allowed is {least} to {most}"
     outside = F.lit(False)
     if min is not None:

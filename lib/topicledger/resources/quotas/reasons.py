@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.reasons import state_reason
-from topicledger.model.quotas import ENTITY, IP_LIMIT, LIMITS, WHOLE_LIMITS
+from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, LIMITS, WHOLE_LIMITS
 
 _LARGEST = 2.0**63
 """Upper bound of whole limits, which are longs."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
-from topicledger.model.quotas import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
+from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
 from topicledger.schemas import QUOTAS
 
 _VALUES = "map<string,string>"
@@ -49,7 +49,7 @@ def limits_of() -> Column:
         value = F.col(name)
         whole = value.try_cast("decimal(38,0)")
         parts = F.rtrim(value.try_cast("decimal(38,18)").cast("string"), F.lit("0"))
-        # The same form as `text_of_limit` writes.
+        # The same form as `number_text` writes.
         return F.coalesce(
             F.when(value.eqNullSafe(whole.cast("double")), whole.cast("string")).otherwise(parts),
             value.cast("string"),

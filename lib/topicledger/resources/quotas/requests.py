@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
 
+from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     NONE,
@@ -18,7 +19,7 @@ from topicledger.kafka.connection import (
     error_name,
 )
 from topicledger.model import Target, TopicResult
-from topicledger.model.quotas import KAFKA_TYPES, Entity, kafka_name, written
+from topicledger.resources.quotas.entity import KAFKA_TYPES, Entity, kafka_name, written
 
 NO_ALTER = "this principal may not change client quotas: grant it AlterConfigs on the cluster"
 TOO_LARGE = "Excessively large number of changes in one request"
@@ -47,7 +48,13 @@ def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]
     raise RequestLost(f"cluster {connection.name}: quotas can't be described: {error_name(response.error_code)}")
 
 
-def alter_quotas_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
+def alter_quotas(admin: ClusterAdmin, targets: Sequence[Target], *, validate_only: bool) -> Response:
+    """Send one AlterClientQuotas request; with `validate_only` it changes nothing (Q1)."""
+    response = admin.change(_alter_quotas_request(targets, validate_only=validate_only))
+    return Response(results=_altered(targets, response), throttle_time_ms=response.throttle_time_ms)
+
+
+def _alter_quotas_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
     """Build a request that sets each limit of `Target.after`, and removes those that only `Target.before` has."""
     entry = AlterClientQuotasRequest.EntryData
     return AlterClientQuotasRequest(
@@ -69,7 +76,7 @@ def alter_quotas_request(targets: Sequence[Target], *, validate_only: bool) -> A
     )
 
 
-def altered(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
+def _altered(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
     """Return an AlterClientQuotas response's answers by resource; their order differs from the request's."""
     resources = {Entity.of_text(target.resource): target.resource for target in targets}
     found = {resources[_entity(each.entity)]: each for each in response.entries}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import NamedTuple
 
 DEFAULT = "<default>"
@@ -56,8 +55,3 @@ def kafka_name(name: str) -> str | None:
     if name == DEFAULT:
         return None
     return name[1:] if _CALLED_DEFAULT.fullmatch(name) else name
-
-
-def text_of_limit(value: float) -> str:
-    """Format a limit for `before`, `after` and files, without an exponent: `1000`, `0.00001`."""
-    return format(Decimal(repr(value)), "f").removesuffix(".0")

@@ -7,7 +7,7 @@ kafka-python's own methods drop which ACL failed and why, and raise if a broker 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka.admin import ConfigResourceType
@@ -19,6 +19,7 @@ from kafka.protocol.admin import (
     DescribeConfigsRequest,
 )
 
+from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     NONE,
@@ -28,7 +29,7 @@ from topicledger.kafka.connection import (
     error_name,
 )
 from topicledger.model import Target, TopicResult
-from topicledger.model.access import DENY, Acl
+from topicledger.resources.acls.acl import DENY, Acl
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ def _acls(resources: Sequence[Any]) -> Iterator[Acl]:
             )
 
 
-def may_alter(connection: Connection) -> bool | None:
+def may_alter_acls(connection: Connection) -> bool | None:
     """Whether this principal may change ACLs (Alter on the cluster); None if brokers don't report it (before 2.8)."""
     if not connection.supports(DescribeClusterRequest):
         return None
@@ -112,7 +113,7 @@ ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 SUPER_USERS = "super.users"
 
 
-def authorizer_settings(connection: Connection, broker_ids: Iterable[int]) -> Mapping[str, bool | None]:
+def authorizer_settings(admin: ClusterAdmin) -> Mapping[str, bool | None]:
     """Return by name whether `ALLOW_EVERYONE` and `SUPER_USERS` are set on brokers, to any value.
 
     True if a broker has it; None if none reports it and not every broker shows its configs. Brokers treat both as
@@ -120,11 +121,11 @@ def authorizer_settings(connection: Connection, broker_ids: Iterable[int]) -> Ma
     """
     found: set[str] = set()
     unknown = False
-    for broker_id in broker_ids:
+    for broker_id in (each.broker_id for each in admin.describe_cluster().brokers):
         resource = (ConfigResourceType.BROKER, str(broker_id), [ALLOW_EVERYONE, SUPER_USERS])
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         try:
-            (result,) = connection.ask(request, broker_id).results
+            (result,) = admin.ask(request, broker_id).results
         except RequestLost as error:
             # The next brokers may take as long to give no answer.
             log.warning("configs of broker %d are unknown: %s", broker_id, error)
@@ -135,7 +136,19 @@ def authorizer_settings(connection: Connection, broker_ids: Iterable[int]) -> Ma
     return {name: name in found or (None if unknown else False) for name in (ALLOW_EVERYONE, SUPER_USERS)}
 
 
-def create_acls_request(targets: Sequence[Target]) -> Any:
+def create_acls(admin: ClusterAdmin, targets: Sequence[Target]) -> Response:
+    """Send one CreateAcls request; adding an existing ACL does no harm (A2)."""
+    response = admin.change(_create_acls_request(targets))
+    return Response(results=_created(targets, response), throttle_time_ms=response.throttle_time_ms)
+
+
+def delete_acls(admin: ClusterAdmin, targets: Sequence[Target]) -> Response:
+    """Send one DeleteAcls request; deleting a missing ACL does no harm (A2)."""
+    response = admin.change(_delete_acls_request(targets))
+    return Response(results=_deleted(targets, response), throttle_time_ms=response.throttle_time_ms)
+
+
+def _create_acls_request(targets: Sequence[Target]) -> Any:
     """Build a request that adds the ACL in each target's `after`."""
     acls = [Acl.of(target.after) for target in targets]
     return CreateAclsRequest(
@@ -155,7 +168,7 @@ def create_acls_request(targets: Sequence[Target]) -> Any:
     )
 
 
-def created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
+def _created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
     """Return a CreateAcls response's answers by resource, in the request's order."""
     return {
         target.resource: TopicResult(error_code=each.error_code, error_message=_words(each))
@@ -163,7 +176,7 @@ def created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
     }
 
 
-def delete_acls_request(targets: Sequence[Target]) -> Any:
+def _delete_acls_request(targets: Sequence[Target]) -> Any:
     """Build a request that deletes exactly the ACL in each target's `before`, never what a pattern matches (A5)."""
     acls = [Acl.of(target.before) for target in targets]
     return DeleteAclsRequest(
@@ -183,7 +196,7 @@ def delete_acls_request(targets: Sequence[Target]) -> Any:
     )
 
 
-def deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
+def _deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
     """Return a DeleteAcls response's answers by resource, in the request's order; `before` is empty if none matched."""
     found = {}
     for target, each in zip(targets, response.filter_results, strict=True):
@@ -211,7 +224,7 @@ def _version(acl: Acl) -> int:
     return 0 if acl.pattern_type == "LITERAL" else _VERSION_WITH_PATTERNS
 
 
-def are_known(connection: Connection, acl: Acl) -> bool:
+def knows_acls_like(connection: Connection, acl: Acl) -> bool:
     """Whether the brokers know ACLs like this one, by the versions of their requests."""
     return all(connection.supports(each, _version(acl)) for each in (CreateAclsRequest, DeleteAclsRequest))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD, Acl
+from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD, Acl
 
 IMPLIED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("READ", "WRITE", "DELETE", "ALTER"), frozenset({"DESCRIBE"})),
