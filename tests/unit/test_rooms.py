@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import topicledger
 
@@ -119,3 +122,19 @@ def test_no_test_imports_from_another_test() -> None:
 def test_modules_are_short_enough_to_read() -> None:
     long = {name for name, path in modules() if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES}
     assert long == set()
+
+
+NAMED_IN = {"acl": 39, "quota": 23}
+"""Number of modules outside a kind's package that name it: each belongs into the package. Lower it when it falls."""
+
+
+@pytest.mark.parametrize("kind", NAMED_IN)
+def test_no_more_modules_name_a_kind_of_resource_than_before(kind: str) -> None:
+    word = re.compile(rf"\b{kind}s?\b", re.IGNORECASE)
+    # `schemas` is a link to a folder outside the package.
+    found = [
+        name
+        for name, path in modules()
+        if not name.startswith((f"resources.{kind}s", "schemas")) and word.search(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) == NAMED_IN[kind], found
