@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.moving_cluster import MovingCluster, Written, executor_of, move
+from topicledger.kafka.moving import Withdrawn
 from topicledger.kafka.sending import StaysOpen
-from topicledger.model import Outcome, PhaseResult, TopicConfigs
+from topicledger.model import Outcome, PhaseResult, Refusal, TopicConfigs
 
 BEFORE, AFTER = {0: (1,), 1: (1,)}, {0: (2,), 1: (2,)}
 MOST_WAITS = 500
@@ -55,6 +56,18 @@ def test_topic_that_is_deleted_while_it_moves_fails_in_the_next_start() -> None:
     assert (by_topic["t"].outcome, by_topic["t"].error) == (Outcome.FAILED, "CHANGED_SINCE_PLAN")
     assert "the topic was deleted while it was moved" in str(by_topic["t"].error_message)
     assert by_topic["u"].outcome is Outcome.OK
+
+
+def test_withdrawn_topic_that_is_deleted_while_it_moves_fails_in_the_next_start() -> None:
+    """Its plan has expired meanwhile: nothing more of it is begun, and a start still finds out that it is gone."""
+    cluster = MovingCluster(t=BEFORE)
+    cluster.reassign({("t", 0): (2,)})
+    cluster.targets.clear()
+    del cluster.ids["t"]
+    why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="planned a week ago")
+    (row,) = executor_of(cluster, Written(), withdrawn={"t": why}).apply([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert (row.outcome, row.error) == (Outcome.FAILED, "PLAN_EXPIRED")
+    assert "0 of 2 partitions moved" in str(row.error_message)
 
 
 def test_move_that_ends_between_two_late_observations_is_done() -> None:

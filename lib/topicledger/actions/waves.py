@@ -124,7 +124,8 @@ class Waves:
 
     def _may_be_deleted(self) -> Collection[str]:
         """Topics that no broker lists, and that don't count as deleted yet."""
-        return (self._targets.keys() & self._unlisted_since.keys()) - self._failed.keys() - self._left_open
+        moving = {topic for topic, _ in self._under_way}
+        return (self._targets.keys() & self._unlisted_since.keys() & moving) - self._left_open
 
     def _to_throttle(self) -> Sequence[Move]:
         return [

@@ -224,7 +224,10 @@ class Checks:
         same = plan is not None and topic is not None and topic.uid == plan["topic_id"]
         under_way = [key for key in cluster.moving(run_id) if key[0] == resource] if same else []
         self._world.require(not under_way, f"{resource} is {outcome}, {error}, and {under_way} is being moved")
-        uncancelled = [key for of, key in self.cancel_refused if of == name and key[0] == resource]
+        refused = [key for of, key in self.cancel_refused if of == name and key[0] == resource]
+        # One that was done before it could be cancelled counts as moved.
+        done = parse_assignments(plan["after"]["assignments"]) if same and plan is not None else {}
+        uncancelled = [key for key in refused if topic and topic.partitions[key[1]].replicas != done.get(key[1])]
         if error == Refusal.CANCELLED:
             self._world.require(not uncancelled, f"{resource} is CANCELLED, and cancelling {uncancelled} was refused")
             self.ended_by_cancel.add((run_id, name, action, resource))

@@ -183,7 +183,7 @@ class Walk:
         run_id = self._latest[item.kind]
         kind = item.kind.removesuffix("+")
         other = kind if item.kind != kind else f"{kind}+"
-        if self.is_open(other) or other == self._on:
+        if self.is_open(other) or other == self._on or (self._is_started and kind == self._on.removesuffix("+")):
             # Each may do what the other one planned.
             self.checks.touched |= set(TOPICS)
         self.checks.starts(run_id)
