@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 _RATES = (LEADER_RATE, FOLLOWER_RATE)
 _LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _EVERY = "*"
+_GRANT = "grant this principal AlterConfigs on the cluster and on the topic"
+_WITHOUT = "with replicas.throttle = 0 it moves without a throttle"
 
 _Key: TypeAlias = tuple[str, str, str]
 """Resource type, resource, config."""
@@ -288,8 +290,9 @@ class Throttling:
             whys: dict[str, str] = {}
             for target, answer in self.context.send_each(targets, request, changes=True, silent=silent):
                 if answer.result.error_code not in (kafka.NONE, kafka.UNKNOWN_TOPIC_OR_PARTITION):
-                    code = error_name(answer.result.error_code)
-                    whys[target.resource] = f"{code} {answer.result.error_message or ''}"
+                    why = f"{error_name(answer.result.error_code)} {answer.result.error_message or ''}".rstrip()
+                    denied = answer.result.error_code in AUTHORIZATION_FAILED
+                    whys[target.resource] = f"{why}; {_GRANT}" if denied else why
             if silent:
                 self._require_answers()
                 # Whatever a request did shows by then.
@@ -299,8 +302,7 @@ class Throttling:
                 configs = ", ".join(sorted(target.touched))
                 words = f"cluster {self.context.cluster}: {configs} of {kind} {name} can't be altered"
                 if name in whys:
-                    grant = "grant this principal AlterConfigs on the cluster and on the topic"
-                    found.refused[kind, name] = f"{words}: {whys[name]}; {grant}"
+                    found.refused[kind, name] = f"{words}: {whys[name]}"
                 elif lost is not None:
                     ends = kind == TOPIC and lost.by_itself
                     (found.refused if ends else found.silent)[kind, name] = f"{words}: {lost.why}"
@@ -349,7 +351,7 @@ class _Without:
         for move in moves:
             for resource in _needed(move):
                 if resource in self.refused:
-                    refused.setdefault(move.topic, f"{self.refused[resource]}, or set replicas.throttle = 0")
+                    refused.setdefault(move.topic, f"{self.refused[resource]}; {_WITHOUT}")
                 elif resource in self.silent:
                     silent.setdefault(move.topic, self.silent[resource])
         return Unthrottled(
