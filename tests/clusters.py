@@ -16,7 +16,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions, List
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"
 KAFKA = Path(os.environ.get("TOPICLEDGER_KAFKA_JARS", JARS))
-"""The brokers' jars, where they aren't of the version that `make setup` fetches: what `make test-versions` sets."""
+"""The brokers' jars: `make test-versions` sets them to a version other than that of `make setup`."""
 VERSION = tuple(map(int, next(KAFKA.glob("kafka-clients-*.jar")).stem.rpartition("-")[2].split(".")))
 """The brokers' version."""
 POLICIES = {

@@ -59,7 +59,7 @@ def new_folder() -> Path:
 
 
 def _empty_ledger(spark: SparkSession) -> Path:
-    """A ledger with empty tables, made once: a copy is much faster than seven tables anew."""
+    """A ledger with empty tables, made once: a copy is much faster than creating seven tables again."""
     root = new_folder() / "ledger"
     if not root.exists():
         all_tables(Ledger(spark, str(root)))
@@ -101,7 +101,7 @@ class Estate:
         self.ledger = Ledger(spark, str(root))
 
     def declare(self, *rows: Mapping[str, Any], cluster: str = "main") -> None:
-        """Append rows to `manifests`; state is present and the rest null where not given."""
+        """Append rows to `manifests`; by default, state is present and the rest null."""
         self.ledger.ensure(MANIFESTS)
         complete = [{"cluster": cluster, "state": "present", **row} for row in rows]
         ordered = [tuple(row.get(name) for name in MANIFESTS.schema.names) for row in complete]
@@ -158,7 +158,7 @@ class Estate:
         return [row.asDict(recursive=True) for row in frame.collect()]
 
     def audit(self, run_id: str | None = None) -> dict[tuple[str | None, str], dict[str, Any]]:
-        """Rows of `audit` by (topic, phase); fails where there are two of one (topic, action, phase)."""
+        """Return rows of `audit` by (topic, phase); fails if there are two for one (topic, action, phase)."""
         found: dict[tuple[str | None, str], dict[str, Any]] = {}
         for row in self.rows(AUDIT, run_id):
             key = (row["topic"], row["phase"])

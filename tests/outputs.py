@@ -57,7 +57,7 @@ def registered(command: click.Command = cli.main, path: tuple[str, ...] = ()) ->
 
 
 def problems_of(text: str, width: int) -> list[str]:
-    """What is wrong with text for a terminal of `width` columns: it acts, doesn't fit, or says the same twice."""
+    """Return the problems of text for a terminal of `width` columns: it acts, doesn't fit, or repeats itself."""
     acts = ["markup acts"] if _MARKUP in text else []
     text = _COLOUR.sub("", text)
     lines = text.splitlines()

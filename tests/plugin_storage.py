@@ -1,4 +1,4 @@
-"""A storage under the tables that fails one commit in so many, for jobs that a test starts as processes."""
+"""A storage under the tables that fails every nth commit, for jobs that a test starts as processes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass
 class Receiver:
-    """What was posted."""
+    """A posted request."""
 
     url: str
     posts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)

@@ -91,7 +91,7 @@ def _result(
 
 
 def told(words: str = "plan-1") -> list[TopicEvent]:
-    """What happened to a topic."""
+    """Return the history of a topic."""
     events = (
         ("declared", "load-7", "manifests at version 117: state present, replication_factor 3", "alice"),
         ("planned", words, "+ create payments.authorised-0000: 12 partitions", "alice"),
@@ -286,7 +286,7 @@ def rights() -> Report:
 
 
 def _quotas(since: str, *words: str) -> Owned:
-    """Of owners and entities like `words`, where given."""
+    """Return a report with quotas; owners and entities are `words`, if given."""
     names = words or ("payments", "")
     cluster = words[0] if words else "orders"
     return Owned(
@@ -315,7 +315,7 @@ def _quotas(since: str, *words: str) -> Owned:
 
 
 def _rights(since: str, *words: str) -> Owned:
-    """Of owners, principals and names like `words`, where given."""
+    """Return a report with ACLs; owners, principals and names are `words`, if given."""
     names = words or ("payments", "")
     cluster = words[0] if words else "orders"
     changes = [
@@ -348,7 +348,7 @@ def _rights(since: str, *words: str) -> Owned:
 
 
 def hostile() -> Report:
-    """The same run, where every word from outside is hostile."""
+    """Return the same run with hostile text in every word from outside."""
     usual = run()
     rows = [
         replace(

@@ -10,7 +10,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 USER = "creator"
 SECRET = "s3cr3t-of-the-provider"
-"""What the errors of providers that fail quote."""
+"""The text that errors of failing providers quote."""
 
 failing = False
 """Whether the providers of `failing_here` fail in this process; a test sets it for its own."""
@@ -24,7 +24,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._seconds = seconds
 
     def token(self) -> str:
-        """A token that expires so many seconds from now."""
+        """Return a token that expires in this many seconds."""
         now = time.time()
         claims = {"sub": USER, "iat": min(now, now + self._seconds) - 60, "exp": now + self._seconds}
         return ".".join([_encoded({"alg": "none"}), _encoded(claims), ""])
@@ -39,7 +39,7 @@ def expired() -> TokenProvider:
 
 
 class FailingProvider(TokenProvider):
-    """Makes so many valid tokens, then none."""
+    """Makes this many valid tokens, then none."""
 
     def __init__(self, tokens: int) -> None:
         super().__init__(3600)

@@ -1,7 +1,7 @@
 """topicledger in Airflow: plan -> approval -> apply -> audit, each a spark-submit of its own.
 
 A person approves in Airflow. `runs approve` then records under their name that they did, for exactly this plan: with
-`guards.approvals` topicledger itself applies nothing without. Who only uses the command line approves there, too.
+`guards.approvals` topicledger itself applies nothing without. People without Airflow approve by the command line.
 
 A task that is tried again, and a DAG run whose tasks are cleared, come with the same run id: what is done stays done.
 Only exit code 1 (not finished) and a killed driver are tried again; every other code would end the same way.
@@ -34,7 +34,7 @@ HOME = os.environ.get("TOPICLEDGER_HOME", "/opt/topicledger")
 CONFIG = os.environ.get("TOPICLEDGER_CONFIG", f"{HOME}/conf/topicledger.toml")
 PYTHON = os.environ.get("TOPICLEDGER_PYTHON", f"{HOME}/.venv/bin/python")
 
-# Of Spark's own log only warnings go to the task's; `make setup` has archived the classes that a job loads.
+# Only warnings of Spark's own log go to the task's log; `make setup` has archived the classes that a job loads.
 JAVA = f"-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties"
 JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xlog:cds=off"
 
@@ -54,7 +54,7 @@ SOME_FAILED, GUARD_STOPPED = 4, 5
 
 
 class TopicledgerOperator(SparkSubmitOperator):
-    """Submits one of topicledger's jobs; what it came to (the result document) is the task's XCom.
+    """Submits one of topicledger's jobs; its result document is the task's XCom.
 
     `command` is one of several that a job has. `goes_on_after` are the exit codes, beside 0, with which the task
     succeeds. Exit code 1, and a driver that left no result, fail this try; any other code fails the task for good.
@@ -95,7 +95,7 @@ class TopicledgerOperator(SparkSubmitOperator):
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A result document; empty where the driver died before it could write one."""
+    """Return the result document; empty if the driver died before it could write one."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def changes_are_pending(plan: Mapping[str, Any]) -> bool:
 
 @task(trigger_rule="none_failed", retries=0)
 def outcome(plan: Mapping[str, Any], applied: Mapping[str, Any] | None) -> None:
-    """Fails the DAG run where topics failed or were refused: those tasks let the others, and the audit, go on."""
+    """Fail the DAG run if any topic failed or was refused; earlier tasks let the rest continue."""
     result = applied or plan
     if result["exit_code"] in (SOME_FAILED, GUARD_STOPPED):
         raise AirflowFailException(f"run {result['run_id']}: {_why(result)}")

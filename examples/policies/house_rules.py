@@ -15,7 +15,7 @@ from topicledger.policies import Facts, SetRule
 
 
 def retention_by_tier(*, days: Mapping[str, int]) -> Column:
-    """A topic keeps its records for at most so many days, by its label `tier`."""
+    """A topic keeps its records for at most a number of days, by its label `tier`."""
     if not days:
         raise ValueError("name at least one tier")
     milliseconds = F.create_map(*(F.lit(part) for tier, most in days.items() for part in (tier, most * 86_400_000)))
@@ -38,7 +38,7 @@ def new_topics_per_owner(*, max: int) -> SetRule:
     """A run creates at most `max` topics for an owner on a cluster: the first by name."""
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        # What another rule has refused already doesn't count: `open` tells.
+        # A topic that another rule has refused already doesn't count: see `open`.
         create = (F.col("decision") == "create") & F.col("open")
         before = Window.partitionBy("cluster", "owner").orderBy("topic").rowsBetween(Window.unboundedPreceding, -1)
         already = F.coalesce(F.count_if(create).over(before), F.lit(0))

@@ -2,8 +2,9 @@
 
     manifest -> observe -> decide -> policy, guard -> plan -> validate -> apply -> verify -> close
 
-Up to the plan all is DataFrames; from there on the driver acts and each outcome becomes a row of `audit`. Each phase
-takes the value that the one before returned. A resumed run makes the same values from the tables (`plan.standing`).
+Up to the plan, everything is a DataFrame. From there on the driver acts, and each outcome becomes a row of `audit`.
+Each phase takes the value that the previous one returned. A resumed run rebuilds these values from the tables
+(`plan.standing`).
 """
 
 from __future__ import annotations
@@ -52,22 +53,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What the plan came to."""
+    """Result of planning."""
 
     actions: Work
-    """Those that its clusters weren't asked about yet."""
+    """Planned actions that are not validated yet."""
     anything: bool
     """Whether `plans` has any row of the run: an action or a refusal."""
     seen: Observation | None
-    """What this start observed of all the run's clusters; None where an earlier one observed some of them."""
+    """This start's observation of all the run's clusters; None if an earlier start observed some of them."""
     observed_since: datetime
-    """When this start began to observe them."""
+    """When this start began to observe the clusters."""
     counts: Mapping[str, int]
-    """Topics by decision, of those that need nothing."""
+    """Decision -> topics that need no action."""
     columns: Mapping[str, object]
-    """Of the run's row, what is known by now."""
+    """Columns of the run's row that are known by now."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, why something is still open on it."""
+    """Cluster -> why it isn't planned."""
     warned: bool = True
     """Whether an action may have a warning."""
 
@@ -75,15 +76,15 @@ class Planned:
 def provision(
     run: Run, context: Context, *, planning_only: bool, applying_only: bool = False, detailed: bool = False
 ) -> Summary:
-    """Take a run from where it stands to its end, or to the end of its plan.
+    """Take a run from its current state to its end, or to the end of its plan.
 
-    `applying_only`: nothing is planned, so that nothing is sent which nobody could read before. Clusters that have no
+    `applying_only`: plan nothing, so that only actions are sent that somebody could read before. Clusters without a
     plan stay open.
     """
     if run.prunes is not None:
         context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
     with ExitStack() as closing, run:
-        # Beside the plan: a run with nothing to do must not wait for it.
+        # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
         planned = plan(run, context, applying_only=applying_only)
         with cancelled_if_stopped(run, context, closing):
@@ -107,7 +108,7 @@ def _waiting(summary: Summary, waits_for: str | None) -> Summary:
 
 
 def _approvals(run: Run, ready: Validated) -> str | None:
-    """What approval the plan still needs, in words; None where it has what it needs, or nothing to send."""
+    """Return the approval that the plan still needs, in words; None if it needs none, or has nothing to send."""
     guards = run.settings.guards
     if not (guards.approvals or guards.approvals_for) or not ready.actions:
         return None
@@ -117,18 +118,18 @@ def _approvals(run: Run, ready: Validated) -> str | None:
 
 
 def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
-    """Everything up to the plan, which is committed before anything is sent, validateOnly included."""
+    """Run all phases up to plan; the plan is committed before any request is sent, validateOnly included."""
     now = datetime.now(UTC)
     if run.state is RunState.PLANNED:
         return Planned(actions={}, anything=True, seen=None, observed_since=now, counts=run.counts, columns={})
-    # Beside observing the clusters: `observe_into_tables` and whoever reads the run's rows wait for it.
+    # In the background while clusters are observed: `observe_into_tables` and readers of the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     not_planned: dict[str, str] = {}
     if applying_only:
         not_planned, clusters = {each.name: _no_plan(run, each.name) for each in clusters}, []
     seen, decided = _plan_clusters(run, context, clusters, again=again) if clusters else (None, NOTHING)
-    # Of a resumed run, earlier starts may have left rows that these counts don't have.
+    # In a resumed run, earlier starts may have left rows that aren't in these counts.
     if decided.ended or run.resumed:
         _record_refusals(run)
     if decided.any_altered or (run.resumed and run.settings.changes):
@@ -148,8 +149,8 @@ def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
 
 def _no_plan(run: Run, cluster: str) -> str:
     return (
-        f"cluster {cluster} has no plan: it could not be reached when run {run.run_id} was planned; what is planned "
-        f"for the other clusters goes on; for {cluster} start `plan` again with --run-id {run.run_id}, then `apply`"
+        f"cluster {cluster} has no plan: it could not be reached when run {run.run_id} was planned. The other clusters "
+        f"continue; for {cluster} start `plan` again with --run-id {run.run_id}, then `apply`"
     )
 
 
@@ -158,7 +159,7 @@ def _actions(run: Run) -> Work:
 
 
 def validate(run: Run, context: Context, planned: Planned) -> Validated:
-    """Ask the clusters about what is planned; policies judge creates again on what the brokers resolved."""
+    """Validate planned actions on their clusters; policies evaluate creates again with the values from brokers."""
     step = each_cluster(run, context, Phase.VALIDATE, planned.actions, Executor.validate)
     ready = Validated(
         actions=in_batches(sendable(run)) if run.resumed else step.ok(planned.actions),
@@ -169,30 +170,30 @@ def validate(run: Run, context: Context, planned: Planned) -> Validated:
     if run.state is not RunState.PLANNING:
         return ready
     if ready.actions and run.settings.policies.create:
-        ready = _judged_on_resolved(run, context, ready)
+        ready = _evaluated_on_resolved(run, context, ready)
     if planned.problems or ready.problems:
         run.put_state(RunState.PLANNING, **planned.columns)
     elif planned.actions or ready.actions:
-        # With nothing to send it is finished at once; where it is applied at once, the next commit says `applying`.
+        # A run with nothing to send is finished at once. If the plan is applied at once, the next commit is `applying`.
         run.put_state(RunState.PLANNED, **planned.columns)
     return ready
 
 
-def _judged_on_resolved(run: Run, context: Context, ready: Validated) -> Validated:
+def _evaluated_on_resolved(run: Run, context: Context, ready: Validated) -> Validated:
     seen = ready.seen
     if seen is None:
-        # An earlier start observed the clusters: what it wrote may be another run's by now.
+        # An earlier start observed the clusters, but another run may have replaced its rows by now.
         seen = stages.observe_again(run, context, run.clusters, run.open_actions())
-    judged = reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, *MAKE_PARTITIONS)
-    actions = in_batches(sendable(run)) if judged.reported else ready.actions
-    return replace(ready, actions=actions, seen=seen, waiting=judged.waiting)
+    again = reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, *MAKE_PARTITIONS)
+    actions = in_batches(sendable(run)) if again.reported else ready.actions
+    return replace(ready, actions=actions, seen=seen, waiting=again.waiting)
 
 
 def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only: bool, detailed: bool) -> Summary:
-    """Say what the run came to, and finish it where nothing is open: a plan, where it has nothing to send."""
+    """Summarise the run, and finish it if nothing is open; a plan is finished only if it has nothing to send."""
     with ThreadPoolExecutor(1) as beside:
         rows = results(run) if planned.anything else None
-        # A plan that has something to send isn't over.
+        # A plan with actions to send isn't over.
         likely_over = rows is not None and not planning_only and not problems
         ending = beside.submit(proof.ending, run) if likely_over else None
         summary = summarise(
@@ -219,7 +220,7 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
 
 
 def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
-    """The clusters still to observe and decide on, and whether an earlier start tried that in vain."""
+    """Return the clusters that still need a plan, and whether an earlier start failed to reach them."""
     if not run.resumed:
         return run.clusters, False
     found = is_planned(run.plans())
@@ -231,7 +232,7 @@ def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
 def _plan_clusters(
     run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool
 ) -> tuple[Observation, Decided]:
-    """Observe clusters, decide on them, and commit what was decided where it is anything."""
+    """Observe clusters, decide on them, and commit the decisions if there are any."""
     settings = run.settings
     selected = [cluster.name for cluster in clusters] if again else run.selected
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(2) as beside:
@@ -239,7 +240,7 @@ def _plan_clusters(
         others = beside.submit(resources.wanted, run, clusters, selected)
         wanted = _wanted(run, selected)
         accepted = wanted.judged.where(F.col("phase").isNull() & F.col("topic").isNotNull())
-        # It is decided, but nothing relies on it, while what was seen is written down.
+        # Decisions are made while the observation is being committed; nothing relies on them before.
         with observe_into_tables(run, listing.result(), accepted) as seen:
             wanted.require(seen)
             topics, configs = wanted.to_describe(seen), None
@@ -264,7 +265,7 @@ def _wanted(run: Run, selected: Sequence[str] | None) -> Wanted:
 
 
 def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:
-    """Clusters that were not reached, and that the run has something on: why."""
+    """Return cluster -> why it was not reached, for clusters with rows in the plan."""
     errors = {name: status.error for name, status in seen.statuses.items() if status.error is not None}
     for error in errors.values():
         log.warning("%s", error)
@@ -272,20 +273,20 @@ def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:
         return {}
     found = is_planned(run.plans())
     return {
-        name: f"{error}; the other clusters go on, start run {run.run_id} again for {name}"
+        name: f"{error}; the other clusters continue, start run {run.run_id} again for {name}"
         for name, error in errors.items()
         if not found.get(name, True)
     }
 
 
 def _record_refusals(run: Run) -> None:
-    """Rows of `audit` for what ended before validate; they follow from the plan, once."""
+    """Append the rows of the plan that ended before validate to `audit`, once."""
     ended = run.plans().where(F.col("phase").isNotNull())
     if run.resumed:
         recorded = run.audit().select("cluster", "resource_type", "resource", "phase", "error")
         same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
         ended = ended.join(recorded, on=same, how="left_anti")
-    # Counts and configs of `audit` are what a broker returned, before and after what was sent: here it was not asked.
+    # These columns of `audit` have values that a broker returned, or that were sent; here no broker was asked.
     own = ended.drop("num_partitions", "replication_factor", "configs", "before", "after").withColumnRenamed(
         "planned_at", "completed_at"
     )

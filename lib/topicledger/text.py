@@ -51,7 +51,7 @@ def printable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` from outside for `Console.print`, its lines kept: neither control characters nor markup act."""
+    """Escape control characters and markup in outside text for `Console.print`; line breaks are kept."""
     return escape(printable(text))
 
 

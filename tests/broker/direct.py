@@ -36,7 +36,7 @@ def admin_of(kafka: EmbeddedKafka, user: str | None = None, **client: Any) -> Cl
 
 @contextmanager
 def executor_of(kafka: EmbeddedKafka, *, max_batch_records: int = 8_000, **client: Any) -> Iterator[Executor]:
-    """What a run has for each cluster."""
+    """Yield the executor that a run has for each cluster."""
     with admin_of(kafka, **client) as admin:
         limits = ClusterLimits(max_batch_records=max_batch_records)
         yield Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, limits=limits)
@@ -92,7 +92,7 @@ def remove(kafka: EmbeddedKafka, ids: dict[str, str]) -> None:
 
 @contextmanager
 def messages_of(name: str) -> Iterator[Sequence[str]]:
-    """What a logger says meanwhile."""
+    """Context that collects the messages of a logger."""
     said: list[str] = []
 
     class Handler(logging.Handler):

@@ -57,7 +57,7 @@ def move(topic: str, topic_id: str, before: Assignments, after: Assignments, **f
 
 @contextmanager
 def mover(kafka: EmbeddedKafka, limits: ReplicaSettings | None = None, kept: Kept | None = None) -> Iterator[Executor]:
-    """What a run has for a cluster, with throttles written down in this process."""
+    """Yield the executor that a run has for a cluster, with throttles recorded in this process."""
     with executor_of(kafka) as executor:
         executor.limits.moving = MoveLimits(settings=limits or ReplicaSettings(), throttles=kept or Kept())
         yield executor
@@ -73,13 +73,13 @@ def make_everywhere(kafka: EmbeddedKafka, topic: str, assignments: Assignments) 
 
 
 def _listed_by(kafka: EmbeddedKafka, server: str) -> set[str]:
-    """What one broker lists: a new client knows no other."""
+    """Return the listing of one broker: a new client knows no other broker."""
     client = AdminClient({**options_of(kafka), "bootstrap.servers": server})
     return set(client.list_topics(timeout=30).topics)
 
 
 def with_data(kafka: EmbeddedKafka, topic: str, assignments: Assignments, size: int = 2_000_000) -> str:
-    """A topic with about so many bytes in each partition; returns its id."""
+    """Create a topic with about this many bytes in each partition; return its id."""
     topic_id = make_everywhere(kafka, topic, assignments)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all")
     for part in assignments:

@@ -82,7 +82,7 @@ def allowed(found: dict[str, Any], principal: str, host: str = "*") -> dict[str,
 
 
 @pytest.mark.thorough
-def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKafka, tmp_path: Path) -> None:
+def test_access_who_agrees_with_each_users_authorized_operations(granted: EmbeddedKafka, tmp_path: Path) -> None:
     """A1: each user of the broker asks it for its own authorized operations."""
     of_topics = [part for name in TOPICS for part in ("--topic", name)]
     found = document(asked(granted, tmp_path, "who", *of_topics, "--format", "json"))
@@ -103,7 +103,7 @@ def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKaf
 
 
 @pytest.mark.thorough
-def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: EmbeddedKafka, tmp_path: Path) -> None:
+def test_access_what_lists_patterns_and_their_exceptions(granted: EmbeddedKafka, tmp_path: Path) -> None:
     found = document(
         asked(granted, tmp_path, "what", "--principal", "User:creator", "--operation", "DELETE", "--format", "json")
     )
@@ -126,7 +126,7 @@ def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: Embed
 
 
 @pytest.mark.thorough
-def test_who_may_not_list_acls_is_told_what_to_grant(granted: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_user_who_cannot_list_acls_learns_what_to_grant(granted: EmbeddedKafka, tmp_path: Path) -> None:
     refused = asked(granted, tmp_path, "who", "--topic", "access.a", user="nobody")
     assert refused.exit_code == 1
     assert "needs the ACL Describe on the cluster" in refused.stderr

@@ -37,7 +37,7 @@ ACLS = st.builds(
 
 
 def replace_acls(admin: ClusterAdmin, old: Sequence[Acl], new: Sequence[Acl]) -> None:
-    """Take some away, add others, and wait until the broker has exactly what it is to have."""
+    """Remove some ACLs, add others, and wait until the broker has exactly the expected ones."""
     expected = ({*acl_requests.describe_acls(admin)} - {*old}) | {*new}
     if old:
         gone = [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(old)]

@@ -112,7 +112,7 @@ def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
     rows = {row["resource"]: row for row in estate.rows(PLANS, planned.run_id)}
     (removed,) = [row for row in rows.values() if row["action"] == "acl_delete" and "s1" in row["resource"]]
     assert '"pattern_type":"PREFIXED"' in removed["after"]["replaced_by"]
-    # What was to replace the second one is not asked for any more by now.
+    # The ACL that should replace the second one isn't declared any more by now.
     declare(estate, after)
     estate.run("apply", planned.run_id)
     found = outcomes(estate, planned.run_id)
@@ -130,7 +130,7 @@ def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
 
 @pytest.mark.thorough
 def test_a_run_takes_no_right_from_itself(spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path) -> None:
-    """Whatever is declared or managed; a client that doesn't know who it is takes none from anybody."""
+    """This holds for any declared and managed ACLs; a client that doesn't know its principal restricts nobody."""
     own = [
         right("User:creator", each, "kafka-cluster", resource_type="CLUSTER")
         for each in ("ALTER", "DESCRIBE", "CREATE")
@@ -220,7 +220,7 @@ def test_policies_refuse_rights(spark: SparkSession, kafka_acls: EmbeddedKafka, 
 
 
 @pytest.mark.thorough
-def test_an_audit_tells_how_rights_differ_and_asks_for_none_where_none_are_declared(
+def test_an_audit_compares_acls_only_if_some_are_declared(
     spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, kafka_acls, tmp_path)

@@ -95,7 +95,7 @@ def test_loading_what_was_exported_plans_nothing(
 
 
 @pytest.mark.thorough
-def test_a_cluster_whose_acls_may_not_be_listed_is_not_exported_without_them(
+def test_a_cluster_with_unlistable_acls_is_not_exported(
     spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, own, tmp_path, user="nobody")
@@ -126,7 +126,7 @@ MANAGED = {"manage": ("^User:rights",), "max_acl_deletes": 10}
 def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that_it_gave(
     spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """What another hand, or a later run, changed since is skipped; rights that neither run is about stay."""
+    """ACLs that another client or a later run changed since are skipped; ACLs that neither run concerns stay."""
     old = [right("User:rights-r", "READ", f"rights.old{n}") for n in range(3)]
     new = [right("User:rights-r", "WRITE", f"rights.new{n}", owner="payments") for n in range(4)]
     stranger = acl(right("User:rights-stranger", "READ", "rights.other"))
@@ -161,7 +161,7 @@ def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that
     assert set(skipped) == {"rights.new0", "rights.new3", "rights.old0"}
     assert "it is gone already" in skipped["rights.new0"]
     assert skipped["rights.new3"].endswith("run later changed it later")
-    assert "it is there again" in skipped["rights.old0"]
+    assert "it exists again" in skipped["rights.old0"]
     warned = {each.message for each in plan.warnings}
     assert any("declare it present" in each for each in warned), warned
     before = live(kafka_acls, "User:rights")
@@ -176,7 +176,7 @@ def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that
 
 
 @pytest.mark.thorough
-def test_a_revert_takes_no_right_that_the_table_asks_for_since_and_none_that_nothing_manages(
+def test_a_revert_removes_no_declared_and_no_unmanaged_acl(
     spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, kafka_acls, tmp_path, **MANAGED)

@@ -1,4 +1,4 @@
-"""What mistakes in `acls`, replacements and earlier manifests do to the ACLs of a broker with StandardAuthorizer."""
+"""Effects of mistakes in `acls`, replacements and earlier manifests on the ACLs of a broker with StandardAuthorizer."""
 
 from __future__ import annotations
 

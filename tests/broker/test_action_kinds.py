@@ -28,7 +28,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
-    """A kind that sets one config of topics that exist, where their manifests declare it."""
+    """A kind of action that sets one config of existing topics if their manifests declare it."""
 
     def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         now = datetime.now(UTC)
@@ -144,10 +144,10 @@ def test_kinds_go_from_manifest_to_verify_and_a_topic_may_need_several(
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("kinds")
-def test_an_action_of_a_saved_plan_is_judged_again_by_its_kind(
+def test_a_saved_plans_action_is_evaluated_again_by_its_kind(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """One topic has another action left, one isn't declared as planned any more, one was made anew."""
+    """One topic has another action left, one isn't declared as planned any more, one was recreated."""
     make(kafka, "again.same", "again.declared", "again.anew")
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     rows = {name: {"topic": f"again.{name}", "configs": {"retention.ms": "61000"}} for name in ("same", "anew")}

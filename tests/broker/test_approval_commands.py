@@ -77,7 +77,7 @@ def test_each_class_asks_for_its_approvals_and_no_other(name: str, spark: SparkS
 
 
 @pytest.mark.thorough
-def test_what_a_guard_stops_waits_or_drifts_is_announced_by_the_command(
+def test_commands_announce_stopped_guards_waiting_plans_and_drift(
     kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(kafka, "told.old", "told.drifted", configs={"flush.ms": "7"})
@@ -90,7 +90,7 @@ def test_what_a_guard_stops_waits_or_drifts_is_announced_by_the_command(
             return invoke(*arguments, "--config", config).exit_code
 
         load(config, manifest("topic: told.drifted"))
-        # What is undeclared or unmanaged is a warning, and less than is to be announced.
+        # Undeclared and unmanaged topics are warnings, which are below the announced severity.
         assert done("audit", "--run-id", "warned") == 0
         load(config, manifest("topic: told.old, state: absent"))
         assert done("plan", "--run-id", "stopped") == 5

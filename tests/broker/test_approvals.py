@@ -1,4 +1,4 @@
-"""A plan waits until others than who asked for it approved it; then it is applied, and the run is proven."""
+"""A plan waits until people other than its requester have approved it; then it is applied, and the run is proven."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
-def test_a_plan_is_applied_once_somebody_else_approved_it_and_the_approval_is_proven(
+def test_an_approved_plan_is_applied_and_the_approval_is_proven(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
@@ -28,7 +28,7 @@ def test_a_plan_is_applied_once_somebody_else_approved_it_and_the_approval_is_pr
     summary = estate.run("provision", "r", requested_by="ann")
     assert (summary.exit_code, summary.state, summary.pending_changes) == (5, "planned", 1)
     assert "the approval of 1 person other than ann" in str(summary.waits_for)
-    with pytest.raises(UsageError, match=r"Ann  asked for run r: somebody else has to approve it"):
+    with pytest.raises(UsageError, match=r"Ann  requested run r: another person must approve it"):
         approve(estate.ledger, settings, "r", by="Ann ")
     assert live(kafka, "approvals.") == {}
 
@@ -52,7 +52,7 @@ def test_a_plan_is_applied_once_somebody_else_approved_it_and_the_approval_is_pr
 
 
 @pytest.mark.thorough
-def test_an_approval_lapses_with_the_plan_and_runs_without_a_plan_cannot_be_approved(
+def test_approvals_lapse_with_the_plan_and_need_a_plan(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
@@ -66,7 +66,7 @@ def test_an_approval_lapses_with_the_plan_and_runs_without_a_plan_cannot_be_appr
     assert estate.run("plan", "deletes", requested_by="ann").waits_for is not None
     found = approve(estate.ledger, settings, "deletes", by="bob")
     assert (found.needed, found.missing) == (2, 1)
-    assert "1 person beside bob other than ann" in str(found)
+    assert "1 person in addition to bob other than ann" in str(found)
     assert approve(estate.ledger, settings, "deletes", by="carol").missing == 0
     estate.ledger._delta(PLANS).update("run_id = 'deletes'", {"topic_id": "'another'"})
     assert estate.run("apply", "deletes").exit_code == 5

@@ -151,7 +151,7 @@ def found(audited: Audited, run_id: str) -> dict[Found, dict[str, Any]]:
 
 
 def lasting(audited: Audited) -> set[Found]:
-    """What stays until somebody mends it."""
+    """Return the drift that stays until somebody corrects it."""
     preferred, leader = audited.leader
     old, new = audited.ids["kinds.recreated"]
     return EXPECTED | {
@@ -179,7 +179,7 @@ def test_each_kind_is_found_and_nothing_else(audited: Audited) -> None:
     assert audited.after.severities == {"error": 7, "warning": 5, "info": 9}
 
 
-def test_drift_that_stays_is_since_it_was_first_found_and_a_changed_default_is_told_once(audited: Audited) -> None:
+def test_drift_counts_since_first_found_and_defaults_are_reported_once(audited: Audited) -> None:
     first, later = found(audited, "after"), found(audited, "again")
     assert set(later) == lasting(audited)
     assert audited.again.exit_code == 0
@@ -187,7 +187,7 @@ def test_drift_that_stays_is_since_it_was_first_found_and_a_changed_default_is_t
         assert row["since"] == first[key]["since"] == first[key]["observed_at"] < row["observed_at"]
 
 
-def test_what_was_seen_is_kept_with_the_source_of_each_config(audited: Audited) -> None:
+def test_observed_configs_are_kept_with_their_source(audited: Audited) -> None:
     estate = audited.estate
     rows = {row["topic"]: row for row in estate.rows(OBSERVED_CONFIGS)}
     assert {row["run_id"] for row in rows.values()} == {"after"}, "the last one that saw anything else"
@@ -242,7 +242,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
 
 
 @pytest.mark.thorough
-def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_on_with_it(
+def test_an_unreachable_cluster_is_audited_later_by_the_same_id(
     spark: SparkSession,
     own: EmbeddedKafka,
     kafka: EmbeddedKafka,
@@ -250,7 +250,7 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     audited: Audited,
     tmp_path: Path,
 ) -> None:
-    """What an interrupted start has kept is not what the next one compares with."""
+    """The next start doesn't compare with the rows that an interrupted start wrote."""
     assert audited.again.state == "finished"
     for each in (kafka, kafka_policy):
         make(each, "kinds.aside")
@@ -286,7 +286,7 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     )
     assert ["dark" in problem for problem in partly.problems] == [True]
     now = {row["cluster"]: row["run_id"] for row in estate.rows(BROKERS)}
-    # What is as it was keeps the run that saw it so first.
+    # Unchanged rows keep the run that first saw them.
     assert now == {"main": "partly", "other": seen["other"], "dark": seen["dark"]}
     assert {row["cluster"] for row in estate.rows(OBSERVED_CONFIGS)} == {"main", "dark", "other"}
 
@@ -307,7 +307,7 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
 
 
 @pytest.mark.thorough
-def test_what_may_not_be_described_is_not_permitted_and_never_missing(
+def test_undescribable_topics_are_not_permitted_and_never_missing(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """M3; the rights to describe a topic and to describe its configs are two."""

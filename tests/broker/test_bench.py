@@ -46,7 +46,7 @@ def _report(out: Path, name: str) -> Mapping[str, Any]:
 
 
 @pytest.mark.thorough
-def test_the_report_has_every_sample_and_what_is_to_be_reached(out: Path) -> None:
+def test_the_report_has_every_sample_and_the_targets(out: Path) -> None:
     result = _report(out, "policies")
     assert [series["name"] for series in result["series"]] == ["without", "ten", "own"]
     for series in result["series"]:
@@ -71,7 +71,7 @@ def test_the_memory_of_java_and_python_is_told_apart(out: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_a_quota_costs_is_compared_with_the_least_that_it_can(out: Path) -> None:
+def test_the_cost_of_a_quota_is_compared_with_its_lower_bound(out: Path) -> None:
     """Counted from the quota alone: 125 topics, validated and created, less the burst, at 20 a second (KIP-599)."""
     result = _report(out, "quota")
     paced, least = result["series"]
@@ -139,7 +139,7 @@ def test_memory_of_a_process_that_ended_is_remembered() -> None:
     assert [(each.kind, each.peak_bytes > 200 * 2**20) for each in memory.processes] == [("python", True)]
 
 
-def test_of_a_process_that_only_waits_for_others_the_memory_is_left_out() -> None:
+def test_the_memory_of_a_process_that_only_waits_is_left_out() -> None:
     other = "import time; taken = bytearray(50 * 2**20); time.sleep(2)"
     waits = f"import subprocess, sys; taken = bytearray(200 * 2**20); subprocess.run([sys.executable, '-c', {other!r}])"
     with subprocess.Popen([sys.executable, "-c", waits]) as process, MemoryWatch(process.pid, itself=False) as memory:

@@ -1,4 +1,4 @@
-"""What a cancelled move leaves behind on a real cluster, and what the row of `audit` says of it."""
+"""The state of a real cluster after a cancelled move, and its row in `audit`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_kafka_restores_the_brokers_of_a_cancelled_move_not_their_order(kafka_th
 
 
 def test_a_cancelled_topic_says_where_its_replicas_were_left(kafka_three: EmbeddedKafka) -> None:
-    """R2, R3: only moves to the planned brokers are cancelled; what is done stays; another hand's move goes on."""
+    """R2, R3: only moves to the planned brokers are cancelled; finished ones stay; other clients' moves continue."""
     before = dict.fromkeys(range(4), (1, 2))
     after = {0: (1, 3), 1: (2, 3), 2: (2, 3), 3: (2, 1)}
     with slow_topic(kafka_three, "cancelled.left", before) as (executor, topic_id):
@@ -87,7 +87,7 @@ def test_a_cancelled_topic_says_where_its_replicas_were_left(kafka_three: Embedd
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
-def test_what_was_not_begun_stays_open_and_what_was_done_is_ok(kafka_three: EmbeddedKafka) -> None:
+def test_moves_not_begun_stay_open_and_finished_ones_are_ok(kafka_three: EmbeddedKafka) -> None:
     """R4: the row of a topic that was moved before it could be cancelled is as true as any other."""
     before, after = {0: (1,)}, {0: (2,)}
     topic_id = with_data(kafka_three, "cancelled.late", before, 20_000)

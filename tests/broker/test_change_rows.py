@@ -63,7 +63,7 @@ UNKNOWN = "Unknown topic config name: no.such.config"
 NO_NUMBER = "Invalid value soon for configuration retention.ms: Not a number of type LONG"
 
 
-def test_what_is_validated_gets_the_answers_of_what_is_sent(kafka_policy: EmbeddedKafka) -> None:
+def test_validate_gets_the_same_answers_as_apply(kafka_policy: EmbeddedKafka) -> None:
     """K1, K2: a code and words for each topic, none of a bad one's keys is set; the broker's policy comes after the
     checks of values, sees the changed keys only, and a reset as null."""
     names = [f"rows.codes.{each}" for each in ("fine", "policy", "reset", "value", "unknown", "null")]
@@ -137,7 +137,7 @@ def test_a_change_that_the_brokers_policy_refuses_is_told_in_its_words(
 
 
 @pytest.mark.thorough
-def test_who_may_not_alter_gets_the_same_answer_for_what_does_not_exist(kafka_sasl: EmbeddedKafka) -> None:
+def test_without_permission_existing_and_missing_topics_look_the_same(kafka_sasl: EmbeddedKafka) -> None:
     """K2, N7: for partitions too, and of other topics each has its own answer."""
     make(kafka_sasl, "rows.rights.there")
     names = ("rows.rights.there", "rows.rights.gone")
@@ -223,7 +223,7 @@ def test_a_run_resets_only_what_it_read_from_the_topic(
     assert set_on(kafka, "rows.reset.set") == {"rows.reset.set": {}}
 
 
-def test_a_topic_that_a_request_names_twice_is_refused_and_others_go_on(kafka: EmbeddedKafka) -> None:
+def test_a_topic_named_twice_is_refused_and_others_continue(kafka: EmbeddedKafka) -> None:
     """K4, K2, N3: two answers about configs, one about partitions, as for a config that is named twice."""
     twice, once = "rows.twice.two", "rows.twice.one"
     make(kafka, twice, once)
@@ -284,11 +284,11 @@ def test_a_plan_has_one_action_of_a_kind_for_a_topic_however_often_it_is_declare
 
 
 @pytest.mark.thorough
-def test_what_brokers_accept_whatever_it_does_is_stopped_where_something_is_lost(
+def test_harmful_values_that_brokers_accept_are_stopped(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """K7: `compact` loses records, and those without a key are refused from then on. To want more replicas in sync than
-    there are is to want all of them; without any policy everything is kept: neither loses anything."""
+    """K7: `compact` loses records, and those without a key are refused from then on. A minimum of more in-sync replicas
+    than there are means all of them, and an empty policy keeps everything: neither loses anything."""
     compact, replicas, none = names = [f"rows.hurts.{each}" for each in ("compact", "replicas", "none")]
     make(kafka, *names)
     with closing(KafkaProducer(**kafka.client_options(), acks="all", retries=0)) as producer:
@@ -369,7 +369,7 @@ def test_only_what_is_set_on_the_topic_itself_counts_as_set(
 
     estate = changing(spark, tmp_path, own, configs="exact")
     estate.declare(
-        # What it has by a default already, wherever from.
+        # Values that it has by a default already, from any source.
         {"topic": "rows.sources.bare", "configs": {name: value for name, (value, _) in bare.items()}},
         {"topic": "rows.sources.equal"},
     )
@@ -408,7 +408,7 @@ def test_an_unknown_config_of_one_topic_is_no_reason_to_send_nothing(kafka: Embe
 
 
 def test_an_answer_about_partitions_is_its_topics_by_name(kafka: EmbeddedKafka) -> None:
-    """N3, N2: answers come in another order than the topics were asked for, and say nothing of counts."""
+    """N3, N2: answers come in a different order than the requested topics, and have no counts."""
     names = [f"rows.named.{number:02}" for number in range(60)]
     ids = make(kafka, *names, num_partitions=2)
     counts = {name: (3, 2, 1)[number % 3] for number, name in enumerate(names)}
@@ -572,7 +572,7 @@ def test_more_changes_than_a_broker_takes_at_once_go_in_parts(
 
 
 @pytest.mark.thorough
-def test_what_is_acknowledged_is_pending_until_it_is_visible(own: EmbeddedKafka) -> None:
+def test_acknowledged_changes_are_pending_until_visible(own: EmbeddedKafka) -> None:
     """K6, N7: a broker that makes the logs of new partitions shows nothing newer meanwhile."""
     names = [f"rows.late.{number:03}" for number in range(300)]
     ids = make(own, *names)
@@ -627,7 +627,7 @@ def another_client() -> SetRule:
 
 
 @pytest.mark.thorough
-def test_bad_input_is_told_topic_by_topic_and_the_rest_goes_on(
+def test_bad_input_is_reported_by_topic_and_the_rest_continues(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """K2: what isn't known, isn't a value, isn't there any more; what is ignored is never sent, declared or not."""

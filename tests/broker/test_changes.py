@@ -122,7 +122,7 @@ def test_exact_resets_what_is_not_declared_but_for_what_is_ignored(
 
 
 @pytest.mark.thorough
-def test_what_can_lose_something_is_stopped_by_the_guard_and_the_rest_goes_on(
+def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     make(kafka, "loss.time", "loss.longer", "loss.policy", "loss.reset", configs={"retention.ms": "700000000"})
@@ -167,7 +167,7 @@ def test_what_can_lose_something_is_stopped_by_the_guard_and_the_rest_goes_on(
 
 
 @pytest.mark.thorough
-def test_policies_judge_what_is_changed_and_budgets_count_what_grows(
+def test_policies_evaluate_changes_and_budgets_count_growth(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     make(kafka, "pol.range", "pol.scope", "pol.fixed", "pol.keyed", "pol.fast", "pol.a", "pol.b", "pol.fewer")
@@ -229,7 +229,7 @@ def small_topics() -> SetRule:
 
 
 @pytest.mark.thorough
-def test_a_policy_of_the_users_own_judges_each_change_once(
+def test_a_users_own_policy_evaluates_each_change_once(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     make(kafka, "users.both", "users.one")
@@ -268,7 +268,7 @@ def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: 
 
 
 @pytest.mark.thorough
-def test_a_saved_plan_is_judged_again_on_what_lives_and_what_is_declared(
+def test_a_saved_plan_is_compared_again_with_cluster_and_manifests(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     names = [f"altered.{each}" for each in ("same", "other", "done", "anew", "declared", "gone")]
@@ -332,7 +332,7 @@ def test_one_bad_value_fails_its_own_topic_only(
     assert set_on(kafka, *names) == {name: {} if number in bad else good for number, name in enumerate(names)}
 
 
-def test_what_one_request_can_not_do_as_a_whole_is_not_sent(kafka: EmbeddedKafka) -> None:
+def test_requests_that_brokers_do_only_in_part_are_not_sent(kafka: EmbeddedKafka) -> None:
     """N1: of more than 10,000 new partitions a broker adds some and answers that it failed."""
     ids = make(kafka, "vast.one", "vast.two")
     with executor_of(kafka) as executor:

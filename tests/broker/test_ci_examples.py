@@ -111,9 +111,7 @@ def declare(runner: Runner, *rows: str) -> None:
     (folder / "payments.yaml").write_text("\n".join(lines) + "\n")
 
 
-def test_a_pull_request_gets_its_plan_as_a_comment_and_its_merge_applies_it(
-    runner: Runner, kafka: EmbeddedKafka
-) -> None:
+def test_a_pull_request_gets_a_plan_and_its_merge_applies_it(runner: Runner, kafka: EmbeddedKafka) -> None:
     declare(runner, "topic: ci.one, num_partitions: 2", "topic: ci.two, num_partitions: 1")
     assert runner.job("plan") == 0
     comment = (runner.folder / "comment-7.md").read_text()

@@ -1,4 +1,4 @@
-"""A name of the settings stays the Kafka cluster that it has always been, until somebody accepts another one."""
+"""A name in the settings stays the same Kafka cluster until somebody accepts a different one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def seen_by(estate: Estate) -> dict[str, set[tuple[str, str]]]:
     return found
 
 
-def test_another_cluster_behind_a_known_name_is_not_touched_and_the_others_go_on(
+def test_a_different_cluster_behind_a_name_is_not_touched(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """A copied address or a DNS failover: what lives there is nobody's business, deletes least of all."""
@@ -112,7 +112,7 @@ def test_an_id_in_the_settings_decides_and_is_recorded(
 
 
 @pytest.mark.thorough
-def test_two_names_of_one_cluster_are_refused_before_anything_is_decided_and_others_go_on(
+def test_two_names_of_one_cluster_are_refused_and_others_continue(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Each guard, budget and lease would count for half of the cluster."""
@@ -142,7 +142,7 @@ def test_two_names_of_one_cluster_are_refused_before_anything_is_decided_and_oth
 
 
 @pytest.mark.thorough
-def test_a_second_name_of_a_known_cluster_is_refused_also_where_only_that_name_is_selected(
+def test_a_second_name_is_refused_also_if_selected_alone(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka, "copy": UNREACHABLE})
@@ -167,13 +167,13 @@ def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
 
 
 def point(config: Path, **clusters: EmbeddedKafka | str) -> None:
-    """Write the settings anew, with other addresses."""
+    """Write the settings again, with other addresses."""
     servers = {name: [each] if isinstance(each, str) else each.bootstrap_servers for name, each in clusters.items()}
     commands.settings_file(config.parent, servers)
 
 
 @pytest.mark.thorough
-def test_accepting_another_cluster_lets_runs_go_on_there_and_ends_plans_for_the_old_one(
+def test_accepting_a_different_cluster_ends_plans_for_the_old_one(
     config: Path, spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka
 ) -> None:
     """Also when the address leads to the old one again, nothing that was planned for it is sent."""
@@ -236,7 +236,7 @@ def test_accepting_another_cluster_lets_runs_go_on_there_and_ends_plans_for_the_
     assert set(live(kafka_policy, "accepted.")) == {"accepted.topic"}
 
 
-def test_what_cannot_be_accepted_is_refused_with_its_reason(
+def test_unacceptable_clusters_are_refused_with_a_reason(
     config: Path, kafka: EmbeddedKafka, spark: SparkSession
 ) -> None:
     def accept(name: str) -> tuple[int, str]:

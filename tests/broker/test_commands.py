@@ -128,7 +128,7 @@ def test_a_full_disk_under_stdout_changes_no_exit_code(
     ]
 
 
-def test_pending_changes_are_exit_3_where_asked_for_and_an_abandoned_run_stays_so(config: Path) -> None:
+def test_pending_changes_exit_3_on_request_and_abandoned_stays_so(config: Path) -> None:
     load(config, "cluster: main\ntopics: [{topic: commands.pending}]\n")
     arguments = ("plan", "--config", config, "--run-id", "pending", "--detailed-exitcode")
     assert invoke(*arguments).exit_code == 3
@@ -146,9 +146,7 @@ def test_an_empty_manifest_is_nothing_to_do(config: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_declared(
-    config: Path, kafka: EmbeddedKafka
-) -> None:
+def test_a_plan_without_creates_does_not_claim_that_nothing_differs(config: Path, kafka: EmbeddedKafka) -> None:
     names = [f"commands.words-{number}" for number in range(3)]
     rows = "\n".join(f"  - {{topic: {name}, num_partitions: 2, configs: {{retention.ms: 1000}}}}" for name in names)
     load(config, f"cluster: main\ntopics:\n{rows}\n")
@@ -169,7 +167,7 @@ def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_dec
 
 
 @pytest.mark.thorough
-def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound(config: Path, tmp_path: Path) -> None:
+def test_replacing_stops_lists_and_continues_within_its_bounds(config: Path, tmp_path: Path) -> None:
     both = "".join(
         f"  - {{topic: commands.{owner}-{number}, owner: {owner}}}\n" for owner in ("pay", "ship") for number in (1, 2)
     )
@@ -311,9 +309,7 @@ def test_errors_of_manifest_files_have_file_and_line_and_nothing_is_loaded(confi
     assert load(config).stdout == "3 added, 0 changed, 0 unchanged\n"
 
 
-def test_a_metrics_file_that_can_not_be_written_is_a_usage_error_and_a_failure_is_measured(
-    config: Path, tmp_path: Path
-) -> None:
+def test_an_unwritable_metrics_file_is_an_error_and_failures_count(config: Path, tmp_path: Path) -> None:
     nowhere = invoke("runs", "list", "--config", config, "--metrics-file", tmp_path / "missing" / "runs.prom")
     assert nowhere.exit_code == 2
     assert "there is no folder for --metrics-file" in nowhere.stderr

@@ -20,7 +20,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def describe(kafka: EmbeddedKafka, pattern: str) -> str:
-    """What the tool prints on stdout of topics whose names match."""
+    """Return the tool's output about topics whose names match."""
     assert any(TOOLS.glob("kafka-tools-*.jar")), f"{TOOLS} has no kafka-tools jar: run `make setup`"
     classpath = os.pathsep.join([f"{clusters.JARS}/*", f"{TOOLS}/*"])
     tool = ["java", "-cp", classpath, "org.apache.kafka.tools.TopicCommand", "--describe", "--topic", pattern]

@@ -52,7 +52,7 @@ def ask(estate: Estate, question: str) -> list[Row]:
     return estate.spark.sql(QUERIES[question].replace("/data/ledger", str(Path(estate.settings.tables.root)))).collect()
 
 
-def test_what_was_changed(ledger: Estate) -> None:
+def test_the_query_for_changes_answers(ledger: Estate) -> None:
     (row,) = ask(ledger, "What was changed on topics that exist, from what to what?")
     assert (row.topic, row.before, row.after) == (
         "payments.authorised",
@@ -65,13 +65,13 @@ def test_there_are_at_least_ten() -> None:
     assert len(QUERIES) >= 10
 
 
-def test_who_created_this_topic(ledger: Estate) -> None:
+def test_the_query_for_a_topics_creator_answers(ledger: Estate) -> None:
     (row,) = ask(ledger, "Who created this topic, when, and for whom?")
     assert (row.topic, row.requested_by, row.principal) == ("payments.authorised", "alice", "ANONYMOUS")
     assert row.topic_id
 
 
-def test_what_was_refused_in_the_last_run(ledger: Estate) -> None:
+def test_the_query_for_refusals_answers(ledger: Estate) -> None:
     rows = ask(ledger, "What was refused or failed in the last run, and why?")
     assert [(row.topic, row.phase, row.error) for row in rows] == [
         ("payments none", "manifest", "INVALID_TOPIC"),
@@ -86,19 +86,19 @@ def test_which_configs_nobody_asked_for(ledger: Estate) -> None:
     assert "retention.ms" not in by_default
 
 
-def test_what_a_new_topic_would_get(ledger: Estate) -> None:
+def test_the_query_for_default_configs_answers(ledger: Estate) -> None:
     values = {row.name: row.value for row in ask(ledger, "What would a new topic get by default on each cluster?")}
     assert values["cleanup.policy"] == "delete"
     assert values["retention.ms"] == "604800000"
 
 
-def test_what_the_broker_chose(ledger: Estate) -> None:
+def test_the_query_for_the_brokers_choice_answers(ledger: Estate) -> None:
     question = "What did a topic's partitions and replication factor become where the manifest left them to the broker?"
     rows = {row.topic: (row.num_partitions, row.replication_factor) for row in ask(ledger, question)}
     assert rows == {"payments.legacy": (1, 1), "payments.by-default": (1, 1)}
 
 
-def test_what_was_deleted(ledger: Estate) -> None:
+def test_the_query_for_deletes_answers(ledger: Estate) -> None:
     (row,) = ask(ledger, "What was deleted, and by which run?")
     assert row.topic == "payments.legacy"
     assert row.topic_id
@@ -127,7 +127,7 @@ def test_the_other_questions_have_answers_of_the_right_shape(ledger: Estate, que
         assert all(row.took is not None and row.attempts >= 1 for row in rows)
 
 
-def test_what_has_drifted_for_long(ledger: Estate) -> None:
+def test_the_query_for_old_drift_answers(ledger: Estate) -> None:
     """The ledger is younger than a day."""
     question = "What has drifted for longer than a day, by the last finished audit of all clusters?"
     assert ask(ledger, question) == []

@@ -243,7 +243,7 @@ def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
 
 @pytest.mark.thorough
 def test_a_taken_port_means_other_ports(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another process binds between our look and the broker's start costs a retry, no more."""
+    """A port that another process binds between our check and the broker's start costs only a retry."""
     taken = kafka.brokers[0].port
     look = embedded_kafka.free_ports
     drawn = [contextlib.nullcontext([31001, 31002, taken])]

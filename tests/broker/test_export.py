@@ -67,7 +67,7 @@ def audit(config: Path, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-def test_export_then_load_then_audit_is_empty_and_the_table_is_the_same_by_either_way(
+def test_a_loaded_export_has_no_drift_and_equals_into_table(
     config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     file = tmp_path / "main.yaml"
@@ -96,7 +96,7 @@ def test_export_then_load_then_audit_is_empty_and_the_table_is_the_same_by_eithe
     assert [row["kind"] for row in estate.rows(DRIFT)] == [found["drift"][0]["kind"]]
 
 
-def test_a_selection_goes_where_it_is_asked_to_and_a_cluster_out_of_reach_is_told(
+def test_a_selection_is_written_and_an_unreachable_cluster_reported(
     config: Path, live: dict[str, NewTopic], tmp_path: Path
 ) -> None:
     config.write_text(config.read_text() + "[kafka]\nconnect_timeout = 2\n")
@@ -234,6 +234,6 @@ sasl_plain_password = "file:PASSWORD"
         (("--cluster", "main", "--to", "x.yaml", "--pattern", "("), "RE2"),
     ],
 )
-def test_what_is_asked_wrongly_is_exit_2(config: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_options_exit_2(config: Path, arguments: tuple[str, ...], message: str) -> None:
     result = invoke("export", "--config", config, *arguments)
     assert (result.exit_code, message in result.stderr) == (2, True), result.output

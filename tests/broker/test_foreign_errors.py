@@ -62,7 +62,7 @@ def test_a_provider_that_cannot_be_made_is_an_error_without_its_text(
     assert tokens.SECRET not in printed(error.value)
 
 
-def test_a_provider_that_has_no_token_at_connect_is_an_error_without_its_text(
+def test_a_provider_without_a_token_is_an_error_without_its_text(
     kafka_secured: EmbeddedKafka, authority: Certificates
 ) -> None:
     with pytest.raises(ClusterError, match=rf"cluster bad can't be reached.*{WITHOUT_ITS_TEXT}") as error:

@@ -1,4 +1,4 @@
-"""What a principal with few rights doesn't see: who can say how much that is, and what policies make of it (M3)."""
+"""Topics that a principal with few permissions can't see: how many there are, and how policies treat them (M3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTITION = {"num_partitions": 1, "replication_factor": 1}
 
 
 class Rights:
-    """What the super user lets the user do."""
+    """The permissions that the super user grants the user."""
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
         self._kafka = kafka
@@ -71,7 +71,7 @@ def rights(kafka_sasl: EmbeddedKafka) -> Iterator[Rights]:
 
 
 def unseen(kafka: EmbeddedKafka) -> int | str:
-    """What the user hears of hidden topics."""
+    """Return what the user can find out about hidden topics."""
     with admin_of(kafka, USER) as admin:
         try:
             return admin.unseen_topics()
@@ -79,9 +79,7 @@ def unseen(kafka: EmbeddedKafka) -> int | str:
             return str(error)
 
 
-def test_describe_on_the_cluster_tells_how_many_topics_are_hidden_and_nothing_else_does(
-    kafka_sasl: EmbeddedKafka, rights: Rights
-) -> None:
+def test_only_describe_on_the_cluster_tells_the_hidden_topics(kafka_sasl: EmbeddedKafka, rights: Rights) -> None:
     make(kafka_sasl, f"{MINE}counted", "unseen.theirs")
     every = len(live(kafka_sasl, ""))
     needed = "which topics there are can't be read (CLUSTER_AUTHORIZATION_FAILED): "
@@ -169,7 +167,7 @@ def test_a_broker_is_drained_only_if_its_topics_are_all_visible(
 
 
 @pytest.mark.thorough
-def test_a_budget_refuses_what_it_cannot_judge_until_the_rights_are_there_or_the_settings_say_otherwise(
+def test_a_budget_refuses_if_topics_may_be_hidden(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, rights: Rights, tmp_path: Path
 ) -> None:
     make(kafka_sasl, "unseen.budget", num_partitions=5)

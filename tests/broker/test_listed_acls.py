@@ -23,7 +23,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def listed(kafka: EmbeddedKafka, folder: Path, *more: str) -> str:
-    """What the tool prints on stdout, as the super user."""
+    """Return the tool's output, as the super user."""
     options = kafka.client_options()
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     user, password = options["sasl_plain_username"], options["sasl_plain_password"]

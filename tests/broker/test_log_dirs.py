@@ -1,4 +1,4 @@
-"""What brokers have in their log directories."""
+"""Sizes of brokers' log directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["driver", "executors"])
-def test_every_broker_says_how_large_its_replicas_are_and_how_much_room_it_has(
+def test_every_broker_reports_replica_sizes_and_free_room(
     spark: SparkSession, kafka_three: EmbeddedKafka, where: str
 ) -> None:
     name = f"dirs.{where}"

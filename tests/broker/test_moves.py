@@ -1,4 +1,4 @@
-"""What becomes of planned moves on a real cluster, without Spark."""
+"""Planned moves on a real cluster, without Spark."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_replicas_move_in_waves_and_no_throttle_stays(kafka_three: EmbeddedKafka
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
-def test_what_kafka_would_only_say_while_it_moves_is_refused_before(kafka_three: EmbeddedKafka) -> None:
-    """R1: an unknown broker, one twice, none, a partition that isn't there, replicas elsewhere, a topic made anew."""
+def test_errors_that_kafka_reports_too_late_are_refused_before(kafka_three: EmbeddedKafka) -> None:
+    """R1: an unknown broker, one twice, none, a missing partition, replicas elsewhere, a recreated topic."""
     topic_id = make_everywhere(kafka_three, "checked.one", {0: (1,)})
     wrong = {
         Refusal.BROKERS_UNAVAILABLE: move("checked.one", topic_id, {0: (1,)}, {0: (9,)}),
@@ -122,7 +122,7 @@ def test_a_stopped_run_leaves_what_is_under_way_and_the_next_start_ends_it(kafka
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
-def test_what_another_hand_set_stays(kafka_three: EmbeddedKafka) -> None:
+def test_another_clients_throttles_stay(kafka_three: EmbeddedKafka) -> None:
     """R6: a rate of its own, replicas of its own, and what it changed meanwhile."""
     topic_id = with_data(kafka_three, "others.one", {0: (1,), 1: (1,)}, 100_000)
     target = move("others.one", topic_id, {0: (1,)}, {0: (2,)})
@@ -168,7 +168,7 @@ def test_a_topic_that_is_deleted_while_it_moves_fails_alone(kafka_three: Embedde
 
 
 def test_a_broker_that_dies_amid_a_wave_is_waited_for(kafka_three: EmbeddedKafka) -> None:
-    """R4: the move goes on by itself when it is back; its throttle is taken away, too."""
+    """R4: the move continues by itself once it is back; its throttle is removed, too."""
     before = {0: (1, 2), 1: (2, 1)}
     topic_id, kept = with_data(kafka_three, "dying.one", before), Kept()
     target = move("dying.one", topic_id, before, {0: (1, 3), 1: (3, 1)})

@@ -77,9 +77,7 @@ def test_a_run_with_nothing_to_do_commits_its_row_and_nothing_else(
 
 
 @pytest.mark.thorough
-def test_of_clusters_that_differ_only_those_are_written(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+def test_only_differing_clusters_are_written(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": UNREACHABLE})
     run = estate.run()
     assert run.exit_code == 0, "nothing is declared on the cluster that can't be reached"

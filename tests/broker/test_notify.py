@@ -1,4 +1,4 @@
-"""What runs announce, by command and through the tables."""
+"""Announcements of runs, by command and through the tables."""
 
 from __future__ import annotations
 

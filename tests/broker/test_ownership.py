@@ -64,7 +64,7 @@ def test_a_plan_is_not_applied_where_its_topics_belong_to_others_by_now(
     assert "owned.later.a" not in live(kafka, "owned.")
 
 
-def test_topics_without_a_manifest_are_exported_with_the_owners_that_something_tells(
+def test_unmanaged_topics_are_exported_with_proposed_owners(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})

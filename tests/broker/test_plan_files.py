@@ -50,7 +50,7 @@ def planned(config: Path, *more: str | Path, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-def test_a_plan_of_files_is_of_the_manifests_as_they_would_be_and_is_applied_once_these_are_loaded(
+def test_a_plan_of_files_is_applied_once_they_are_loaded(
     kafka: EmbeddedKafka, config: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     make(kafka, "files.there")
@@ -105,9 +105,7 @@ def test_a_plan_of_files_resumes_only_with_the_same_files(config: Path, tmp_path
     assert "leave out --manifest-version" in both.stderr
 
 
-def test_files_that_are_wrong_are_refused_as_by_load_manifests_and_nothing_is_planned(
-    config: Path, tmp_path: Path
-) -> None:
+def test_invalid_files_are_refused_and_nothing_is_planned(config: Path, tmp_path: Path) -> None:
     file = written(tmp_path, "cluster: main\ntopics:\n  - {topic: wrongfiles.a}\n  - {topic: 'wrong files'}")
     for command in ("plan", "load_manifests"):
         extra = ("--dry-run",) if command == "load_manifests" else ()

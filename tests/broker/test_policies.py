@@ -1,4 +1,4 @@
-"""Policies on real clusters: what the broker resolves is judged too, and all is judged again before it is sent."""
+"""Policies on real clusters: they also evaluate values that brokers resolve, and again before anything is sent."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def ruled(
     return estate, first, estate.run("plan", run_id="ruled-2")
 
 
-def test_what_is_refused_by_us_and_by_the_broker_stands_in_one_column_told_apart(
+def test_our_refusals_and_the_brokers_are_in_one_column(
     ruled: tuple[Estate, Summary, Summary],
 ) -> None:
     """C8, P3"""
@@ -91,7 +91,7 @@ def test_every_rule_broken_is_told_before_anything_is_sent(ruled: tuple[Estate, 
     )
 
 
-def test_what_a_manifest_leaves_to_the_broker_is_judged_after_validate(
+def test_values_left_to_the_broker_are_evaluated_after_validate(
     ruled: tuple[Estate, Summary, Summary], kafka_policy: EmbeddedKafka
 ) -> None:
     """C9; a row of phase policy after validate's ends the topic."""
@@ -133,7 +133,7 @@ def test_the_same_rules_on_the_same_manifests_refuse_the_same_again(ruled: tuple
 
 
 @pytest.mark.thorough
-def test_what_a_broker_does_not_tell_is_refused_as_unjudgeable(
+def test_values_that_a_broker_does_not_return_are_unjudgeable(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """C11"""
@@ -221,7 +221,7 @@ def test_creates_whose_room_was_not_freed_fail_and_say_so(
 
 
 @pytest.mark.thorough
-def test_a_saved_plan_is_judged_on_what_is_true_when_it_is_applied(
+def test_a_saved_plan_is_evaluated_on_the_state_at_apply(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """P2: a consumer that registered since keeps its topic; room that others took meanwhile is not given out again."""
@@ -273,7 +273,7 @@ def test_topics_with_consumer_groups_or_recent_records_are_not_deleted(
 
 
 @pytest.mark.thorough
-def test_a_broken_policy_of_the_users_sends_nothing_and_the_run_goes_on_when_it_is_mended(
+def test_a_broken_policy_sends_nothing_until_it_is_corrected(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4"""

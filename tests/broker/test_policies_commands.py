@@ -65,7 +65,7 @@ def config(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, spark
     make(kafka, "explained.kept", "explained.stranger", "explained.changed", configs={"cleanup.policy": "compact"})
     path = commands.settings_file(tmp_path_factory.mktemp("explain"), {"main": kafka.bootstrap_servers}, more=POLICIES)
     assert load(path, MANIFEST).exit_code == 0
-    # What load_manifests would refuse, another tool may have written.
+    # A different tool may have written rows that load_manifests would refuse.
     wrong = spark.createDataFrame([("main", "explained wrong", "present", *[None] * 7)], MANIFESTS.schema)
     wrong.write.format("delta").mode("append").save(str(path.with_name("ledger") / MANIFESTS.name))
     return path
@@ -121,7 +121,7 @@ def test_check_lists_a_wrong_mode_beside_what_is_wrong_with_the_policies(config:
     assert "there is no create policy `num_partition`" in refused.stderr
 
 
-def test_ones_own_policy_is_listed_with_its_settings_and_explained_with_what_it_judges(
+def test_a_users_own_policy_is_listed_and_explained(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(commands.REPOSITORY / "examples" / "policies"))
@@ -178,7 +178,7 @@ def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) 
 
 
 def test_explain_says_what_a_change_does_and_what_each_rule_says_of_it(config: Path) -> None:
-    """From what to what, what it can lose, and the rules of creates that judge changes, too."""
+    """Old and new values, possible losses, and the policies of creates that evaluate changes, too."""
     changed = explain(config, "explained.changed")
     assert changed["notes"] == [
         "add_partitions: num_partitions 1 -> 3",
@@ -230,7 +230,7 @@ def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
 
 
 def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(config: Path) -> None:
-    """What lives is judged as it is, its broker's defaults included; owners and labels are the manifests'."""
+    """Existing topics are evaluated as they are, with the broker's defaults; owners and labels are from manifests."""
     asked = ("policies", "audit", "--config", config, "--cluster", "main")
     result = invoke(*asked, "--format", "json", "--detailed-exitcode")
     assert result.exit_code == 3, result.output

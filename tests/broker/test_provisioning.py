@@ -246,7 +246,7 @@ def test_every_action_ended_once_and_the_run_is_finished_with_exit_code_4(provis
     assert (run["exit_code"], run["state"]) == (4, "finished")
 
 
-def test_what_was_created_and_may_be_seen_is_verified(provisioned: Provisioned) -> None:
+def test_created_and_visible_topics_are_verified(provisioned: Provisioned) -> None:
     """C21, M2: with `--wait-visible`, ok means that every partition has a leader."""
     seen = (GOOD_CREATES | GOOD_DELETES) - {"prov.sasl.mine"}
     assert {name: provisioned.last[name] for name in seen} == dict.fromkeys(seen, ("verify", "ok", None))
@@ -382,9 +382,7 @@ def test_the_audit_keeps_every_config_with_where_it_came_from(provisioned: Provi
     assert not any(config["is_sensitive"] for config in configs.values())
 
 
-def test_who_may_only_create_gets_a_topic_and_the_reason_why_nothing_is_told_of_it(
-    provisioned: Provisioned, kafka_sasl: EmbeddedKafka
-) -> None:
+def test_a_create_without_describe_explains_missing_values(provisioned: Provisioned, kafka_sasl: EmbeddedKafka) -> None:
     """C10"""
     row = provisioned.audit["prov.sasl.mine", "apply"]
     assert (row["outcome"], row["error_code"], row["topic_config_error_code"]) == ("ok", 0, 29)
@@ -428,7 +426,7 @@ def test_no_validate_row_of_a_create_has_a_topic_id(provisioned: Provisioned) ->
         ("prov.mistyped-config", 40, "INVALID_CONFIG"),
     ],
 )
-def test_what_only_the_cluster_can_judge_fails_by_kafkas_own_error(
+def test_errors_that_only_the_cluster_finds_have_kafkas_code(
     provisioned: Provisioned, topic: str, code: int, error: str
 ) -> None:
     """C5, C7"""
@@ -460,7 +458,7 @@ def test_an_absent_topic_that_never_was_needs_nothing(provisioned: Provisioned) 
     assert provisioned.summary.decisions["unchanged"] == 1
 
 
-def test_who_may_describe_and_not_delete_learns_so_before_anything_is_sent(
+def test_a_missing_delete_permission_is_reported_before_sending(
     provisioned: Provisioned, kafka_describer: EmbeddedKafka
 ) -> None:
     """D4"""
@@ -473,7 +471,7 @@ def test_who_may_describe_and_not_delete_learns_so_before_anything_is_sent(
 def test_a_delete_of_what_may_not_be_seen_is_refused_as_not_permitted(
     provisioned: Provisioned, kafka_sasl: EmbeddedKafka, kafka_nobody: EmbeddedKafka, topic: str, cluster: str
 ) -> None:
-    """D4, M3: neither gone nor unchanged; nobody knows."""
+    """D4, M3: it is unknown whether it is gone or unchanged."""
     row = provisioned.audit[topic, "observe"]
     assert (row["outcome"], row["error"], row["error_code"]) == ("refused", "NOT_PERMITTED", -1)
     assert topic in live(kafka_sasl if cluster == "creator" else kafka_nobody, "prov.sasl.")
@@ -527,7 +525,7 @@ def test_the_brokers_are_kept_with_racks_and_the_controller(
 
 @pytest.fixture(scope="module")
 def observed(again: Estate) -> Callable[[str, str], dict[str, Any] | None]:
-    """What the second run saw of a (cluster, topic)."""
+    """Return the second run's observation of a (cluster, topic)."""
     rows = {(row["cluster"], row["topic"]): row for row in again.rows(OBSERVED)}
     return lambda cluster, topic: rows.get((cluster, topic))
 
@@ -547,7 +545,7 @@ def test_live_topics_are_kept_with_all_that_their_metadata_says(
     assert observed("three", "prov.led")["assignments"] == {0: [3, 1, 2], 1: [2, 3, 1], 2: [1, 2, 3]}
 
 
-def test_what_a_principal_may_do_is_kept_with_each_topic(observed: Callable[..., Any]) -> None:
+def test_authorized_operations_are_kept_with_each_topic(observed: Callable[..., Any]) -> None:
     """M1, D4"""
     assert observed("describer", "prov.sasl.seen")["authorized_operations"] == ["DESCRIBE"]
 

@@ -1,4 +1,4 @@
-"""`prune`: topics that no manifest names and nobody uses are planned to be deleted; whatever is in doubt stays."""
+"""`prune` plans to delete unused topics that no manifest names; a topic in doubt stays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def estate_of(spark: SparkSession, tmp_path: Path, kafka: EmbeddedKafka, guards:
 
 
 def idle(kafka: EmbeddedKafka, *names: str) -> None:
-    """Topics whose last record is of 40 days ago."""
+    """Create topics whose last record is 40 days old."""
     make(kafka, *names, configs=FOREVER)
     for name in names:
         write(kafka, name, at=LONG_AGO)
@@ -53,7 +53,7 @@ def earlier(estate: Estate, run_id: str, days: int) -> None:
 
 
 def planned(estate: Estate, run_id: str) -> dict[str, tuple[str | None, str | None, str | None]]:
-    """By topic what its plan says of it: phase, outcome and error, None where it is to be deleted."""
+    """Return topic -> phase, outcome and error in the plan; None if it will be deleted."""
     rows = estate.rows(PLANS, run_id)
     assert {row["action"] for row in rows} == {"delete"}
     return {row["topic"]: (row["phase"], row["outcome"], row["error"]) for row in rows}
@@ -99,8 +99,8 @@ def test_topics_that_no_manifest_names_and_nobody_uses_are_deleted(
     messages = {row["topic"]: row["error_message"] for row in estate.rows(PLANS, "pr")}
     assert "in use by billing" in messages["pr.usages"]
     assert "pr-readers (no members, but committed offsets)" in messages["pr.group"]
-    assert "its last record is of " in messages["pr.new"]
-    assert "it keeps no records, so Kafka doesn't say when the last one came" in messages["pr.empty"]
+    assert "its last record is from " in messages["pr.new"]
+    assert "it keeps no records, so Kafka doesn't report when the last one came" in messages["pr.empty"]
     assert (plan.exit_code, plan.pending_changes) == (4, 5)
     assert plan.decisions["declared"] == 2, "topics that manifests name, and that live"
 
@@ -126,7 +126,7 @@ def test_topics_that_no_manifest_names_and_nobody_uses_are_deleted(
 
 
 @pytest.mark.thorough
-def test_a_topic_that_keeps_no_records_is_pruned_once_its_end_offset_stayed_the_same_for_so_long(
+def test_an_empty_topic_is_pruned_once_its_end_offset_stayed_the_same(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     names = ("em.never", "em.emptied", "em.written", "em.again")
@@ -183,7 +183,7 @@ def test_guards_policies_and_approvals_hold_for_a_prune(
 
 
 @pytest.mark.thorough
-def test_a_cluster_that_is_not_reached_fails_alone_and_is_pruned_by_the_same_run_later(
+def test_an_unreachable_cluster_is_pruned_later_by_the_same_run(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     idle(kafka, "un.one")
@@ -229,7 +229,7 @@ def test_a_prune_is_planned_and_applied_by_command(kafka: EmbeddedKafka, spark: 
     asked = ("--topics", "^by[.]", "--idle-days", "30", "--config", config)
     answer = invoke("prune", *asked, "--run-id", "by", "--detailed-exitcode")
     assert answer.exit_code == 3, answer.output
-    assert "1 skipped on main: its last record is of " in answer.stdout
+    assert "1 skipped on main: its last record is from " in answer.stdout
     assert "apply --run-id by" in answer.stdout
     assert "prunes: " in invoke("plan", "--config", config, "--run-id", "by").stderr
     assert invoke("apply", "--config", config, "--run-id", "by").exit_code == 0

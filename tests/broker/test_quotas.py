@@ -102,10 +102,10 @@ def test_a_run_changes_no_quotas_unless_its_guard_allows_all_of_them(
 
 
 @pytest.mark.thorough
-def test_what_changed_between_plan_and_apply_is_refused(
+def test_changes_between_plan_and_apply_are_refused(
     spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """On the cluster, or in `quotas`: each entity by itself. What the broker refuses is the entity's own failure."""
+    """On the cluster, or in `quotas`: each entity by itself. A refusal by the broker fails only its entity."""
     estate = estate_of(spark, kafka_quotas, tmp_path)
     rows = [{"user": name, "producer_byte_rate": 10.0} for name in ("by-hand", "done", "undeclared", "other", "fine")]
     declare(estate, *rows, {"ip": "no such host", "connection_creation_rate": 1.0})
@@ -162,7 +162,7 @@ def test_without_the_right_to_describe_or_alter_quotas_every_row_says_so(
 
 
 @pytest.mark.thorough
-def test_what_a_broker_does_with_quotas(kafka_quotas: EmbeddedKafka) -> None:
+def test_a_broker_treats_quotas_as_assumed(kafka_quotas: EmbeddedKafka) -> None:
     """Q1 to Q4, and the size of a request, as the code takes them for granted."""
     one, two = [("producer_byte_rate", 1.0)], [("producer_byte_rate", 2.0)]
     with admin_of(kafka_quotas) as admin:
@@ -210,7 +210,7 @@ def test_ten_thousand_entities_are_set_in_batches(
 
 
 @pytest.mark.thorough
-def test_policies_judge_quotas_and_say_why_and_an_audit_finds_what_differs(
+def test_policies_evaluate_quotas_and_an_audit_finds_differences(
     spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     estate = estate_of(spark, kafka_quotas, tmp_path, most=1)

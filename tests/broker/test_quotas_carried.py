@@ -139,7 +139,7 @@ def test_reverting_a_run_gives_entities_the_limits_that_they_had(
     }
     skipped = {name: row["error_message"] for name, row in planned.items() if row["outcome"] == "skipped"}
     assert set(skipped) == {r"user=by\ hand", "user=later"}
-    assert "it has other limits by now: producer_byte_rate" in skipped[r"user=by\ hand"]
+    assert "its limits were changed since: producer_byte_rate" in skipped[r"user=by\ hand"]
     warned = {each.message for each in plan.warnings}
     assert len(warned) == 2, warned
     done = estate.run("apply", "undo")
@@ -159,7 +159,7 @@ def test_a_saved_plan_is_applied_but_for_the_quotas_that_policies_refuse_by_now(
     kafka_quotas: EmbeddedKafka,
     tmp_path: Path,
 ) -> None:
-    """Judged again as all that the entity is to have, not only what changes: `kept` keeps the required limit."""
+    """All limits of an entity are evaluated again, not only those that change: `kept` keeps the required limit."""
     estate = estate_of(spark, kafka_quotas, tmp_path)
     required = policy("quota_range", limit="request_percentage", required=True, max=50)
     owned = policy("owner_required", values=["payments"])

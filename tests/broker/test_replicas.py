@@ -112,7 +112,7 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     )
 
 
-def test_a_move_that_only_changes_the_order_of_replicas_is_planned_and_shown(
+def test_a_move_that_only_reorders_replicas_is_planned_and_shown(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
     make(kafka_three, "order.one", assignments={0: (1, 2, 3)}, num_partitions=None, replication_factor=None)
@@ -180,7 +180,7 @@ def test_without_the_setting_replicas_are_only_drift(
 
 
 def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever is declared or not; a second plan is empty; manifests changed since hold it up."""
+    """Both declared and undeclared topics move; a second plan is empty; changed manifests stop it."""
     with three_brokers() as kafka:
         with_data(kafka, "bal.declared", {n: (1 + n % 3,) for n in range(6)}, 100_000)
         make(

@@ -1,4 +1,4 @@
-"""What an executor makes of a real broker's answers, batch by batch, without Spark."""
+"""An executor's results from a real broker's answers, batch by batch, without Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
 
 @limits_requests
 def test_one_topic_that_is_too_large_by_itself_is_refused_in_the_brokers_words(kafka: EmbeddedKafka) -> None:
-    """C15: halving ends at one topic, and its neighbour goes on."""
+    """C15: halving ends at one topic, and its neighbour is created."""
     targets = [*creates(["large.one"], num_partitions=10_001), *creates(["large.neighbour"], num_partitions=1)]
     with executor_of(kafka, max_batch_records=UNLIMITED) as executor:
         ended = {row.topic: row for row in executor.validate(targets)}
@@ -52,7 +52,7 @@ def test_one_topic_that_is_too_large_by_itself_is_refused_in_the_brokers_words(k
     assert ended["large.neighbour"].outcome is Outcome.OK
 
 
-def test_what_validates_can_still_fail_when_it_is_sent(kafka: EmbeddedKafka) -> None:
+def test_a_validated_create_can_still_fail_when_sent(kafka: EmbeddedKafka) -> None:
     """C6, C7: another client was faster, with other partitions; the batch's other topic is created."""
     targets = creates(["faster.taken", "faster.free"], num_partitions=1)
     with executor_of(kafka) as executor:

@@ -30,7 +30,7 @@ def ids_of(kafka: EmbeddedKafka, *topics: str) -> dict[str, str]:
 def test_reverting_a_run_restores_what_was_set_before(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """From `audit` alone: values, and that a value came from the broker's default. What can't be undone says so."""
+    """Values, and the broker's default as their source, come from `audit` alone. Irrevertible changes have a reason."""
     make(kafka, "undo.a", "undo.b", "undo.grown", configs={"retention.ms": "700000000", "flush.ms": "7"})
     make(kafka, "undo.reset", configs={"segment.bytes": "20000000"})
     make(kafka, "undo.gone", "undo.foreign", "undo.already", configs={"flush.ms": "1"})
@@ -100,12 +100,12 @@ def test_a_value_that_later_runs_set_again_is_not_reverted(
     one, two = planned["again.one"], planned["again.two"]
     assert (one["outcome"], one["error"]) == ("refused", "NOT_REVERTIBLE")
     assert "changed again since run x: flush.ms by run z" in one["error_message"]
-    # Of this topic later runs altered only another config.
+    # Later runs altered only a different config of this topic.
     assert (two["phase"], two["before"], two["after"]) == (None, {"flush.ms": "2"}, {"flush.ms": "1"})
 
 
 @pytest.mark.thorough
-def test_what_a_run_created_is_deleted_only_if_asked_for_and_by_its_id(
+def test_created_topics_are_deleted_only_on_request_and_by_id(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
@@ -146,7 +146,7 @@ def test_a_run_that_is_open_or_changed_no_cluster_is_not_reverted(
 
 
 @pytest.mark.thorough
-def test_a_plan_from_earlier_manifests_goes_back_to_them_unless_the_manifests_change_meanwhile(
+def test_a_plan_from_earlier_manifests_restores_them_unless_changed(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     make(kafka, "early.one", "early.two")
@@ -216,7 +216,7 @@ def test_only_narrows_a_run_to_kinds_of_actions(spark: SparkSession, kafka: Embe
 
 
 @pytest.mark.thorough
-def test_a_value_that_somebody_changes_back_each_time_is_warned_of_the_third_time(
+def test_a_value_changed_back_is_warned_of_the_third_time(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     make(kafka, "fight.one", "fight.calm")

@@ -49,7 +49,7 @@ def test_a_run_is_applied_and_undone_by_command(config: Path, kafka: EmbeddedKaf
     [
         (("plan", "--only", "config"), "there is no kind of actions `config`; did you mean `configs`?"),
         (("provision", "--only", "partitions"), "--only partitions: changes.partitions is off"),
-        (("plan", "--manifest-as-of", "yesterday"), "yesterday is no time: write it as 2026-"),
+        (("plan", "--manifest-as-of", "yesterday"), "yesterday is not a time: write it as 2026-"),
         (("plan", "--manifest-version", "1", "--manifest-as-of", "2026-01-01"), "give one of them"),
         (("plan", "--manifest-version", "9999"), "has no version 9999"),
         (("runs", "revert"), "needs --run-id"),

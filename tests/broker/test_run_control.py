@@ -1,4 +1,4 @@
-"""What stops a run or a part of it, and how it goes on: saved plans, guards, clusters out of reach."""
+"""Causes that stop a run or a part of it, and how it continues: saved plans, guards, unreachable clusters."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_apply_skips_what_exists_as_planned(saved: Saved) -> None:
 
 
 @pytest.mark.thorough
-def test_a_plan_that_another_run_carried_out_has_nothing_left_to_do_and_says_which(
+def test_a_plan_carried_out_by_another_run_has_nothing_to_do(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
@@ -327,7 +327,7 @@ def test_a_cluster_that_another_run_changes_stops_only_itself(
 def test_a_plan_is_applied_although_one_cluster_was_not_reached(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """What is approved is the plan as it was then: the other cluster's plan, made later, needs its own approval."""
+    """Only the plan of that time is approved: the later plan of the other cluster needs its own approval."""
     hasty, guards = KafkaSettings(connect_timeout=3.0), GuardSettings(approvals=1)
     away = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": UNREACHABLE}, kafka=hasty)
     away.settings = replace(away.settings, guards=guards)
@@ -398,7 +398,7 @@ def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
 
 
 @pytest.mark.thorough
-def test_what_phases_hand_on_is_what_the_tables_say(
+def test_values_between_phases_agree_with_the_tables(
     estate: Estate, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that is taken up again makes the same values from the tables."""
@@ -437,7 +437,7 @@ def test_what_phases_hand_on_is_what_the_tables_say(
 
 
 @pytest.mark.thorough
-def test_what_a_policy_refuses_after_validate_is_read_from_the_tables(
+def test_refusals_after_validate_are_read_from_the_tables(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Its row of `audit` comes from no request, so nothing is remembered from there on."""

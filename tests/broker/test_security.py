@@ -159,7 +159,7 @@ REFUSED: list[Any] = [
 
 
 @pytest.mark.parametrize(("listener", "options", "told"), REFUSED)
-def test_who_is_not_let_in_is_told_why_in_time(
+def test_a_rejected_client_learns_the_reason_in_time(
     secured: EmbeddedKafka,
     authority: Certificates,
     listener: str,

@@ -109,7 +109,7 @@ def test_two_clients_at_once_both_get_their_answer(place: Place, kafka: Embedded
         assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
         assert all("2 changes are planned" in each.stdout for each in done)
         assert place.run("apply", "--run-id", "first").returncode == 0
-        # What the first one made as planned isn't made again.
+        # Topics that the first run created aren't created again.
         again = place.run("apply", "--run-id", "second")
         assert again.returncode == 0, again.stdout
     assert set(live(kafka, "both.")) == {"both.one", "both.two"}

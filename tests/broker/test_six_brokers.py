@@ -53,7 +53,7 @@ def six() -> Iterator[EmbeddedKafka]:
 
 @dataclass
 class Watch:
-    """What others saw while replicas moved."""
+    """Observations of other clients while replicas moved."""
 
     acknowledged: list[tuple[str, int, int]] = field(default_factory=list)
     """Topic, partition and number of each record that a producer with acks=all was told is written."""
@@ -91,7 +91,7 @@ def watched(kafka: EmbeddedKafka) -> Iterator[Watch]:
 
     def consume() -> None:
         consumer = Consumer({**options_of(kafka), "group.id": "six", "enable.auto.commit": False})
-        # Not by its group: one whose coordinator moves might begin anew, and read twice.
+        # Not by its group: if its coordinator moves, it might begin again and read twice.
         every = (TopicPartition(name, part, OFFSET_BEGINNING) for name in NAMES for part in range(PARTITIONS))
         consumer.assign(list(every))
         try:

@@ -75,7 +75,7 @@ def test_output_to_a_file_goes_where_the_shell_left_off(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_streams_that_another_user_opened_reach_the_job(folder: Path) -> None:
-    """As below `sudo -u`, or in a container that isn't root's: pipes that this process has, and can't open anew."""
+    """As below `sudo -u`, or in a container that isn't root's: pipes that this process has, but can't open again."""
     script = job(folder, "import sys; print(sys.stdin.read()); print('said on stderr', file=sys.stderr); sys.exit(3)")
     # Root opens what it likes, unless it may not.
     root = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
@@ -142,7 +142,7 @@ def test_a_signal_reaches_the_job_while_spark_still_works(folder: Path, number: 
         assert time.monotonic() - begun < 30
 
 
-def test_what_spark_submit_refuses_is_said_without_a_stack_trace(folder: Path) -> None:
+def test_errors_of_spark_submit_are_reported_without_a_stack_trace(folder: Path) -> None:
     done = submit(folder, job(folder, "print('never')"), SPARK_MASTER="nonsense")
     assert done.returncode != 0
     assert "Master must" in done.stderr

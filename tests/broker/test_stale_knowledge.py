@@ -1,4 +1,4 @@
-"""What is known is stale when it is acted on: manifests, topics and other runs change after a plan was made."""
+"""A plan's information is outdated when it is applied: manifests, topics and other runs change after the plan."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_only_what_may_have_been_sent_is_taken_for_ours_by_the_next_start(
 
 
 @pytest.mark.thorough
-def test_what_was_sent_is_found_out_before_the_rest_is_refused_for_its_manifests(
+def test_sent_actions_are_recovered_before_others_are_refused(
     halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in `applying`: nothing more is done, and what had been done is told."""
@@ -226,7 +226,7 @@ def test_a_topic_that_a_stranger_made_is_not_recovered_where_the_broker_resolved
 
 
 @pytest.mark.thorough
-def test_a_run_judges_again_on_what_it_observed_itself(
+def test_a_run_evaluates_again_on_its_own_observation(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1: while it validates, a run with other settings writes to `observed`, of another cluster of the same name."""

@@ -1,4 +1,4 @@
-"""Who uses topics, and when they were last written to, as real brokers tell it of clients of another make."""
+"""The use of topics by librdkafka's clients, and the time of their last record, as real brokers report it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def brief(found: Sequence[GroupUse]) -> list[tuple[str, str, int, bool]]:
     return [(use.topic, use.group, use.members, use.committed) for use in found]
 
 
-def test_a_group_that_committed_and_left_uses_its_topic_and_nobody_uses_the_others(kafka: EmbeddedKafka) -> None:
+def test_a_group_that_committed_and_left_still_uses_its_topic(kafka: EmbeddedKafka) -> None:
     make(kafka, "use.left", "use.left.too", "use.nobody")
     commit(kafka, "g.left", "use.left", "use.left.too")
     assert uses(kafka, "use.nobody", "use.left") == [("use.left", "g.left", 0, True)]
@@ -169,7 +169,7 @@ def message_of_broker(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     return request
 
 
-def test_what_a_rebalancing_group_reads_is_not_known_before_it_settles(kafka: EmbeddedKafka) -> None:
+def test_topics_of_a_rebalancing_group_are_unknown_until_it_settles(kafka: EmbeddedKafka) -> None:
     """But that it reads what it committed on is known all the time."""
     topics = ["use.moving", "use.moving.committed"]
     make(kafka, *topics, num_partitions=2)
@@ -191,7 +191,7 @@ def test_what_a_rebalancing_group_reads_is_not_known_before_it_settles(kafka: Em
             assert uses(kafka, *topics) == [("use.moving", "g.moving", 2, False), *sure]
 
 
-def test_groups_of_every_coordinator_are_found_whichever_broker_is_asked_first(kafka_three: EmbeddedKafka) -> None:
+def test_groups_of_every_coordinator_are_found_by_any_broker(kafka_three: EmbeddedKafka) -> None:
     make(kafka_three, "use.spread")
     groups = [f"g.spread.{n:02}" for n in range(12)]
     for group in groups:
@@ -223,7 +223,7 @@ def test_clients_that_speak_too_old_a_protocol_to_know_all_say_so(kafka: Embedde
 
 
 def test_the_last_record_is_the_newest_that_is_kept(kafka: EmbeddedKafka) -> None:
-    """KIP-734: none where nothing was ever written, and none where everything was deleted."""
+    """KIP-734: none if nothing was ever written, and none if everything was deleted."""
     make(kafka, "rec.never", "rec.some", "rec.dropped")
     write(kafka, "rec.some", at=AN_HOUR_AGO, records=2)
     write(kafka, "rec.some", at=AN_HOUR_AGO - timedelta(minutes=5))

@@ -79,7 +79,7 @@ def test_spark_sends_a_driver_of_our_template_and_its_exit_code_comes_back(kuber
     assert done.returncode == 4, done.stderr
     checked = check([each for kind in sent.values() for each in kind], kubernetes)
     assert checked.returncode == 0, checked.stderr
-    # What whoever submits must have the right to create.
+    # The submitting account needs permission to create these.
     assert set(sent) == {"Pod", "Service", "NetworkPolicy", "ConfigMap"}
     (pod,) = sent["Pod"]
     assert pod["spec"]["restartPolicy"] == "Never"
@@ -116,7 +116,7 @@ def test_a_driver_that_ended_well_is_0_one_that_was_killed_1() -> None:
     assert submit(137)[0].returncode == 1
 
 
-def test_the_cron_job_gives_options_that_the_command_has_and_tries_again_after_1_only() -> None:
+def test_the_cron_job_uses_valid_options_and_retries_only_exit_code_1() -> None:
     (job,) = documents(EXAMPLES / "kubernetes" / "cronjob.yaml")
     spec = job["spec"]["jobTemplate"]["spec"]
     pod = spec["template"]["spec"]

@@ -435,7 +435,7 @@ def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -
     assert (row["state"], row["digest"]) == ("planned", None)
     told = maintain(ledger, settings(ledger), Request())
     assert (told.contradicted, told.abandoned, told.exit_code) == (["forged"], [], 1)
-    assert "not abandoned, since audit has rows of what these plans applied: forged" in printed(told)
+    assert "not abandoned, since audit has applied actions of these plans: forged" in printed(told)
 
 
 @pytest.mark.thorough

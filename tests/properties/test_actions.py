@@ -130,7 +130,7 @@ class Kafka:
         self.brokers = [min(seen + changes, len(self.states) - 1) for seen in self.brokers]
 
     def listed(self) -> State:
-        """What the broker asked next lists: each time another one is asked."""
+        """Return the listing of the next broker: each call asks a different one."""
         self.brokers.reverse()
         return self.states[self.brokers[0]] if self.brokers[0] >= 0 else {}
 
@@ -180,7 +180,7 @@ MOVES_OF_ALL: Sequence[Move] = (
 
 @dataclass(kw_only=True)
 class Asked:
-    """What was sent for an action."""
+    """Requests that were sent for an action."""
 
     unanswered: bool = False
     """A request went out whose answer didn't say what it did."""
@@ -549,7 +549,7 @@ class Admin:
 
 
 def planned_change(info: TopicInfo, described: TopicConfigs) -> Target | None:
-    """What is planned of a topic that is to be changed; None where it needs nothing, or can't be seen."""
+    """Return the planned change of a topic; None if it needs none, or can't be seen."""
     action, what, wanted = CHANGED[info.topic]
     if not info.permitted or described.configs is None:
         return None
@@ -833,7 +833,7 @@ class Run:
             world.require(any(map(is_so, world.planned.states)), f"{name} is ok, and was never changed so")
             return
         changed, late = world.ours_changed.get(name, (0, True))
-        # What we changed is only refused or failed where another client changed or recreated it, or it is hidden.
+        # A topic that we changed is only refused or failed if another client changed or recreated it, or it is hidden.
         since = [state[name] for state in world.planned.states[changed:] if name in state]
         planned = [topic for topic in since if world.id_of(topic) == target.topic_id and topic.value(what) == wanted]
         stays = not late and name not in world.hidden and len(planned) == len(world.planned.states[changed:])
@@ -857,7 +857,7 @@ class Run:
         found = row.error_code == kafka.TOPIC_ALREADY_EXISTS or (row.error_message or "").startswith(
             "the topic appeared"
         )
-        # What arrives late wasn't there yet when it was asked for.
+        # Changes that arrive late weren't there yet at the time of the question.
         ours = ours and (found or not (live is not None and live.late))
         if ours and len({topic.uid for topic in shown}) == 1 and name not in world.no_create:
             world.require(False, f"{name} is {row.outcome.value}, {row.error}, and the run made it")
@@ -934,7 +934,7 @@ INTERESTING = (
 """What the walks have to come to, else they show nothing."""
 
 
-def test_whatever_happens_to_a_run_its_rows_are_true_and_nobody_elses_topic_is_touched() -> None:
+def test_rows_are_true_and_no_foreign_topic_is_touched() -> None:
     """Sentence 5, C12, C13, C17, C18, C21, D3, D6, D7, M3, N1"""
     reached: Counter[str] = Counter()
     estates = [

@@ -217,7 +217,7 @@ def _seen(spark: SparkSession, these: Drawn) -> Observation:
 
 
 def expected(found: set[tuple[str, str | None]], declared: Mapping[str, Any], live: Mapping[str, Any]) -> set[str]:
-    """What a plan finds if an audit found this of a topic. Each exception is a rule of its own.
+    """Return the actions that a plan finds if an audit found this about a topic. Each exception is a separate rule.
 
     A topic that gets partitions is moved by the next run. A leader is elected only if the preferred replica is up and
     another replica leads. A topic that may not be described is tried to be created (M3). Nothing is decided on configs
@@ -251,7 +251,7 @@ def test_random_topics_differ_for_plan_and_audit_alike(spark: SparkSession, seed
         there, found = live.get(topic, {}), audit.get(topic, set())
         ours, theirs = plan.get(topic, set()), expected(found, declared.get(topic, {}), there)
         if "reassign" in ours and "preferred_leader" not in {kind for kind, _ in found}:
-            # What a move turns, an election follows.
+            # An election follows a move that reorders replicas.
             ours = ours - {"elect_leaders"}
         if "reassign" in ours and there.get("other_leaders"):
             ours, theirs = ours - {"elect_leaders"}, theirs - {"elect_leaders"}

@@ -1,6 +1,6 @@
 """Every built-in policy beside a plain statement of the same rule, over random estates: the two must always agree.
 
-An estate is a cluster with its topics. Many are judged in one Spark job, under settings that hypothesis draws.
+An estate is a cluster with its topics. Many are evaluated in one Spark job, with settings that hypothesis draws.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def decisions(spark: SparkSession, estates: Iterable[Estate]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a rule says of one topic."""
+    """A rule's answer about one topic."""
 
     broken: bool = False
     unknown: bool = False
@@ -501,7 +501,7 @@ def test_every_built_in_policy_of_creates_and_deletes_has_a_plain_statement() ->
 
 @dataclass(frozen=True)
 class Verdict:
-    """What comes of one row."""
+    """The result for one row."""
 
     violations: Sequence[tuple[str, bool]] = ()
     """Policies, and whether they only warn."""
@@ -675,10 +675,10 @@ def drawn_estates(seed: int) -> list[Estate]:
 @pytest.mark.thorough
 @settings(few, max_examples=4 if THOROUGH else 2)
 @given(drawn=rule_settings(), seed=st.integers(0, 2**32), at_once=st.booleans())
-def test_every_built_in_policy_judges_as_its_plain_statement_does(
+def test_built_in_policies_agree_with_their_plain_statements(
     spark: SparkSession, drawn: Settings, seed: int, at_once: bool
 ) -> None:
-    """P1 to P4: also when deletes are judged before creates, as a run does, and wherever the rows are."""
+    """P1 to P4: also if deletes are evaluated before creates, as in a run, and with any partitioning of rows."""
     estates = drawn_estates(seed)
     rules = building.from_settings(drawn)
     rows, known = decisions(spark, estates).repartition(1 + seed % 3), estate_facts(spark, estates)

@@ -112,7 +112,7 @@ def test_a_second_plan_after_the_first_has_nothing_to_do(case: Case) -> None:
 @given(cases())
 @settings(max_examples=300, deadline=None)
 def test_spread_topics_have_no_rack_twice_if_there_are_racks_enough(case: Case) -> None:
-    """Whatever they had before; where replicas may not go for lack of room they stay."""
+    """This holds for any earlier replicas; replicas that can't move for lack of room stay."""
     cluster, found, wishes = case
     cluster = replace(cluster, rooms={})
     changes = plan(cluster, found, wishes)
@@ -143,7 +143,7 @@ def test_no_plan_lowers_the_number_of_replicas_unless_that_is_declared(case: Cas
 
 @given(cases())
 @settings(max_examples=300, deadline=None)
-def test_what_may_stay_stays_and_a_leader_that_stays_leads(case: Case) -> None:
+def test_kept_replicas_stay_and_a_kept_leader_leads(case: Case) -> None:
     cluster, found, wishes = case
     for name, change in plan(cluster, found, wishes).items():
         topic, wish = next(each for each in found if each.topic == name), wishes[name]
@@ -267,7 +267,7 @@ def test_a_filled_broker_gets_at_most_its_share_and_nobody_else_anything(case: C
         (Wish(placement=parse_placement("brokers:3")), Refusal.NO_ROOM),
     ],
 )
-def test_what_cant_be_done_is_refused_and_takes_nothing_from_others(wish: Wish, error: Refusal) -> None:
+def test_impossible_wishes_are_refused_and_use_no_room(wish: Wish, error: Refusal) -> None:
     cluster = LiveCluster(racks={1: "a", 2: "a", 3: "b"}, rooms={3: 99})
     topic = TopicReplicas(topic="t", replicas={0: (1,), 1: (2,)}, sizes={0: 100, 1: 100})
     other = TopicReplicas(topic="u", replicas={0: (1,)}, sizes={0: 99})
@@ -283,7 +283,7 @@ def test_racks_that_are_shared_are_said() -> None:
     assert plan(cluster, [topic], {"t": Wish(replication_factor=2)})["t"].crowded == (0,)
 
 
-def test_a_drained_broker_has_nothing_left_and_what_it_led_is_led_by_those_with_the_data() -> None:
+def test_a_drained_broker_is_empty_and_in_sync_replicas_lead() -> None:
     racks: dict[int, str | None] = {number: f"rack{number % 3}" for number in range(6)}
     made = create(
         LiveCluster(racks=racks),

@@ -1,4 +1,4 @@
-"""What a row of manifests gets wrong by itself: decided for a row of a file, and in Spark for a table, always alike."""
+"""Errors of single rows of manifests are the same for a row of a file and, in Spark, for a row of a table."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_rights_and_quotas_of_files_and_of_tables_are_refused_for_the_same_reaso
 
 
 def test_hosts_of_acls_are_what_java_writes(spark: SparkSession) -> None:
-    """A4: brokers compare them with `getHostAddress` as text. What a reason says to write is what Java writes."""
+    """A4: brokers compare them with `getHostAddress` as text. A reason names the form that Java writes."""
     java = spark.sparkContext._jvm
     assert java is not None
     written = {}

@@ -85,7 +85,7 @@ def _planned() -> list[dict[str, Any]]:
 
 
 def _declared(change: int) -> list[dict[str, Any]]:
-    """What manifests say: of every third topic something else, of others nothing, or twice."""
+    """Return manifests: every third topic is declared differently; others are missing, or declared twice."""
     rows = []
     for row in _planned():
         number = int(row["topic"][1:])

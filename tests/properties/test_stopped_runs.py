@@ -93,7 +93,7 @@ def take(_ledger: Any, run_id: str, clusters: Mapping[str, str], **_: object) ->
     return Watched(driver.STAGE.world, run_id, clusters, {})
 
 
-def test_a_run_with_nothing_to_do_takes_a_lease_only_for_throttles_that_may_go(
+def test_a_run_with_nothing_to_do_takes_leases_only_for_throttles(
     watched: type[Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stopped_while_it_moves() as walk:
@@ -142,7 +142,7 @@ class TakenOver(MemoryLeases):
         self.require(cluster)
 
 
-def test_a_cluster_that_is_taken_over_stays_open_and_the_other_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_over_cluster_stays_open_and_the_other_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     with installed():
         walk = Walk(Estate(), Counter())
         with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""What tests without a broker and without tables share."""
+"""Fixtures of tests without a broker and without tables."""
 
 from __future__ import annotations
 

@@ -47,17 +47,17 @@ def frame(spark: SparkSession, schema: StructType, rows: Iterable[Mapping[str, A
 
 
 def manifest_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Rows of `manifests`: cluster main, state present where not given."""
+    """Return rows of `manifests`: by default of cluster main with state present."""
     return frame(spark, MANIFEST_ROWS, ({"cluster": "main", "state": "present", **row} for row in rows))
 
 
 def judged_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Judged rows of `manifests`: accepted ones of cluster main, state present, where not given."""
+    """Return validated rows of `manifests`: by default accepted ones of cluster main with state present."""
     return frame(spark, JUDGED, ({"cluster": "main", "state": "present", **row} for row in rows))
 
 
 def observed_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Live topics of cluster main with one replica of one partition, where not said otherwise."""
+    """Return live topics: by default of cluster main with one replica of one partition."""
     usual = {
         "cluster": "main",
         "internal": False,
@@ -99,7 +99,7 @@ def policy_facts(
     unseen: Mapping[str, int | str | None] | None = None,
     manifests: Iterable[Mapping[str, Any]] = (),
 ) -> Facts:
-    """What policies may read beside the topics: brokers of cluster main by id and rack, and what is given.
+    """Return the facts for policies: brokers of cluster main by id and rack, and the given values.
 
     `unseen` has the number of hidden topics by cluster, or why nobody can say it; None: none is hidden anywhere.
     """
@@ -135,7 +135,7 @@ def policy_facts(
 
 
 def estate_facts(spark: SparkSession, estates: Collection[Any]) -> Facts:
-    """What policies may read beside topics. Each estate has a cluster, racks, usages, groups and last_records."""
+    """Return the facts for policies. Each estate has a cluster, racks, usages, groups and last_records."""
 
     def of_all(name: str) -> list[dict[str, Any]]:
         return [{"cluster": estate.cluster, **row} for estate in estates for row in getattr(estate, name)]

@@ -35,8 +35,8 @@ class MovingCluster:
         self.is_down = False
         self.requests: list[dict[Partition, Replicas | None]] = []
         self.before_request: Callable[[int], Exception | int | None] = lambda number: None
-        """Called with the number of an AlterPartitionReassignments request, from 1. What it raises loses the request;
-        an exception that it returns loses the answer to a request that is carried out, and a code refuses it."""
+        """Called with the number of an AlterPartitionReassignments request, from 1. If it raises, the request is lost;
+        if it returns an exception, the request is carried out and its answer is lost; a returned code refuses it."""
         self.silent: frozenset[str] = frozenset()
         """Topics that are answered -1, each time, and not moved."""
         self.before_alter: Callable[[], None] = lambda: None
@@ -48,7 +48,7 @@ class MovingCluster:
             self.replicas[key] = self.targets.pop(key)
 
     def throttles(self) -> set[tuple[str, str, str]]:
-        """What is set."""
+        """Return the configs that are set."""
         return set(self.configs)
 
     def connect_to_controller(self) -> str:
@@ -149,7 +149,7 @@ class Written:
 
 
 def executor_of(cluster: MovingCluster, written: Written, rate: int = 1_000, **fields: Any) -> Executor:
-    """What a start of a run has for the cluster; waiting takes no time. `meanwhile`: called at each wait."""
+    """Return the executor of a start of a run; waiting takes no time. `meanwhile`: called at each wait."""
     now, meanwhile = [0.0], fields.pop("meanwhile", lambda: None)
 
     def sleep(seconds: float) -> None:

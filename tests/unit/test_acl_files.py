@@ -106,7 +106,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_an_error_with_its_line(tmp_path: Path, text: str) -> None:
+def test_errors_are_reported_with_their_line(tmp_path: Path, text: str) -> None:
     parsed = parse(tmp_path, f"{text}\ncluster: orders\n")
     messages = [str(error).partition("m.yaml:")[2] for error in parsed.errors]
     assert any(message.startswith(WRONG[text]) for message in messages), messages

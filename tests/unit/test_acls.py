@@ -60,7 +60,7 @@ def test_a_row_that_asks_for_what_no_broker_matches_is_refused_with_its_reason(s
         assert reason in found[number]["error_message"]
 
 
-def test_what_kafka_can_match_is_accepted_with_its_defaults(spark: SparkSession) -> None:
+def test_acls_that_kafka_can_match_are_accepted_with_defaults(spark: SparkSession) -> None:
     rows = [
         RIGHT,
         {**RIGHT, "principal": "User:CN=a, O=b\\c", "host": "0:0:0:0:0:0:0:1"},
@@ -81,7 +81,7 @@ def test_what_kafka_can_match_is_accepted_with_its_defaults(spark: SparkSession)
     }
 
 
-def test_duplicates_are_one_and_refused_where_they_disagree(spark: SparkSession) -> None:
+def test_duplicates_count_once_and_contradictions_are_refused(spark: SparkSession) -> None:
     """A1"""
     twice = [{**RIGHT, "owner": owner, "host": host} for owner, host in (("b", None), ("a", "*"))]
     (one,) = judged(spark, *twice)

@@ -53,7 +53,7 @@ def on_cluster(principal: str, operation: str, **given: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is declared of one, and what it has."""
+    """Declared and existing ACLs of one cluster."""
 
     declared: Rows
     live: Rows = ()
@@ -251,7 +251,7 @@ OWN_PARTS = [on_cluster("User:run", each) for each in ("ALTER", "CREATE", "ALTER
 
 
 def test_first_acl_on_the_cluster_takes_no_right_from_the_run(spark: SparkSession) -> None:
-    """I2: where everybody may do what no ACL is about, such an ACL takes the cluster from the run, too."""
+    """I2: if everybody may use resources without ACLs, such an ACL locks out the run, too."""
     found = decided(
         spark,
         {
@@ -304,10 +304,10 @@ def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None
     }
     settings = replace(SETTINGS, acls=AclSettings(super_users=("User:run",)))
     told = {name: warnings(rows) for name, rows in decided(spark, clusters, settings=settings).items()}
-    assert {name.split(" ", 4)[-1]: message.split("first ACL takes ")[1] for name, message in told["open"].items()} == {
-        "LITERAL new *": "TOPIC new from everybody else",
-        "PREFIXED n *": "every TOPIC that begins with n and that no other ACL is about from everybody else",
-        "LITERAL * *": "every TOPIC that no other ACL is about from everybody else",
+    assert {name.split(" ", 4)[-1]: message.split("access to ")[1] for name, message in told["open"].items()} == {
+        "LITERAL new *": "TOPIC new",
+        "PREFIXED n *": "every TOPIC that begins with n and that no other ACL is about",
+        "LITERAL * *": "every TOPIC that no other ACL is about",
     }
     (message,) = told["unknown"].values()
     assert message.startswith("it isn't known whether")
@@ -316,7 +316,7 @@ def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None
 
 
 def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
-    """I2: where everybody may do what no ACL is about, its removal opens the resource to everybody."""
+    """I2: if everybody may use resources without ACLs, its removal opens the resource to everybody."""
     gone = [right(name="a"), right(operation="WRITE", name="a"), right(name="p", pattern_type="PREFIXED")]
     kept = [right(name="b"), right("User:x", "ALL", "b")]
     by_prefix = [right(name="q.a"), right("User:x", name="q", pattern_type="PREFIXED")]
@@ -330,7 +330,7 @@ def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
     found = decided(spark, clusters)
     told = {name: warnings(rows) for name, rows in found.items()}
     assert told["open"] == {
-        text(each): "allow.everyone.if.no.acl.found is set on this cluster (brokers hide its value): where it is "
+        text(each): "allow.everyone.if.no.acl.found is set on this cluster (brokers hide its value): if it is "
         f"true, everybody may use {what} once this last ACL on it is removed"
         for each, what in zip(
             gone, ("TOPIC a", "TOPIC a", "every TOPIC that begins with p and that no other ACL is about"), strict=True

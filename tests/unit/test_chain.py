@@ -19,7 +19,7 @@ EARLIER_ID = EARLIER_KEY.about[KEY_ID]
 
 
 def sealed(run_id: str, *before: RunRow, signs: Signer = SIGNS, hours: int = 0) -> RunRow:
-    """A run with a digest, that ended so many hours after `AT`."""
+    """Return a run with a digest that ended this many hours after `AT`."""
     text = f"{run_id} {[each.digest for each in before]} {hours}"
     return RunRow(
         run_id=run_id,
@@ -54,7 +54,7 @@ def verified(
     expected: tuple[str, ...] = (),
     other_keys: tuple[str, ...] = (),
 ) -> Verified:
-    """What is found if each run without a digest has rows of `audit`, and no other run has any."""
+    """Return the findings if each run without a digest has rows of `audit`, and no other run has any."""
     audited = {("audit", each.run_id): RowsDigest(rows=1) for each in rows if not each.digest}
     return verify_rows(rows, signs, lambda _: audited, since=since, expected=expected, other_keys=other_keys)
 

@@ -1,4 +1,4 @@
-"""What is to be changed of topics that exist: columns of what is declared and of what lives, no broker."""
+"""Changes of existing topics, from columns of declared and live values, without a broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CASES: dict[str, tuple[dict[str, str] | None, dict[str, tuple[dict[str, str], di
 
 
 def decided(spark: SparkSession, configs: dict[str, str] | None, settings: ChangeSettings, **row: Any) -> DataFrame:
-    """What is decided on one topic with these configs that is unchanged but for them."""
+    """Return the decision on one topic that differs at most in these configs."""
     rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": configs, **row})
     described = frame(
         spark, OBSERVED_CONFIGS.schema, [{"cluster": "main", "topic": "t", "configs": LIVE, "config_error_code": 0}]
@@ -68,7 +68,7 @@ def test_configs_are_altered_where_they_differ_and_nowhere_else(spark: SparkSess
             assert (row["decision"], row["before"], row["after"]) == ("alter_configs", *change), mode
 
 
-def test_a_value_by_default_is_set_where_it_is_to_be_pinned(spark: SparkSession) -> None:
+def test_a_default_value_is_set_if_it_should_be_pinned(spark: SparkSession) -> None:
     settings = ChangeSettings(configs="declared", pin=True)
     (row,) = decided(spark, {"a": "1", "b": "2"}, settings).collect()
     assert (row["decision"], row["before"], row["after"]) == ("alter_configs", {}, {"b": "2"})
@@ -113,7 +113,7 @@ def test_nothing_else_is_changed(spark: SparkSession, row: dict[str, Any]) -> No
         (3, "UNKNOWN_TOPIC_OR_PARTITION", "failed", "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_configs_that_can_not_be_described_are_not_taken_for_the_declared_ones(
+def test_undescribable_configs_do_not_count_as_declared(
     spark: SparkSession, code: int, error: str, outcome: str, expected: str
 ) -> None:
     rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": {"a": "3"}})

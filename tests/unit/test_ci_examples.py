@@ -75,7 +75,7 @@ def test_nobody_with_a_part_in_a_change_approves_it(arguments: list[str], code: 
     assert ("runs approve" in done.stderr) == bool(code)
 
 
-def test_who_merged_is_compared_before_anything_is_loaded(workflow: dict[Any, Any]) -> None:
+def test_the_merger_is_compared_before_anything_is_loaded(workflow: dict[Any, Any]) -> None:
     names = [step.get("name") for step in steps(workflow, "apply") if "run" in step]
     assert names == ["The one who merged has no part in the change", "Apply"]
 

@@ -134,7 +134,7 @@ QUOTA = Target(
 )
 
 
-def test_what_may_be_sent_and_cannot_be_listed_stays_open(admin: MagicMock) -> None:
+def test_unlistable_actions_that_may_be_sent_stay_open(admin: MagicMock) -> None:
     admin.describe_acls.side_effect = admin.describe_quotas.side_effect = NotListed("not permitted")
     for each in (add(OF_TOPIC, maybe_sent=True), delete(OF_TOPIC, maybe_sent=True), QUOTA):
         with pytest.raises(StaysOpen, match="not permitted"):

@@ -1,4 +1,4 @@
-"""What is made of answers about groups and records that a real broker doesn't give on demand."""
+"""Answers about groups and records that a real broker doesn't give on demand."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_groups_that_are_handed_over_during_the_listing_are_listed_again(
         ({"offset_codes": [16] * 100}, "group g: NOT_COORDINATOR"),
     ],
 )
-def test_what_stays_in_motion_is_an_error_and_not_the_absence_of_groups(
+def test_unstable_groups_are_an_error_and_not_absent(
     coordinator: Coordinator, bend: dict[str, list[Any]], why: str
 ) -> None:
     for name, values in bend.items():
@@ -232,7 +232,7 @@ def test_a_streams_member_uses_what_its_tasks_read_and_write() -> None:
 
 
 def records_of(answers: dict[int, Callable[[], tuple[int, int, int]]], *topics: Any) -> list[Any]:
-    """What is told of topics whose every partition answers (error code, offset, timestamp) to ListOffsets."""
+    """Return the last records of topics whose partitions all answer (error code, offset, timestamp) to ListOffsets."""
 
     def answer(request: Any, broker_id: int | None = None) -> Any:
         def told(partition: Any) -> Any:
@@ -282,9 +282,7 @@ def test_a_partition_whose_leader_moved_is_asked_again() -> None:
         ((2, -1, -1), "CORRUPT_MESSAGE"),
     ],
 )
-def test_a_time_that_is_not_told_is_an_error_and_not_the_absence_of_records(
-    newest: tuple[int, int, int], why: str
-) -> None:
+def test_a_missing_time_is_an_error_and_not_no_records(newest: tuple[int, int, int], why: str) -> None:
     (found,) = records_of({**WRITTEN, MAX_TIMESTAMP: always(*newest)}, topic("odd", 1))
     assert why in str(found.error)
     assert (found.end_offset, found.last_record_at) == (None, None)

@@ -50,7 +50,7 @@ def errors(found: dict[str, Refused]) -> dict[str, str]:
     return {name: each.error.value for name, each in found.items()}
 
 
-def test_a_name_that_nobody_knows_may_be_any_cluster() -> None:
+def test_an_unknown_name_may_be_any_cluster() -> None:
     assert refusals(settings(orders=None, payments=None), {}, {"orders": "A", "payments": "B"}) == {}
 
 
@@ -89,7 +89,7 @@ def test_a_name_that_is_not_asked_has_the_id_that_is_recorded_or_stated() -> Non
     assert refusals(settings(a=None), known(b="X"), {"a": "X"}) == {}, "b isn't in the settings any more"
 
 
-def test_a_name_that_leads_to_another_names_cluster_is_refused_alone_and_not_offered_to_be_accepted() -> None:
+def test_a_name_of_another_names_cluster_is_refused_alone() -> None:
     found = refusals(settings(a=None, b=None), known(a="A", b="B"), {"a": "B", "b": "B"})
     assert errors(found) == {"a": "CLUSTER_ID_MISMATCH"}
     assert "a cluster with id B answers, which is cluster b of the settings" in found["a"].message
@@ -101,7 +101,7 @@ def test_names_that_lead_to_each_others_clusters_are_both_refused() -> None:
     assert errors(found) == {"a": "CLUSTER_ID_MISMATCH", "b": "CLUSTER_ID_MISMATCH"}
 
 
-def test_clusters_that_tell_no_id_are_not_the_same_and_not_one_that_had_an_id() -> None:
+def test_clusters_without_an_id_never_count_as_the_same() -> None:
     live = {"a": None, "b": None}
     assert refusals(settings(a=None, b=None), {}, live) == {}
     assert errors(refusals(settings(a=None, b=None), known(a="A"), live)) == {"a": "CLUSTER_ID_MISMATCH"}

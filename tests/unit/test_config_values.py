@@ -16,7 +16,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", STORED)
 def test_each_spelling_is_the_value_that_brokers_return_or_odd(name: str) -> None:
-    """What is odd is refused in manifests; anything else would be altered by every run."""
+    """Odd values are refused in manifests, since every run would alter them again."""
     spellings = [(stored, value) for stored, values in STORED[name].items() for value in values]
     assert [value for stored, value in spellings if not (is_odd(value) or same_value(name, value, stored))] == []
     assert {value for _, value in spellings if is_odd(value)} == {value for _, value in spellings if value in ODD}

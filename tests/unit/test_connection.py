@@ -1,4 +1,4 @@
-"""What is said of a connection that failed, and how soon."""
+"""Messages about failed connections, and the time until they come."""
 
 import logging
 import socket
@@ -18,7 +18,7 @@ LITTLE = ("Connection lost: KafkaTimeoutError", "Connection lost: KafkaConnectio
 
 
 def told(words: tuple[str, ...]) -> str:
-    """What is kept of these words, heard in this order."""
+    """Return the message that is kept of these, which come in this order."""
     kept = []
 
     def hear() -> None:
@@ -43,7 +43,7 @@ def test_a_closed_connection_tells_more_than_a_time_out(words: tuple[str, ...]) 
     assert told(words) == LITTLE[1]
 
 
-def test_of_words_that_tell_as_much_the_last_are_kept() -> None:
+def test_the_last_of_equally_telling_messages_is_kept() -> None:
     assert told((TELLING, "alert bad certificate")) == "alert bad certificate"
 
 
@@ -59,7 +59,7 @@ def test_a_cluster_whose_every_address_refuses_connections_fails_at_once() -> No
     )
 
 
-def test_an_address_that_takes_the_connection_and_says_nothing_has_its_time() -> None:
+def test_a_silent_address_ends_with_its_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ClusterError, match=r"within 1 s \("):

@@ -89,7 +89,7 @@ def test_a_response_that_ends_too_early_is_refused_wherever_that_is(version: int
             decode(data[:end], version)
 
 
-def test_an_entry_is_made_once_and_a_sensitive_one_has_no_value_and_is_not_kept() -> None:
+def test_entries_are_made_once_and_sensitive_ones_are_not_kept() -> None:
     def answer(name: str) -> bytes:
         entries = [
             CONFIG(name="retention.ms", value="1", read_only=False, config_source=1, is_sensitive=False),

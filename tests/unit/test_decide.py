@@ -1,4 +1,4 @@
-"""What is declared and what lives become one decision per (cluster, topic)."""
+"""Declared and live topics become one decision per (cluster, topic)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_refused_row_stays_as_it_was_and_its_live_topic_is_not_unmanaged(
         assert (decided[cluster, "a"]["error"], decided[cluster, "a"]["cluster_id"]) == ("INVALID_STATE", None)
 
 
-def test_a_cluster_out_of_reach_fails_each_of_its_declared_topics_and_no_other(
+def test_an_unreachable_cluster_fails_only_its_declared_topics(
     decided: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
     for topic in ("a", "b"):
@@ -168,7 +168,7 @@ def test_clusters_that_were_all_out_of_reach_need_no_observed_topics(spark: Spar
     assert by_topic(judged_rows(spark).transform(decide(observed_rows(spark), {}))) == {}
 
 
-def test_what_a_delete_finds_is_written_as_the_driver_writes_what_it_describes(spark: SparkSession) -> None:
+def test_decide_writes_shapes_of_topics_as_the_driver_does(spark: SparkSession) -> None:
     """D7: where topics have no ids, the two are compared before the delete is sent."""
     assignments = {10: [1], 2: [3, 1], 0: [1, 2]}
     observed = observed_rows(

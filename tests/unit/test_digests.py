@@ -44,7 +44,7 @@ def example() -> Any:
 
 
 def by_others(table: pa.Table) -> list[str]:
-    """What the example makes of the rows."""
+    """Return the result of the example for the rows."""
     for i, each in enumerate(table.schema):
         if str(each.type).startswith("timestamp"):
             table = table.set_column(i, each.name, table[each.name].cast("int64"))
@@ -113,7 +113,7 @@ def test_rows_of_the_tables_have_a_text(table: Any) -> None:
     assert text == "6:run_id1:r" == text_of_row(table.schema, {"run_id": "r"})
 
 
-def test_the_digest_of_appended_rows_is_known_while_they_are_few_and_all_known(
+def test_appended_rows_have_a_digest_if_few_and_all_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(digests, "_MANY_HASHES", 3)

@@ -38,7 +38,7 @@ def result(target: Target, cluster: str = "main") -> PhaseResult:
     )
 
 
-def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_commit_ends_the_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch under way ends, and no other is begun."""
     commits, ended, sent = Commits(), list[PhaseResult](), list[str]()
     context = Context(progress=Progress(), stop=Stop())
@@ -72,7 +72,7 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
 
 
 def test_a_cluster_that_is_done_is_told_once_its_rows_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lease is released then, while the other cluster goes on; the last one is the caller's to release."""
+    """Its lease is released then, while the other cluster continues; the caller releases the last one."""
     monkeypatch.setattr("topicledger.ledger.run.WAVE_SECONDS", 0.0)
     context, told, recorded = Context(progress=Progress(), stop=Stop()), list[str](), list[str]()
     released = threading.Event()
@@ -128,7 +128,7 @@ def test_a_lost_lease_of_one_cluster_leaves_the_others_alone(monkeypatch: pytest
 def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
     monkeypatch: pytest.MonkeyPatch, maybe_sent: bool
 ) -> None:
-    """What may have been sent stays open: only the planned cluster can tell what became of it."""
+    """Actions that may have been sent stay open: only the planned cluster can tell their outcome."""
     admin = create_autospec(ClusterAdmin, instance=True)
     admin.__enter__.return_value = admin
     admin.describe_cluster.return_value = Cluster(cluster_id="another", brokers=(), gives_topic_ids=True)

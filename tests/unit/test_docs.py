@@ -31,7 +31,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def links(path: Path) -> Iterator[tuple[str, Path, str]]:
-    """What is shown, the file and the anchor of each relative link."""
+    """Yield the text, the file and the anchor of each relative link."""
     for match in generate_docs.LINK.finditer(text(path)):
         if not re.match("[a-z]+:", match["target"]):
             name, _, anchor = match["target"].partition("#")
@@ -76,7 +76,7 @@ def test_a_list_or_a_table_has_an_empty_line_before_it(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", generate_docs.GENERATED)
-def test_what_is_generated_is_as_the_script_makes_it(name: str) -> None:
+def test_generated_parts_are_up_to_date(name: str) -> None:
     committed = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
     assert committed == generate_docs.page(name), f"docs/{name} is out of date; write it with: {WRITE}"
 
@@ -102,7 +102,7 @@ def test_reports_say_what_to_do_about_every_kind_of_drift() -> None:
 def test_each_claim_about_proof_links_to_its_test() -> None:
     """The links themselves are checked above."""
     page = text(REPOSITORY / "docs" / "proof.md")
-    _, _, rows = page.partition("| claim | with a key | without | test |\n")
+    _, _, rows = page.partition("| change | with a key | without | test |\n")
     claims = list(itertools.takewhile(lambda line: line.startswith("|"), rows.splitlines()))[1:]
     assert len(claims) > 10
     assert [each for each in claims if not re.search(r"\| \[`test_\w+`\]\(\S+\.py\) \|$", each)] == []

@@ -1,4 +1,4 @@
-"""What is declared and what lives, compared: each kind of drift where it is, and nothing where it isn't."""
+"""Declared and live topics are compared: each kind of drift is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_differs_is_found_and_nothing_else(found: dict[str, list[dict[str, Any]]], case: str) -> None:
+def test_only_differences_are_found(found: dict[str, list[dict[str, Any]]], case: str) -> None:
     rows = found.get(case, [])
     assert [(row["kind"], row["what"], row["declared"], row["live"]) for row in rows] == CASES[case][2]
     for row in rows:
@@ -314,7 +314,7 @@ def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSes
     assert told(AuditSettings(owners=(" X ",), require_owner=True)) == ["a"]
 
 
-def test_a_kind_has_the_severity_of_the_settings_and_an_ignored_one_is_not_told(spark: SparkSession) -> None:
+def test_settings_give_severities_and_hide_ignored_kinds(spark: SparkSession) -> None:
     rows = judged_rows(spark, {"topic": "gone"})
     seen = estate(spark, [{"topic": "stranger"}])
     settings = AuditSettings(severity={DriftKind.MISSING: Severity.INFO})
@@ -369,7 +369,7 @@ DEFAULTS: dict[str, tuple[Config | None, Config, bool]] = {
 }
 
 
-def test_a_default_of_the_brokers_that_changed_since_the_audit_before_is_told(spark: SparkSession) -> None:
+def test_a_changed_default_of_brokers_is_reported(spark: SparkSession) -> None:
     earlier = [
         {"topic": name, "configs": configs(*([before] if before else []))} for name, (before, _, _) in DEFAULTS.items()
     ]
@@ -443,7 +443,7 @@ DIFFERENT = [
 
 
 def test_values_compare_as_kafka_reads_them_and_as_a_recovered_create_is_compared(spark: SparkSession) -> None:
-    """What is a list, which case counts and which forms a number has was measured on Kafka 4.3.1."""
+    """Which configs are lists, whether case counts, and the forms of numbers were measured on Kafka 4.3.1."""
     pairs = spark.createDataFrame([*SAME, *DIFFERENT], "name string, declared string, live string")
     same = same_value_column(F.col("name"), F.col("declared"), F.col("live"))
     rows = pairs.select("name", "declared", "live", same.alias("same")).collect()

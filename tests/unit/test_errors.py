@@ -1,4 +1,4 @@
-"""Of several exit codes the strongest counts."""
+"""The strongest of several exit codes counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files, settings and options show wrong is said before there is a Spark session, and without one."""
+"""Errors of files, settings and options are reported before there is a Spark session."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def test_wrong_settings(
         ("report --out r.html --since yesterday", "--since yesterday is not a time"),
         ("runs show", "runs show needs --run-id"),
         ("plan --only replicas", "--only replicas: changes.replicas is off; see docs/replicas.md"),
-        ("rebalance --cluster orders", "rebalance needs --drain BROKER or --fill BROKER, one of them"),
-        ("rebalance --drain 1 --fill 2", "rebalance needs --drain BROKER or --fill BROKER, one of them"),
+        ("rebalance --cluster orders", "rebalance needs either --drain BROKER or --fill BROKER"),
+        ("rebalance --drain 1 --fill 2", "rebalance needs either --drain BROKER or --fill BROKER"),
     ],
 )
 def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command: str, why: str) -> None:
@@ -118,7 +118,7 @@ def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command
     assert why in error
 
 
-def test_what_is_right_gets_as_far_as_the_session(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_valid_commands_get_as_far_as_the_session(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "m.yaml").write_text("cluster: orders\ntopics: [{topic: a}]")
     for command in ("load_manifests m.yaml", "plan", "export --cluster orders --to out.yaml"):
         code, error = told(capsys, folder, "", *command.split())

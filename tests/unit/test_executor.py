@@ -1,4 +1,4 @@
-"""What a cluster's answers are taken to mean, and what is asked again; the cluster is a stand-in."""
+"""The meaning of a cluster's answers, and repeated requests; the cluster is a stand-in."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def sent(request: MagicMock) -> list[list[str]]:
 
 
 def until_unknown(ended: Iterator[PhaseResult]) -> list[PhaseResult]:
-    """What is told before the rest turns out not to be known."""
+    """Return the results that are yielded before OutcomeUnknown is raised."""
     told: list[PhaseResult] = []
     with pytest.raises(OutcomeUnknown):
         told.extend(ended)
@@ -153,9 +153,7 @@ def test_each_topic_of_a_request_has_an_outcome_of_its_own(admin: MagicMock, exe
     assert sent(admin.create_topics) == [["ok", "forbidden", "refused", "wrong"]]
 
 
-def test_what_the_broker_returned_is_kept_and_missing_configs_make_no_failure(
-    admin: MagicMock, executor: Executor
-) -> None:
+def test_returned_values_are_kept_and_missing_configs_are_no_failure(admin: MagicMock, executor: Executor) -> None:
     """C9, C10"""
     config = ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False)
     full = TopicResult(
@@ -195,7 +193,7 @@ def test_a_lost_request_is_sent_again(admin: MagicMock, executor: Executor) -> N
     assert (ended.outcome, ended.attempt) == (Outcome.OK, 3)
 
 
-def test_what_is_known_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
+def test_known_outcomes_are_yielded_if_others_stay_unknown(admin: MagicMock, executor: Executor) -> None:
     """C12"""
     admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT, "c": 40}), *[LOST] * 9]
     told = until_unknown(executor.apply([create("a"), create("b"), create("c")]))
@@ -392,7 +390,7 @@ class NotAllowedError(ClusterError):
 
 
 def allow(times: int) -> MagicMock:
-    """A hook that lets so many requests go out."""
+    """Return a hook that allows this many requests."""
     return MagicMock(side_effect=[*[None] * times, NotAllowedError("the lease ran out")])
 
 
@@ -411,16 +409,14 @@ def test_every_request_that_changes_something_asks_first_repeats_included(admin:
     assert events == ["asked", "sent"] * 3
 
 
-def test_what_changes_nothing_needs_no_leave(admin: MagicMock, clock: Clock) -> None:
+def test_requests_that_change_nothing_need_no_permission(admin: MagicMock, clock: Clock) -> None:
     """C5"""
     admin.create_topics.return_value = answers({"a": 0})
     executor = paced(admin, clock, may_send=allow(0))
     assert brief(list(executor.validate([create("a")]))) == [("a", "ok", 0, None)]
 
 
-def test_a_run_that_may_not_send_any_more_tells_what_it_knows_and_leaves_the_rest_open(
-    admin: MagicMock, clock: Clock
-) -> None:
+def test_a_run_without_permission_yields_known_outcomes_only(admin: MagicMock, clock: Clock) -> None:
     executor = paced(admin, clock, may_send=allow(1))
     admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.NOT_CONTROLLER})]
     told: list[PhaseResult] = []
@@ -473,7 +469,7 @@ def test_the_size_that_a_cluster_took_is_kept_for_the_next_phase(
     assert sum(len(batch) for batch in sent(admin.create_topics)) == 40, "no request is refused for its size again"
 
 
-def test_what_validate_knows_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
+def test_known_validations_are_yielded_if_others_stay_unknown(admin: MagicMock, executor: Executor) -> None:
     """C12, C17: what was validated need not be again."""
     admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT}), *[LOST] * (ATTEMPTS + 1)]
     assert brief(until_unknown(executor.validate([create("a"), create("b")]))) == [("a", "ok", 0, None)]
@@ -703,7 +699,7 @@ ANOTHER_SHAPE: dict[str, tuple[TopicInfo, TopicConfigs]] = {
 def test_a_topic_without_an_id_is_deleted_only_where_it_is_as_planned(
     admin: MagicMock, executor: Executor, case: str
 ) -> None:
-    """D7: what such a broker shows of a topic is all there is to tell it from one that was recreated."""
+    """D7: on such a broker, only the shape of a topic distinguishes it from a recreated one."""
     info, configs = ANOTHER_SHAPE[case]
     admin.describe_topics.return_value = [info]
     admin.topic_configs.side_effect = lambda _: [configs]
@@ -786,9 +782,7 @@ LEARNT: dict[str, tuple[Target, Response, list[TopicInfo], list[tuple[str, str, 
 
 
 @pytest.mark.parametrize("case", LEARNT)
-def test_what_may_have_been_sent_is_found_out_without_sending_it(
-    admin: MagicMock, executor: Executor, case: str
-) -> None:
+def test_outcomes_are_recovered_without_sending_again(admin: MagicMock, executor: Executor, case: str) -> None:
     """C18, D3: the controller is asked by validateOnly, since a listing lags (C21)."""
     target, answer, listed, expected = LEARNT[case]
     admin.create_topics.return_value = answer
@@ -800,7 +794,7 @@ def test_what_may_have_been_sent_is_found_out_without_sending_it(
 
 @pytest.mark.parametrize("target", [create("a"), delete("a")])
 @pytest.mark.parametrize("answer", [EXISTS, FREE])
-def test_what_another_cluster_says_of_what_may_have_been_sent_is_not_believed(
+def test_answers_of_a_different_cluster_recover_nothing(
     admin: MagicMock, executor: Executor, target: Target, answer: Response
 ) -> None:
     """Also where it says that nothing was done: then the plan would be taken for refused, and it may be done."""
@@ -822,7 +816,7 @@ def test_an_unknown_server_error_is_asked_again_and_is_never_an_outcome(admin: M
 
 
 def test_nothing_is_sent_where_another_cluster_answers(admin: MagicMock, executor: Executor) -> None:
-    """The name behind the brokers' addresses may come to mean another cluster while a run goes on."""
+    """The brokers' addresses may lead to a different cluster during a run."""
     admin.connect_to_controller.return_value = "kafka-other"
     with pytest.raises(WrongCluster, match="planned for cluster id kafka-main, its brokers now say kafka-other"):
         list(executor.apply([create("a")]))
@@ -947,9 +941,7 @@ def test_deletes_are_validated_by_a_fresh_look_and_never_sent(admin: MagicMock, 
     assert admin.delete_topics.call_count == 0
 
 
-def test_what_changed_since_a_saved_plan_is_refused_and_the_rest_not_mentioned(
-    admin: MagicMock, executor: Executor
-) -> None:
+def test_changes_since_a_saved_plan_are_refused(admin: MagicMock, executor: Executor) -> None:
     """D6"""
     there = [
         live("appeared", partitions=3),
@@ -1055,7 +1047,7 @@ VERDICTS: dict[str, tuple[Target, TopicResult, TopicInfo | None, tuple[Outcome, 
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-def test_what_was_acknowledged_is_ok_failed_or_not_visible_yet(case: str) -> None:
+def test_acknowledged_creates_are_ok_failed_or_not_visible_yet(case: str) -> None:
     """C10, C21, M2"""
     target, result, info, expected = VERDICTS[case]
     outcome, code, note, message = (deletes if target.action == "delete" else creates).verdict(target, result, info)
@@ -1064,7 +1056,7 @@ def test_what_was_acknowledged_is_ok_failed_or_not_visible_yet(case: str) -> Non
 
 
 @pytest.mark.parametrize("target", [CREATE, DELETE], ids=lambda target: target.action)
-def test_what_may_not_be_described_is_not_verified(admin: MagicMock, executor: Executor, target: Target) -> None:
+def test_undescribable_topics_are_not_verified(admin: MagicMock, executor: Executor, target: Target) -> None:
     """M3"""
     admin.describe_topics.return_value = [HIDDEN]
     (ended,) = executor.verify([(target, UNTOLD)])

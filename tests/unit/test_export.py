@@ -95,7 +95,7 @@ def read_back(path: Path) -> list[ManifestRow]:
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> None:
+def test_written_files_are_read_back_exactly(tmp_path: Path, suffix: str) -> None:
     rows = [
         row(
             "no", num_partitions=3, replication_factor=2, owner="yes", configs={"y": "no", "retention.ms": "604800000"}

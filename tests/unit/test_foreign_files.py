@@ -29,7 +29,7 @@ def only(parsed: ParsedManifests) -> ManifestRow:
 
 
 def said(row: ManifestRow) -> dict[str, Any]:
-    """What a row says beyond the defaults."""
+    """Return the values of a row that aren't defaults."""
     names = ("cluster", "topic", "num_partitions", "replication_factor", "assignments", "configs", "owner", "labels")
     found = {name: getattr(row, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
@@ -49,7 +49,7 @@ EVERY_YAML = pytest.mark.parametrize("form", [form for form in OF_TOPICS if form
 
 
 @EVERY
-def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read_the_same(read: Read, form: str) -> None:
+def test_byte_order_marks_and_windows_line_ends_make_no_difference(read: Read, form: str) -> None:
     plain = only(read(form, SMALLEST[form]))
     assert plain.num_partitions == 2
     assert plain.topic in ("t", "a.b.t")
@@ -78,7 +78,7 @@ def test_standard_input_is_read_too(form: str) -> None:
 
 
 @EVERY
-def test_of_a_folder_only_files_with_the_formats_suffixes_are_read(tmp_path: Path, form: str) -> None:
+def test_only_files_with_the_formats_suffixes_are_read(tmp_path: Path, form: str) -> None:
     suffix = FOREIGN_FORMATS[form].suffixes[0]
     (tmp_path / f"a{suffix}").write_text(SMALLEST[form])
     (tmp_path / "a.md").write_text("# not a topic")
@@ -237,7 +237,7 @@ def test_rows_and_texts_that_a_file_multiplies_are_measured(
 
 
 @pytest.mark.parametrize("form", BOMBS_OF_TWO_FILES)
-def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_shared_parts_of_many_topics_are_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
     text, more = BOMBS_OF_TWO_FILES[form]
     assert any("expand to more than" in error for error in errors(read(form, text, g_yaml=more)))
@@ -446,7 +446,7 @@ items:
         ("kind: List\nitems: [a]\n", 'f.yaml:2: each of `items` must be a mapping, not the string "a"'),
     ],
 )
-def test_what_is_wrong_with_a_strimzi_file_is_told_with_its_line(read: Read, text: str, message: str) -> None:
+def test_errors_of_a_strimzi_file_have_their_line(read: Read, text: str, message: str) -> None:
     parsed = read("strimzi", text)
     (error,) = errors(parsed)
     assert error.startswith(message)
@@ -546,7 +546,7 @@ spec: {name: someone, mechanism: scram-sha-256}
         ("meta:", "metta:", "f.yaml:1: `meta` is missing"),
     ],
 )
-def test_what_is_wrong_with_a_topicctl_file_is_told_with_its_line(read: Read, old: str, new: str, message: str) -> None:
+def test_errors_of_a_topicctl_file_have_their_line(read: Read, old: str, new: str, message: str) -> None:
     text = TOPICCTL.replace(old, new).replace("PLACEMENT", "any")
     parsed = read("topicctl", text, cluster=None)
     (error,) = errors(parsed)
@@ -625,9 +625,7 @@ def test_jikkou_topics_lists_and_config_maps_of_any_file_are_read(read: Read) ->
         (CONFIG_MAP, "kafka.jikkou.io/v1beta2\nkind: KafkaTopicL", "x/v1\nkind: KafkaTopicL", "f.yaml:13: `apiVersi"),
     ],
 )
-def test_what_is_wrong_with_a_jikkou_file_is_told_with_its_line(
-    read: Read, more: str, old: str, new: str, message: str
-) -> None:
+def test_errors_of_a_jikkou_file_have_their_line(read: Read, more: str, old: str, new: str, message: str) -> None:
     (error,) = errors(read("jikkou", JIKKOU.replace(old, new) if old else JIKKOU, g_yaml=more))
     assert error.startswith(message)
 
@@ -692,7 +690,7 @@ def test_the_defaults_of_a_state_go_to_the_file_that_it_names(read: Read) -> Non
         ("topic:\n  a: {partitions: 1, replication: 1}\n", "f.yaml:1: `topic` is unknown; did you mean `topics`?"),
     ],
 )
-def test_what_is_wrong_with_a_state_is_told_with_its_line(read: Read, text: str, message: str) -> None:
+def test_errors_of_a_state_have_their_line(read: Read, text: str, message: str) -> None:
     (error,) = errors(read("kafka-gitops", text))
     assert error.startswith(message)
 
@@ -796,7 +794,7 @@ def test_two_properties_files_that_differ_are_an_error(read: Read) -> None:
         ("- {name: _heartbeat}", "- _heartbeat", "f.yaml:19: each of `special_topics` must be a mapping with a `name"),
     ],
 )
-def test_what_is_wrong_with_a_descriptor_is_told_with_its_line(read: Read, old: str, new: str, message: str) -> None:
+def test_errors_of_a_descriptor_have_their_line(read: Read, old: str, new: str, message: str) -> None:
     (error,) = errors(read("julie", JULIE.replace(old, new), plans_yaml=PLANS))
     assert error.startswith(message)
 
@@ -873,7 +871,7 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
         ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: is not a line of", "f.yaml: 2 lines are not lines of"]),
     ],
 )
-def test_what_is_no_description_is_told_with_its_line(read: Read, old: str, new: str, messages: list[str]) -> None:
+def test_invalid_descriptions_are_reported_with_their_line(read: Read, old: str, new: str, messages: list[str]) -> None:
     found = errors(read("kafka-topics", DESCRIBED.replace(old, new)))
     assert len(found) == len(messages)
     assert all(error.startswith(message) for error, message in zip(found, messages, strict=True)), found
@@ -932,7 +930,7 @@ Current ACLs for resource `ResourcePattern(resourceType=CLUSTER, name=kafka-clus
 """
 
 
-def test_what_kafka_acls_lists_becomes_rights(read: Read) -> None:
+def test_the_output_of_kafka_acls_becomes_acls(read: Read) -> None:
     parsed = read("kafka-acls", ACL_LIST)
     assert rights(parsed) == [
         "main None present 2 User:CN=a,OU=b ALLOW DESCRIBE_CONFIGS TOPIC PREFIXED pay. *",
@@ -1077,7 +1075,7 @@ def test_the_acls_of_a_strimzi_user_become_rights(read: Read) -> None:
         ("strimzi.io/cluster: orders, ", "", "the label `strimzi.io/cluster` names the user's cluster"),
     ],
 )
-def test_what_is_wrong_with_a_strimzi_user_is_told(read: Read, old: str, new: str, message: str) -> None:
+def test_errors_of_a_strimzi_user_are_reported(read: Read, old: str, new: str, message: str) -> None:
     parsed = read("strimzi", STRIMZI_USER.replace(old, new), cluster=None)
     assert any(message in error for error in errors(parsed))
     assert parsed.rows_of("acls") == []
@@ -1101,7 +1099,7 @@ spec:
 """
 
 
-def test_the_authorizations_of_jikkou_become_rights_with_those_of_their_roles(read: Read) -> None:
+def test_jikkous_authorizations_and_roles_become_acls(read: Read) -> None:
     assert rights(read("jikkou", JIKKOU_RIGHTS)) == [
         "main checkout present 7 User:shop ALLOW WRITE TOPIC PREFIXED shop- *",
         "main checkout present 14 User:shop DENY READ GROUP LITERAL g 10.0.0.1",

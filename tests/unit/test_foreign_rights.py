@@ -1,4 +1,4 @@
-"""What services, users and roles of kafka-gitops and Julie may do becomes rights; what can't be carried is listed."""
+"""Permissions of services, users and roles of kafka-gitops and Julie become ACLs; unsupported ones are listed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
     assert "principal" in parsed.not_carried_over[0].what
 
 
-def test_files_of_services_that_a_state_names_are_to_be_named_too(read: Read) -> None:
+def test_services_files_of_a_state_must_be_given_too(read: Read) -> None:
     state = "settings:\n  files: {services: services.yaml}\ntopics: {}\n"
     services = "services:\n  a: {type: application, principal: 'User:a', produces: [t]}\n"
     assert list(rights(read("kafka-gitops", state, services_yaml=services))) == ["User:a"]
@@ -135,7 +135,7 @@ def test_files_of_services_that_a_state_names_are_to_be_named_too(read: Read) ->
         ("customServiceAcls:\n  a:\n    b: {type: TOPIC}\n", "`customServiceAcls.a.b.name` is missing"),
     ],
 )
-def test_what_is_wrong_with_services_is_told(read: Read, text: str, message: str) -> None:
+def test_errors_of_services_are_reported(read: Read, text: str, message: str) -> None:
     found = errors(read("kafka-gitops", text))
     assert any(message in each for each in found), found
 
@@ -218,7 +218,7 @@ def test_roles_of_julie_become_rights(read: Read) -> None:
     assert "projects.connectors.artifacts" in left
 
 
-def test_connectors_and_idempotence_are_read_as_julies_own_examples_write_them(read: Read) -> None:
+def test_connectors_and_idempotence_are_read_as_in_julies_examples(read: Read) -> None:
     text = """\
 context: retail
 projects:

@@ -42,7 +42,7 @@ def _stopped(rows: DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
 @pytest.mark.parametrize(
     ("most", "clusters"), [(0, {"main", "other"}), (1, {"main", "other"}), (2, {"other"}), (3, set())]
 )
-def test_all_deletes_of_a_cluster_are_stopped_where_there_are_too_many(
+def test_too_many_deletes_stop_all_of_a_cluster(
     spark: SparkSession, decisions: DataFrame, most: int, clusters: set[str]
 ) -> None:
     """The delete that a policy refused doesn't count (D9)."""
@@ -59,7 +59,7 @@ def test_all_deletes_of_a_cluster_are_stopped_where_there_are_too_many(
         )
 
 
-def test_creates_and_all_other_rows_go_on_where_deletes_are_stopped(decisions: DataFrame) -> None:
+def test_stopped_deletes_do_not_stop_other_rows(decisions: DataFrame) -> None:
     before, after = by_topic(decisions), by_topic(decisions.transform(guards.max_deletes(0)))
     deletes = {key for key, row in before.items() if row["decision"] == "delete"}
     assert {key for key in before if before[key] != after[key]} == deletes
@@ -116,9 +116,7 @@ def test_changes_are_counted_by_topic_and_stopped_together(
         expected.append(("other", "one", "alter_configs"))
     assert found == expected
     messages = {row["error_message"] for row in judged if row["phase"] == "guard" and row["cluster"] == "main"}
-    words = (
-        f"topics of this cluster that are to be changed: 3, guards.max_changes is {most}; raise it if they are meant"
-    )
+    words = f"topics of this cluster with planned changes: 3, guards.max_changes is {most}; raise it if they are meant"
     assert messages == ({words} if stopped else set())
 
 
@@ -175,13 +173,13 @@ LOSSES = {
 }
 
 
-def test_what_a_change_can_lose_is_said_from_what_to_what(spark: SparkSession) -> None:
+def test_possible_losses_name_old_and_new_values(spark: SparkSession) -> None:
     rows = decision_rows(spark, *({**row, "topic": name} for name, (row, _) in LOSSES.items()))
     found = {row["topic"]: row["loss"] for row in rows.select("topic", losses.found().alias("loss")).collect()}
     assert found == {name: loss for name, (_, loss) in LOSSES.items()}
 
 
-def test_so_many_topics_with_losses_are_stopped_and_other_changes_go_on(spark: SparkSession) -> None:
+def test_too_many_losses_are_stopped_and_other_changes_continue(spark: SparkSession) -> None:
     shorter = ({}, {"retention.ms": "5"})
     rows = decision_rows(
         spark,

@@ -113,7 +113,7 @@ def test_hostile_lines_of_listings_end_in_bounded_time(form: str) -> None:
     assert time.process_time() - begin < 10
 
 
-def test_a_load_reads_so_many_bytes_of_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_reads_a_limited_number_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_BYTES", 3 * 1024 * 1024)
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.json").write_text(f"[{ROW}]".ljust(1024 * 1024 + 1))
@@ -162,7 +162,7 @@ def test_only_regular_files_are_read(special: dict[str, Path], tmp_path: Path) -
     assert len(parsed.rows) == 1
 
 
-def test_a_file_that_grows_while_it_is_read_has_the_digest_of_what_was_read(tmp_path: Path) -> None:
+def test_a_growing_file_has_the_digest_of_the_read_bytes(tmp_path: Path) -> None:
     path, stop = tmp_path / "a.jsonl", threading.Event()
     path.write_text(f"{ROW}\n")
 

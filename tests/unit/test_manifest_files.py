@@ -136,7 +136,7 @@ topics:
 
 
 def test_counts_of_a_topic_drop_default_assignments_but_its_own_contradiction_is_kept(parse: Parse) -> None:
-    """C1 is judged with the row, not here."""
+    """C1 is validated with the row, not here."""
     parsed = parse(
         "m.yaml",
         "cluster: c\ndefaults: {assignments: {0: [1]}}\n"
@@ -238,7 +238,7 @@ def test_integers_keep_their_digits(number: int) -> None:
 
 
 @given(st.text(max_size=8), st.text(max_size=8))
-def test_whatever_json_can_say_comes_through_as_it_was(key: str, value: str) -> None:
+def test_json_values_are_read_unchanged(key: str, value: str) -> None:
     text = json.dumps([{"cluster": "c", "topic": value, "configs": {key: value}}])
     parsed = read_manifest_files(["-"], io.StringIO(text))
     assert parsed.rows[0].configs == {key: value}
@@ -302,7 +302,7 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ('owner: "\x07"', "not valid YAML: unacceptable character"),
     ],
 )
-def test_what_is_wrong_in_yaml_is_told_with_its_line(parse: Parse, field: str, message: str) -> None:
+def test_errors_in_yaml_have_their_line(parse: Parse, field: str, message: str) -> None:
     parsed = parse("m.yaml", f"cluster: c\ntopics:\n  - topic: t\n    {field}\n")
     (error,) = parsed.errors
     assert message in error.message
@@ -395,7 +395,7 @@ def test_json_rows_and_errors_have_real_lines(parse: Parse) -> None:
         ('{"cluster":"c","topics":[]}', "m.json:1: unknown field `topics`; it belongs at the top of a YAML manifest"),
     ],
 )
-def test_what_is_wrong_in_json_is_told_with_its_line(parse: Parse, text: str, message: str) -> None:
+def test_errors_in_json_have_their_line(parse: Parse, text: str, message: str) -> None:
     found = texts(parse("m.json", text))
     assert found[0].startswith(message)
 
@@ -440,7 +440,7 @@ def test_csv_rows_have_the_line_they_begin_on(parse: Parse) -> None:
         ('cluster,topic\nc,"a"b\n', ["m.csv:2: not valid CSV"]),
     ],
 )
-def test_what_is_wrong_in_csv_is_told_with_its_line(parse: Parse, text: str, messages: list[str]) -> None:
+def test_errors_in_csv_have_their_line(parse: Parse, text: str, messages: list[str]) -> None:
     parsed = parse("m.csv", text)
     assert len(parsed.errors) == len(messages)
     assert all(message in found for message, found in zip(messages, texts(parsed), strict=True))

@@ -177,7 +177,7 @@ def _row(case: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
-    """Every case judged beside all others, by case."""
+    """Validate all cases together, and return the results by case."""
     cases = [*FINE.items(), *((case, fields) for case, (fields, _, _) in BROKEN.items())]
     rows = manifest_rows(spark, *(_row(case, fields) for case, fields in cases))
     found = defaultdict(list)

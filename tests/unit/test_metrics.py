@@ -64,7 +64,7 @@ def test_a_file_that_is_no_metrics_file_is_replaced(tmp_path: Path, text: str) -
     assert ended(path, 1, 2_000.0)[named("topicledger_exit_code", command="provision")] == 1
 
 
-def test_what_comes_from_outside_can_break_no_line(tmp_path: Path) -> None:
+def test_outside_text_can_not_break_lines(tmp_path: Path) -> None:
     path = tmp_path / "drift.prom"
     metrics, cluster = Metrics(), 'a "quoted" \\ name\nwith a line'
     metrics.set("topicledger_drift", 3, cluster=cluster, kind="missing")

@@ -21,7 +21,7 @@ def a_move(partition: int, before: tuple[int, ...], after: tuple[int, ...], size
     return Move(topic="t", partition=partition, before=before, after=after, size=size)
 
 
-def test_a_broker_has_no_more_partitions_under_way_than_it_may_whether_it_sends_or_receives() -> None:
+def test_partitions_under_way_are_limited_for_senders_and_receivers() -> None:
     room = UnderWay(max_partitions=2, max_bytes=100)
     assert room.take(a_move(0, (1,), (2,)))
     assert room.take(a_move(1, (1,), (3,)))
@@ -39,7 +39,7 @@ def test_a_partition_that_is_too_large_goes_alone() -> None:
     assert not room.take(a_move(2, (4,), (5,), 60))
 
 
-def test_what_only_loses_replicas_or_gets_another_order_needs_no_room() -> None:
+def test_removed_or_reordered_replicas_need_no_room() -> None:
     room = UnderWay(max_partitions=1, max_bytes=1)
     assert all(room.take(a_move(each, (1, 2, 3), (2, 1), 50)) for each in range(20))
 

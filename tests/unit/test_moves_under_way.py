@@ -149,7 +149,7 @@ def test_a_second_hand_that_comes_before_a_repetition_keeps_its_target() -> None
     assert ended(row) == (
         Outcome.FAILED,
         "REASSIGNMENT_IN_PROGRESS",
-        "0 of 2 partitions moved; partition 0 is being moved to [3] by somebody else (R2)",
+        "0 of 2 partitions moved; partition 0 is being moved to [3] by another client (R2)",
     )
     assert cluster.targets == {("t", 0): (3,)}
     assert len(cluster.requests) == 1
@@ -169,7 +169,7 @@ def test_a_second_hand_that_comes_while_throttles_are_set_keeps_its_target() -> 
     assert rows["t"] == (
         Outcome.REFUSED,
         "REASSIGNMENT_IN_PROGRESS",
-        "partition 0 is being moved to [3] by somebody else (R2): nothing of it was sent; plan again",
+        "partition 0 is being moved to [3] by another client (R2): nothing of it was sent; plan again",
     )
     assert rows["u"][0] is Outcome.OK
     assert cluster.requests == [{("u", 0): (2,)}]
@@ -357,7 +357,7 @@ def test_a_repetition_leaves_out_what_is_done_or_under_way(how: str) -> None:
     assert [sorted(each) for each in cluster.requests] == [[("t", 0), ("t", 1)], [("t", 1)]]
 
 
-def test_what_another_client_has_moved_since_our_request_stays() -> None:
+def test_another_clients_later_move_is_kept() -> None:
     """Acknowledged, then moved on within the time that metadata may lag."""
     cluster = MovingCluster(t=BEFORE)
 

@@ -1,4 +1,4 @@
-"""What is asked of the planner of replicas, and what becomes of its answers: without Spark."""
+"""Requests to the planner of replicas, and its answers, without Spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_only_declared_topics_that_exist_are_moved() -> None:
     assert change["after"]["broker_bytes"].startswith(("1:", "2:", "3:"))
 
 
-def test_sizes_that_nobody_knows_are_not_taken_for_none() -> None:
+def test_unknown_sizes_do_not_count_as_zero() -> None:
     (found,) = answers(row("a", {0: [1], 1: [2]}, replication_factor=2, sizes={0: 10})).values()
     assert set(found["after"]) == {"assignments"}
 
@@ -83,7 +83,7 @@ def test_refusals_name_their_reason() -> None:
 
 
 def test_leaders_are_elected_as_they_are_after_the_moves() -> None:
-    """Not where the leader goes, where there is none, or where the preferred replica is down."""
+    """Not if the leader is removed, if there is none, or if the preferred replica is down."""
     found = answers(
         row("turned", {0: [1, 2], 1: [2, 1]}, other_leaders={0: 2}),
         row("given", {0: [1, 2]}, assigned={0: [2, 1]}),
@@ -100,7 +100,7 @@ def test_leaders_are_elected_as_they_are_after_the_moves() -> None:
     assert {topic for topic, kind in found if kind == "reassign"} == {"given", "leaves"}
 
 
-def test_a_topic_with_a_placement_is_created_where_it_is_to_be() -> None:
+def test_a_topic_is_created_by_its_placement() -> None:
     wanted = {"num_partitions": 3, "replication_factor": 2}
     found = answers(
         row("lives", {0: [1, 2]}, replication_factor=1),
@@ -159,7 +159,7 @@ def test_a_broker_is_filled_with_what_it_may_have() -> None:
     assert set(parse_assignments(found["free"]).values()) == {(3,)}
 
 
-def test_what_moves_come_to_is_shown_by_broker() -> None:
+def test_totals_of_moves_are_shown_by_broker() -> None:
     brokers = {1: (0, 3_000), 2: (3_000, 0)}
     known = PlannedMoves(cluster="main", topics=1, partitions=2, bytes=3_000, unknown=0, brokers=brokers, seconds=90.4)
     unknown = PlannedMoves(cluster="other", topics=2, partitions=1_234, bytes=0, unknown=2)

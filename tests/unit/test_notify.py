@@ -113,7 +113,7 @@ def body(found: Announcement, **settings: Any) -> tuple[str, dict[str, Any]]:
     return content_type, json.loads(text)
 
 
-def test_a_cloud_event_has_what_its_standard_requires_and_the_result_document() -> None:
+def test_a_cloud_event_has_required_fields_and_the_result_document() -> None:
     (found,) = of_run(REFUSED, "alice", AT)
     content_type, event = body(found)
     assert content_type == "application/cloudevents+json"
@@ -207,7 +207,7 @@ def test_each_address_gets_the_post_and_none_stops_another(
 def test_an_address_that_never_answers_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One accepts and says nothing, one drips bytes for as long as it is let."""
+    """One accepts and sends no answer; one sends single bytes for as long as it may."""
     over = threading.Event()
 
     def drip(handler: BaseHTTPRequestHandler) -> None:

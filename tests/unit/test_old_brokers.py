@@ -83,7 +83,7 @@ REMOVED = Target(resource="r", action=AccessAction.ACL_DELETE, before=acl("PREFI
 
 
 @pytest.mark.parametrize("target", [ELECTION, PREFIXED, ON_USER, REMOVED], ids=lambda each: each.resource)
-def test_what_old_brokers_lack_is_refused_in_validate(target: Target, no_sleep: Callable[[float], None]) -> None:
+def test_missing_features_are_refused_in_validate(target: Target, no_sleep: Callable[[float], None]) -> None:
     """A broker before 2.0 would take a prefix for a name."""
     admin = OldAdmin(1, 1)
     (ended,) = executor(admin, no_sleep).validate([target])

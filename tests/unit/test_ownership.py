@@ -1,4 +1,4 @@
-"""Who may declare which topics, by [owners] and by a file like CODEOWNERS: the same for files and for tables."""
+"""Owners of topics by [owners] and by a file like CODEOWNERS, the same for files and for tables."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_topic_is_declared_by_its_owners_only(tmp_path: Path) -> None:
     assert dict(zip(MAPPED, not_yours(by_map(tmp_path).owners, [*MAPPED]), strict=True)) == MAPPED
 
 
-def test_of_a_file_the_last_line_that_matches_counts(tmp_path: Path) -> None:
+def test_the_last_matching_line_of_a_file_counts(tmp_path: Path) -> None:
     assert dict(zip(LINED, not_yours(by_lines(tmp_path).owners, [*LINED]), strict=True)) == LINED
 
 
@@ -141,7 +141,7 @@ def test_without_owners_everybody_declares_everything(tmp_path: Path) -> None:
     assert manifests.yours(settings.owners) == ()
 
 
-def test_who_owns_what_bears_on_decisions(tmp_path: Path) -> None:
+def test_owners_affect_the_digest_of_settings(tmp_path: Path) -> None:
     nobody = settings_of(tmp_path, "").digest()
     mapped = by_map(tmp_path).digest()
     lined = by_lines(tmp_path).digest()

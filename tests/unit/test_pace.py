@@ -39,7 +39,7 @@ class Bucket:
 
 @dataclass
 class Sent:
-    """What it took to send everything."""
+    """The time and the requests that it took to send everything."""
 
     seconds: float
     requests: int
@@ -102,7 +102,7 @@ def test_two_answers_over_the_quota_tell_its_rate() -> None:
     assert pace.seconds_for(100) == pytest.approx(5.0)
 
 
-def test_eight_hundred_topics_take_hardly_longer_than_they_must_in_few_requests() -> None:
+def test_eight_hundred_topics_take_little_more_than_the_shortest_time() -> None:
     bucket, costs = Bucket(20.0), [1] * 800
     sent = drive(bucket, costs)
     assert sent.seconds <= 1.1 * least(bucket, costs)
@@ -110,7 +110,7 @@ def test_eight_hundred_topics_take_hardly_longer_than_they_must_in_few_requests(
     assert sent.throttled <= 12
 
 
-def test_a_topic_that_costs_more_than_the_bucket_holds_goes_through_and_is_waited_for() -> None:
+def test_a_topic_that_exceeds_the_bucket_is_sent_and_waited_for() -> None:
     bucket, costs = Bucket(20.0), [1] * 300 + [2_000] + [1] * 100
     sent = drive(bucket, costs)
     assert sent.seconds <= 1.1 * least(bucket, costs)
@@ -134,7 +134,7 @@ def test_a_quota_that_is_lowered_is_noticed() -> None:
     def lowered(now: float) -> None:
         bucket.rate = 200.0 if now < 10 else 5.0
 
-    # What isn't spent when the quota falls is lost, since the bucket shrinks: up to two requests' worth.
+    # Tokens that aren't spent when the quota falls are lost, since the bucket shrinks: up to two requests' worth.
     before = 200 * int(11 + 10 - 2 * INTERVAL)
     sent = drive(bucket, [1] * (before + 5 * 100), meanwhile=lowered)
     assert sent.seconds <= 10 + 1.25 * 100
@@ -157,7 +157,7 @@ def test_a_pause_between_phases_is_not_taken_for_a_slow_quota() -> None:
     assert pace.rate == pytest.approx(20.0, rel=0.2)
 
 
-def test_what_others_spend_slows_us_and_no_longer_than_they_do() -> None:
+def test_other_clients_slow_us_only_while_they_spend() -> None:
     bucket = Bucket(20.0)
     spent = 0.0
 
@@ -198,7 +198,7 @@ def test_a_lost_request_spoils_no_measurement() -> None:
     assert pace.rate == pytest.approx(20.0)
 
 
-def test_what_others_took_is_tried_for_as_soon_as_there_is_something() -> None:
+def test_tokens_are_retried_once_others_leave_some() -> None:
     pace = Pace()
     pace.answered(0.0, 0.0, 0, 3.0)
     assert pace.plan(0.0, [1] * 10) == (3.0, 10)
@@ -232,8 +232,8 @@ def test_any_quota_is_used_up_and_asked_seldom(
     sent = drive(bucket, costs, latency=latency, believed=None if known else [1] * len(costs))
     shortest = least(bucket, costs)
     assert sent.seconds <= 1.25 * shortest + 4 * INTERVAL + 10 * latency + max(costs) / rate
-    # A topic at a time where each costs more than an interval's tokens; now and then an answer with 89 on top. What is
-    # learnt at the start of a short run takes up to 16.
+    # One topic at a time if each costs more than an interval's tokens; sometimes an answer with 89, too. Learning
+    # the rate at the start of a short run takes up to 16.
     assert sent.requests <= 16 + 2 * sent.seconds / INTERVAL + 2 * sum(cost > rate * INTERVAL for cost in costs)
 
 
@@ -243,9 +243,7 @@ def test_any_quota_is_used_up_and_asked_seldom(
     costs=st.lists(st.integers(1, 20), min_size=1, max_size=300),
     stolen=st.floats(0.0, 50.0),
 )
-def test_whatever_happens_to_a_quota_everything_is_sent_in_the_end(
-    rates: list[float], costs: list[int], stolen: float
-) -> None:
+def test_everything_is_sent_in_the_end_with_any_quota(rates: list[float], costs: list[int], stolen: float) -> None:
     bucket = Bucket(rates[0])
 
     def meanwhile(now: float) -> None:

@@ -129,7 +129,7 @@ def test_topics_that_are_all_too_heavy_to_share_are_numbered_from_zero(spark: Sp
     }
 
 
-def test_creates_that_wait_for_room_come_in_batches_of_their_own_after_all_others(spark: SparkSession) -> None:
+def test_waiting_creates_come_in_separate_batches_at_the_end(spark: SparkSession) -> None:
     rows = [
         {"cluster": cluster, "action": "create", "topic": topic, "num_partitions": count, "waits": topic in waiting}
         for cluster, waiting in (("some", "abe"), ("all", "abcde"), ("none", ""))
@@ -155,7 +155,7 @@ def test_no_number_of_partitions_breaks_the_plan_for_the_others(spark: SparkSess
     assert found == {"a": 0, "b": 1, "c": 2, "d": 0}
 
 
-def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spark: SparkSession) -> None:
+def test_a_plan_has_only_actions_and_refusals(spark: SparkSession) -> None:
     refused = {"phase": "policy", "outcome": "refused", "error": "NAME_COLLISION", "error_message": "collides"}
     unreached = {"phase": "observe", "outcome": "failed", "error": "CLUSTER_UNREACHABLE", "error_message": "dark"}
     now = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)

@@ -107,7 +107,7 @@ def test_only_the_owner_of_a_topic_grants_on_it(spark: SparkSession) -> None:
     assert {name for name in found if found[name] and not allowed[name]} == {"undeclared", "gone"}
 
 
-def test_a_principal_has_at_most_so_many_acls_and_removals_make_room(spark: SparkSession) -> None:
+def test_acls_per_principal_are_limited_and_removals_make_room(spark: SparkSession) -> None:
     rows = [
         right("1", decision="unmanaged", live=True),
         right("2", decision="acl_delete", live=True),
@@ -133,7 +133,7 @@ def test_a_deny_says_why(spark: SparkSession) -> None:
     assert {name for name, reason in found.items() if reason} == {"deny"}
 
 
-def test_a_policy_of_the_users_own_judges_rights(spark: SparkSession) -> None:
+def test_a_users_own_policy_evaluates_acls(spark: SparkSession) -> None:
     def rule(rights: DataFrame, facts: Any) -> DataFrame:
         return rights.withColumn("reason", F.when(F.col("asked") & (F.col("acl.host") == "*"), F.lit("any host")))
 

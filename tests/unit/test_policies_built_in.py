@@ -1,6 +1,6 @@
 """Each built-in policy: what is fine, what is broken and how it says so, the limit, and null.
 
-All are judged in one Spark job, each estate on a cluster of its own.
+All are evaluated in one Spark job, each estate on a separate cluster.
 """
 
 from __future__ import annotations
@@ -569,7 +569,7 @@ def replica_budgets() -> Iterator[Estate]:
         return budget("replicas_per_broker", cluster, title, *topics, most=4, brokers=brokers)
 
     def says(cluster: str, *numbers: int) -> str:
-        of = f"cluster {cluster} with 3 brokers, 4 on the average,"
+        of = f"cluster {cluster} with 3 brokers, 4 on average,"
         return str(says_of(of, "replicas", 12)(*numbers))
 
     yield estate(
@@ -815,7 +815,7 @@ def deletes() -> Iterator[Estate]:
             {"topic": "used", "group": "a", "members": 1, "committed": True},
         ],
     )
-    quiet = "; delete it when it was quiet for 3 days"
+    quiet = "; delete it after 3 quiet days"
     yield Estate(
         policy="no_recent_records",
         action=Action.DELETE,
@@ -824,10 +824,10 @@ def deletes() -> Iterator[Estate]:
         title="topics with recent records are kept",
         topics=[
             delete("fine"),
-            delete("recent", f"its last record is of 2026-11-21T11:00:00Z{quiet}"),
+            delete("recent", f"its last record is from 2026-11-21T11:00:00Z{quiet}"),
             delete("at.the.limit"),
-            delete("just.within", f"its last record is of 2026-11-18T12:00:01Z{quiet}"),
-            delete("to.come", f"its last record is of 2027-01-01T12:00:00Z{quiet}"),
+            delete("just.within", f"its last record is from 2026-11-18T12:00:01Z{quiet}"),
+            delete("to.come", f"its last record is from 2027-01-01T12:00:00Z{quiet}"),
             delete("empty"),
             delete("unknown", "no answer from the leader", error="UNJUDGEABLE"),
             live("used"),
@@ -995,7 +995,7 @@ def of_moves() -> Iterator[Estate]:
             "says": f"replication factor 1 is below the topic's min.insync.replicas, 2: {lower}",
             "error": "BELOW_MIN_INSYNC",
         },
-        # What a manifest declares may never get there: it was refused, or configs aren't altered.
+        # A declared value may never reach the cluster: it was refused, or configs aren't altered.
         {
             **replicas("declared only", "0:1,2,3", "0:1,2", configs=needed),
             "says": unknown,
@@ -1021,9 +1021,9 @@ ESTATES = [
 
 
 def rules() -> list[Policy]:
-    """A policy of each name and settings, which judges the clusters of its estates; those of one topic come last.
+    """Return a policy of each name and settings, which evaluates the clusters of its estates; row rules come last.
 
-    The first of each name also judges the cluster `nulls`.
+    The first of each name also evaluates the cluster `nulls`.
     """
     made: dict[tuple[Judged, str, str], Policy] = {}
     for estate in ESTATES:
@@ -1140,7 +1140,7 @@ def test_a_policy_says_what_is_broken_and_what_would_be_allowed(
     )
 
 
-def test_of_topics_of_which_nothing_is_known_each_policy_has_its_say(judged: DataFrame) -> None:
+def test_each_policy_evaluates_topics_of_which_nothing_is_known(judged: DataFrame) -> None:
     found = {row["topic"]: row["policies"] or [] for row in judged.where("cluster = 'nulls'").collect()}
     assert found == {topic: names for (topic, _, _), names in NULLS.items()}
 
@@ -1163,6 +1163,6 @@ def test_moves_that_add_replicas_take_what_creates_leave(spark: SparkSession) ->
     decided = decision_rows(spark, *({name: each[name] for name in each if name != "says"} for each in rows))
     refused = decided.transform(policies.judge([policy], known)).where("error is not null")
     assert {row["topic"]: row["error_message"] for row in refused.collect()} == {
-        "d": "cluster main with 2 brokers, 7 on the average, may have 14 replicas: 9 exist, 0 are freed by deletes, 4 "
+        "d": "cluster main with 2 brokers, 7 on average, may have 14 replicas: 9 exist, 0 are freed by deletes, 4 "
         "are taken by creates, and by moves before it by name, it needs 2; left are 1"
     }

@@ -184,9 +184,7 @@ def test_every_rule_broken_is_told_in_the_order_of_the_policies(spark: SparkSess
     assert row["error_message"].startswith("no a says no to a.b; in metric names")
 
 
-def test_the_error_is_that_of_the_first_policy_that_refuses_whoever_was_asked_first(
-    spark: SparkSession, facts: Facts
-) -> None:
+def test_the_first_refusing_policy_in_order_gives_the_error(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a.b", **CREATE}, {"topic": "a_b", "decision": "unchanged"})
 
     def errors(*rules: Policy) -> str:
@@ -222,7 +220,7 @@ def test_a_policy_that_only_warns_refuses_nothing_and_says_that_it_warns(warned:
     assert warned["main", "fine"]["violations"] is None
 
 
-def test_a_row_that_is_refused_and_warned_of_keeps_both_and_its_error_tells_the_refusal(warned: Judged) -> None:
+def test_a_refused_row_keeps_its_warning_and_the_refusals_error(warned: Judged) -> None:
     row = warned["main", "both"]
     assert result(row) == ("policy", "refused", "POLICY_VIOLATION", "no says no to both")
     assert row["violations"] == [
@@ -234,7 +232,7 @@ def test_a_row_that_is_refused_and_warned_of_keeps_both_and_its_error_tells_the_
 
 
 @pytest.mark.parametrize("users_own", [False, True])
-def test_a_policy_judges_only_its_clusters_its_owners_and_its_labels(
+def test_a_policy_evaluates_only_its_clusters_owners_and_labels(
     spark: SparkSession, facts: Facts, users_own: bool
 ) -> None:
     red, blue = {"colour": "red"}, {"colour": "blue"}
@@ -274,9 +272,7 @@ def test_a_policy_judges_only_its_clusters_its_owners_and_its_labels(
 
 
 @pytest.mark.parametrize("users_own", [False, True])
-def test_what_cannot_be_judged_is_refused_once_nothing_more_will_get_known(
-    spark: SparkSession, facts: Facts, users_own: bool
-) -> None:
+def test_unevaluable_rows_are_refused_once_that_is_final(spark: SparkSession, facts: Facts, users_own: bool) -> None:
     """C10, C11: nothing more gets known of a create once it was validated, nor ever of a delete."""
     rows = decision_rows(
         spark,
@@ -318,7 +314,7 @@ def test_what_cannot_be_judged_is_refused_once_nothing_more_will_get_known(
     }
 
 
-def test_a_refusal_beside_what_cannot_be_judged_has_the_error_of_the_first(spark: SparkSession, facts: Facts) -> None:
+def test_a_refusal_of_two_policies_has_the_error_of_the_first(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a", "validated": True, **CREATE})
     unknown = Policy(
         name="unknown",
@@ -333,7 +329,7 @@ def test_a_refusal_beside_what_cannot_be_judged_has_the_error_of_the_first(spark
     ]
 
 
-OR_ELSE = 'or set needs = "visible" to judge by what is seen'
+OR_ELSE = 'or set needs = "visible" to evaluate only visible topics'
 
 
 def nothing_wrong(topics: DataFrame, facts: Facts) -> DataFrame:
@@ -342,10 +338,10 @@ def nothing_wrong(topics: DataFrame, facts: Facts) -> DataFrame:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("users_own", [False, True])
-def test_a_rule_that_must_see_every_topic_judges_nothing_where_some_may_be_hidden(
+def test_a_rule_with_full_sight_refuses_if_topics_may_be_hidden(
     spark: SparkSession, users_own: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """M3: of a create it counts after validate, as everything that can't be judged."""
+    """M3: for a create it counts after validate, as for everything that can't be evaluated."""
     clusters = ("seen", "hidden", "unknown", "not asked")
     rows = decision_rows(
         spark,
@@ -369,7 +365,7 @@ def test_a_rule_that_must_see_every_topic_judges_nothing_where_some_may_be_hidde
     hidden = f"3 topics of cluster hidden are hidden from this principal: grant it Describe on all topics, {OR_ELSE}"
     why = {
         "hidden": hidden,
-        "unknown": f"it is not known whether topics are hidden from this principal: it needs a right; {OR_ELSE}",
+        "unknown": f"it is unknown whether topics are hidden from this principal: it needs a right; {OR_ELSE}",
         "not asked": f"the cluster was not asked whether topics are hidden from this principal; {OR_ELSE}",
     }
     assert {key: result(row) for key, row in judged.items() if row["error"]} == {
@@ -397,7 +393,7 @@ def test_no_cluster_is_asked_what_is_hidden_where_no_rule_must_know(spark: Spark
 
 
 def first_by_name(most: int, name: str = "", **more: Any) -> Policy:
-    """At most so many open creates of a cluster, by name."""
+    """Allow at most this many open creates of a cluster, by name."""
     before = Window.partitionBy("cluster").orderBy("topic").rowsBetween(Window.unboundedPreceding, -1)
     create = (F.col("decision") == "create") & F.col("open")
 
@@ -429,7 +425,7 @@ def test_topics_that_a_rule_of_single_topics_refuses_use_nothing_up_whatever_the
     assert judged["main", "e"]["error_message"] == "number 3; no e says no to e"
 
 
-def test_what_a_rule_only_warns_of_uses_up_what_it_needs(letters: DataFrame, facts: Facts) -> None:
+def test_topics_with_warnings_use_up_their_budget(letters: DataFrame, facts: Facts) -> None:
     rules = [first_by_name(2), rule("no a", Action.CREATE, "topic = 'a'", mode="warn")]
     judged = by_topic(letters.transform(policies.judge(rules, facts)))
     assert told(judged) == {"a": ["no a"], "b": [], "c": ["first 2"], "d": ["first 2"], "e": ["first 2"]}
@@ -500,7 +496,7 @@ def test_without_policies_rows_are_handed_on(spark: SparkSession, facts: Facts) 
 def test_judging_again_keeps_what_was_told_before_and_does_not_ask_about_what_it_ended(
     spark: SparkSession, facts: Facts
 ) -> None:
-    """Deletes are judged first, creates when it is known which deletes will be sent."""
+    """Deletes are evaluated first, and creates once it is known which deletes will be sent."""
     rows = decision_rows(
         spark, {"topic": "warned", **DELETE}, {"topic": "refused", **DELETE}, {"topic": "create", **CREATE}
     )
@@ -540,7 +536,7 @@ def test_a_row_that_notes_a_copy_stays_beside_the_one_that_counts(
 
 
 @pytest.mark.parametrize("users_own", [False, True])
-def test_nulls_are_judged_wherever_they_can_be(spark: SparkSession, facts: Facts, users_own: bool) -> None:
+def test_nulls_are_evaluated_in_every_column(spark: SparkSession, facts: Facts, users_own: bool) -> None:
     key = {"cluster": "main"}
     rows = frame(
         spark,
@@ -572,9 +568,7 @@ def test_nulls_are_judged_wherever_they_can_be(spark: SparkSession, facts: Facts
     }
 
 
-def test_verdicts_tell_of_each_policy_whether_it_was_asked_what_it_saw_and_what_it_says(
-    spark: SparkSession, facts: Facts
-) -> None:
+def test_verdicts_have_each_policys_inputs_and_answer(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(
         spark,
         {"topic": "create", "owner": "me", **CREATE},
@@ -681,26 +675,26 @@ BROKEN: dict[str, tuple[Callable[[], Rule], str]] = {
         # The first three; a long list helps nobody.
         "must return the rows it was given, each once: a of main (dropped), a! of main (added), b of main (dropped)",
     ),
-    "has no reason": (lambda: lambda topics, facts: topics, "what it returned has no column reason"),
+    "has no reason": (lambda: lambda topics, facts: topics, "the returned DataFrame has no column reason"),
     "loses columns": (
         lambda: lambda topics, facts: topics.withColumn("reason", F.lit("no")).drop("open", "owner"),
-        "what it returned has no column owner; has no column open",
+        "the returned DataFrame has no column owner; has no column open",
     ),
     "adds a column": (
         lambda: adding(severity=F.lit(1)),
-        "what it returned has an unknown column severity",
+        "the returned DataFrame has an unknown column severity",
     ),
     "has reasons that are numbers": (
         lambda: lambda topics, facts: topics.withColumn("reason", F.lit(None).cast("int")),
-        "what it returned has reason as int, not string",
+        "the returned DataFrame has reason as int, not string",
     ),
     "has a condition for a reason": (
         lambda: F.col("num_partitions") > 3,
-        "what it returned has reason as boolean, not string",
+        "the returned DataFrame has reason as boolean, not string",
     ),
     "has other columns of a wrong type": (
         lambda: adding(needs_freed=F.lit("yes"), unjudgeable=F.lit(1), inputs=F.array(F.lit("a"))),
-        "what it returned has unjudgeable as int, not string; has needs_freed as string, not boolean; "
+        "the returned DataFrame has unjudgeable as int, not string; has needs_freed as string, not boolean; "
         "has inputs as array<string>, not string",
     ),
     "asks for a column that is not there": (
@@ -737,14 +731,12 @@ def test_a_policy_of_ones_own_that_is_broken_is_an_error_that_names_it(
     assert "Traceback" not in told
 
 
-def test_an_error_of_a_function_that_ran_elsewhere_is_told_in_its_own_words(few: DataFrame, facts: Facts) -> None:
+def test_an_executors_error_is_reported_in_its_own_words(few: DataFrame, facts: Facts) -> None:
     with pytest.raises(PolicyError, match=r"^policy mine failed: ValueError: no tier of [abc]\\nis known$"):
         few.transform(policies.judge([own(in_python, "mine")], facts))
 
 
-def test_a_policy_of_ones_own_sees_every_topic_once_and_only_what_the_contract_names(
-    spark: SparkSession, facts: Facts
-) -> None:
+def test_a_users_own_policy_sees_topics_once_and_contract_columns_only(spark: SparkSession, facts: Facts) -> None:
     seen: list[DataFrame] = []
 
     def looking(topics: DataFrame, given: Facts) -> DataFrame:
@@ -766,7 +758,7 @@ def test_a_policy_of_ones_own_sees_every_topic_once_and_only_what_the_contract_n
     rows.transform(policies.judge([rule("no", Action.CREATE, "topic = 'refused'"), own(looking)], facts)).collect()
     (topics,) = seen
     assert tuple(topics.columns) == TOPICS
-    # What another policy refused is asked about all the same, so that all that is wrong is told (P3).
+    # Rows that another policy refused are evaluated, too, so that all problems are reported (P3).
     assert sorted((row["topic"], row["asked"], row["open"]) for row in topics.collect()) == [
         ("create", True, True),
         ("ended", False, False),
@@ -776,7 +768,7 @@ def test_a_policy_of_ones_own_sees_every_topic_once_and_only_what_the_contract_n
     ]
 
 
-def test_of_a_policy_of_ones_own_nothing_counts_but_what_it_may_add(few: DataFrame, facts: Facts) -> None:
+def test_only_permitted_columns_of_a_users_own_policy_count(few: DataFrame, facts: Facts) -> None:
     changed = {
         "topic_id": F.lit("another"),
         "decision": F.lit("delete"),

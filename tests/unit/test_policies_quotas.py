@@ -75,7 +75,7 @@ def test_limits_are_in_the_range_of_the_entities_that_it_is_about(spark: SparkSe
     }
 
 
-def test_all_limits_of_an_altered_entity_are_judged_and_no_entity_that_is_left_as_it_is(spark: SparkSession) -> None:
+def test_all_limits_of_altered_entities_are_evaluated(spark: SparkSession) -> None:
     rule = ours("quota_range", limit="request_percentage", max=50)
     live = [
         {"user": "kept", "request_percentage": 90.0},
@@ -107,7 +107,7 @@ def test_a_limit_that_is_required_is_there_but_for_entities_that_go(spark: Spark
     assert found == {"user=<default>": "consumer_byte_rate is not set, so nothing limits it; allowed is any to 7"}
 
 
-def test_what_a_policy_refuses_does_not_count_for_the_guard(spark: SparkSession) -> None:
+def test_refused_changes_do_not_count_for_the_guard(spark: SparkSession) -> None:
     rule = ours("quota_range", limit="producer_byte_rate", max=10)
     declared = [{"user": "a", "producer_byte_rate": 5.0}, {"user": "b", "producer_byte_rate": 50.0}]
     assert decided(spark, [rule], declared, most=1)["user=a"]["phase"] is None
@@ -126,7 +126,7 @@ def test_owners_labels_and_scopes_are_those_of_the_row(spark: SparkSession) -> N
     assert set(refused(decided(spark, [labelled], declared))) == {"user=a"}
 
 
-def test_a_policy_of_the_users_own_sees_every_entity_and_a_warning_refuses_nothing(spark: SparkSession) -> None:
+def test_a_users_own_policy_sees_every_entity_and_may_only_warn(spark: SparkSession) -> None:
     def rule(rows: DataFrame, facts: Any) -> DataFrame:
         assert rows.columns == list(COLUMNS)
         wide = F.col("asked") & F.col("user").eqNullSafe("<default>") & (F.size("live_limits") == 0)

@@ -49,7 +49,7 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def problems_of(load: Load, tmp_path: Path) -> Problems:
-    """What is wrong, without the file's name, which begins each line."""
+    """Return the problems without the file's name, which begins each line."""
 
     def problems(text: str) -> list[str]:
         with pytest.raises(SettingsError) as caught:
@@ -119,7 +119,7 @@ BUILT_IN = [(action, name) for action in built_in.BUILT_IN for name in built_in.
 
 
 @pytest.mark.parametrize(("action", "name"), BUILT_IN, ids=lambda each: str(each))
-def test_every_built_in_policy_says_what_it_does_and_of_what_type_its_settings_are(action: Action, name: str) -> None:
+def test_built_in_policies_have_a_docstring_and_typed_settings(action: Action, name: str) -> None:
     factory = built_in.BUILT_IN[action][name]
     assert factory.__name__ == name
     assert (factory.__doc__ or "").split("\n")[0].endswith(".")
@@ -129,7 +129,7 @@ def test_every_built_in_policy_says_what_it_does_and_of_what_type_its_settings_a
         assert option.name not in OF_EVERY_POLICY, "the settings file would never hand it over"
 
 
-def test_the_digest_changes_with_whatever_a_policy_judges_or_how(load: Load) -> None:
+def test_the_digest_changes_with_any_setting_of_a_policy(load: Load) -> None:
     """A run is not taken up under other rules."""
     texts = ["", "max = 3", "mode = 'warn'", "clusters = ['orders']", "owners = ['a']", "labels = {a = 'b'}"]
     digests = [load(create("num_partitions", text)).digest() for text in texts]
@@ -300,7 +300,7 @@ def test_all_problems_of_a_file_are_told_at_once_each_with_its_place(problems_of
     ],
 )
 @pytest.mark.parametrize("policy", ["topic_name_pattern", "protected_topics"])
-def test_a_pattern_that_the_engine_does_not_take_is_refused_with_its_reason(
+def test_an_invalid_pattern_is_refused_with_the_reason(
     problems_of: Problems, policy: str, pattern: str, reason: str
 ) -> None:
     if policy == "topic_name_pattern":
@@ -317,7 +317,7 @@ def test_the_reason_why_a_long_pattern_is_refused_is_not_cut_off(problems_of: Pr
 
 
 @pytest.mark.timeout(120)
-def test_a_pattern_that_keeps_other_engines_busy_for_years_is_judged_at_once(load: Load, spark: SparkSession) -> None:
+def test_exponential_patterns_of_other_engines_are_evaluated_at_once(load: Load, spark: SparkSession) -> None:
     made = building.from_settings(
         load(
             create("topic_name_pattern", "pattern = '^(a+)+$'") + delete("protected_topics", "patterns = ['(a|aa)+$']")
@@ -359,7 +359,7 @@ def test_a_pattern_that_keeps_other_engines_busy_for_years_is_judged_at_once(loa
         ("needs = ['full']", '`policies.create[1].needs` must be "full" or "visible"'),
     ],
 )
-def test_whom_a_policy_judges_and_how_is_checked(problems_of: Problems, settings: str, problem: str) -> None:
+def test_scope_and_mode_of_a_policy_are_checked(problems_of: Problems, settings: str, problem: str) -> None:
     assert problems_of(create("distinct_racks", settings)) == [problem]
 
 

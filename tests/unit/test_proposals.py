@@ -1,4 +1,4 @@
-"""Whose a topic without a manifest may be: by [owners], by its prefix, by who consumes it, or nobody knows."""
+"""Proposed owners of topics without a manifest: by [owners], by prefix, by consumer group, or unknown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_longest_prefix_that_declared_topics_share_tells_the_owner() -> None
     assert owner_of("wholesale") is None
 
 
-def test_the_groups_that_use_a_topic_tell_the_owner_where_its_prefix_does_not() -> None:
+def test_consumer_groups_give_the_owner_if_the_prefix_does_not() -> None:
     assert owner_of("x", "Payments-reader") == ("payments", "consumer group Payments-reader uses it")
     assert owner_of("x", "orders", "orders.batch") == ("orders", "consumer group orders uses it")
     assert owner_of("x", "whole-team-1") == ("whole-team", "consumer group whole-team-1 uses it")
@@ -45,7 +45,7 @@ def test_the_groups_that_use_a_topic_tell_the_owner_where_its_prefix_does_not() 
     assert owner_of("orders-us-a", "payments-reader") == ("orders", "owns the 1 declared topic with prefix orders-")
 
 
-def test_what_manifests_and_settings_say_comes_first() -> None:
+def test_manifests_and_settings_come_first() -> None:
     names = Owners(names={"b": OwnerSettings(topics=("^orders",)), "c": OwnerSettings(topics=("^payments[.]both",))})
     assert owner_of("orders-us-a", owners=names) == ("b", None)
     assert owner_of("payments.in.b") == ("payments", None)
@@ -68,7 +68,7 @@ def test_no_owner_is_proposed_that_may_not_declare_the_topic() -> None:
     assert owner_of("payments.d", owners=both) == ("ledger", "owns the 1 declared topic with prefix payments.")
 
 
-def test_groups_are_asked_only_about_topics_that_nothing_else_tells_an_owner_of() -> None:
+def test_groups_are_asked_only_about_topics_without_another_owner() -> None:
     keys = [("main", name) for name in ("payments.in.b", "payments.in.c", "x", "y")]
     asked: list[object] = []
 

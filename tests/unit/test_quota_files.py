@@ -139,7 +139,7 @@ spec:
 """
 
 
-def test_the_quotas_of_a_strimzi_user_are_those_of_the_name_that_brokers_know(tmp_path: Path) -> None:
+def test_a_strimzi_users_quotas_get_the_name_that_brokers_know(tmp_path: Path) -> None:
     limits = {
         "producer_byte_rate": 1024.0, "consumer_byte_rate": 2048.0, "request_percentage": 55.0,
         "controller_mutation_rate": 0.5,
@@ -177,7 +177,7 @@ platform:
 """
 
 
-def test_the_quotas_of_julies_platform_are_those_of_the_names_that_brokers_know(tmp_path: Path) -> None:
+def test_quotas_of_julies_platform_get_the_names_that_brokers_know(tmp_path: Path) -> None:
     parsed = foreign(tmp_path, "julie", JULIE)
     limits = {"producer_byte_rate": 1024.0, "consumer_byte_rate": 2048.0, "request_percentage": 50.0}
     assert said(parsed) == [
@@ -234,7 +234,7 @@ def test_each_type_of_jikkous_quotas_is_its_entity(
     assert said(parsed) == [("main", "shop", "present", 2, {**row, **limits})]
 
 
-def test_jikkous_lists_and_annotations_count_and_what_is_wrong_has_its_line(tmp_path: Path) -> None:
+def test_jikkous_lists_and_annotations_count_and_errors_have_lines(tmp_path: Path) -> None:
     listed = (
         "apiVersion: kafka.jikkou.io/v1beta2\nkind: KafkaClientQuotaList\nitems:\n"
         "  - spec: {type: USER, entity: {user: a}, configs: {consumerByteRate: 5}}\n"
@@ -275,7 +275,7 @@ Quota configs for user-principal 'nothing' are
 """
 
 
-def test_what_kafka_configs_prints_of_quotas_is_read(tmp_path: Path) -> None:
+def test_the_output_of_kafka_configs_about_quotas_is_read(tmp_path: Path) -> None:
     parsed = foreign(tmp_path, "kafka-configs", DESCRIBED)
     assert [(row[3], row[4]) for row in said(parsed)] == [
         (1, {"user": "CN=b, O=x", "consumer_byte_rate": 20000.0, "producer_byte_rate": 1e9}),

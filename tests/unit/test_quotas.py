@@ -127,7 +127,7 @@ def decided(
     return {row["resource"]: row for row in dicts(found)}
 
 
-def test_what_is_declared_is_all_that_an_entity_is_to_have(spark: SparkSession) -> None:
+def test_a_row_declares_all_limits_of_an_entity(spark: SparkSession) -> None:
     live = [
         {"user": "same", "producer_byte_rate": 1000.0},
         {"user": "other", "producer_byte_rate": 1000.0, "consumer_byte_rate": 5.0, "request_percentage": 0.5},
@@ -195,7 +195,7 @@ def test_more_changes_than_the_guard_allows_are_all_stopped(spark: SparkSession)
     found = decided(spark, [*declared, {**QUOTA, "user": "same"}], [{"user": "same", "producer_byte_rate": 1000.0}], 1)
     assert {row["error"] for name, row in found.items() if name != "user=same"} == {"MAX_QUOTA_CHANGES_EXCEEDED"}
     assert found["user=same"]["phase"] is None
-    assert "are to be changed: 2, guards.max_quota_changes is 1" in found["user=a"]["error_message"]
+    assert "planned quota changes of this cluster: 2, guards.max_quota_changes is 1" in found["user=a"]["error_message"]
 
 
 def test_unknown_quotas_are_never_taken_for_none(spark: SparkSession) -> None:
@@ -230,7 +230,7 @@ LIMITS_AS_TEXT = {
     1.25e-7: "0.000000125",
     2.0**53: "9007199254740992",
     1e15: "1000000000000000",
-    # What somebody writes for "no limit": Java's largest long.
+    # A usual value for "no limit": Java's largest long.
     9.223372036854776e18: "9223372036854776000",
     123.45: "123.45",
     float("inf"): "Infinity",

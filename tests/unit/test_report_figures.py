@@ -78,7 +78,7 @@ def test_a_topic_stands_as_its_last_phase_ended_in_each_run(spark: SparkSession)
     assert tuple(found.columns) == figures.RESULTS
 
 
-def test_what_was_validated_is_planned_and_open_while_its_run_is_applying(spark: SparkSession) -> None:
+def test_validated_actions_are_planned_or_open_while_applying(spark: SparkSession) -> None:
     audit = audit_rows(spark, *({"topic": "a", "run_id": run, "phase": "validate"} for run in ("one", "two")))
     found = figures.results(audit, plan_rows(spark), ["two"])
     assert stands(found) == {("one", "a"): "planned", ("two", "a"): "open"}
@@ -165,7 +165,7 @@ def test_a_batch_takes_from_its_first_request_to_its_last_answer(spark: SparkSes
     assert rows[1]["seconds"] == 1.0
 
 
-def test_what_lies_between_requests_is_waiting(spark: SparkSession) -> None:
+def test_time_between_requests_is_waiting(spark: SparkSession) -> None:
     audit = audit_rows(
         spark,
         {"topic": "a", "requested_at": at(0), "completed_at": at(1)},
@@ -223,7 +223,7 @@ def test_problems_come_stay_go_and_become_others(spark: SparkSession) -> None:
     }
 
 
-def test_of_several_runs_the_last_one_counts(spark: SparkSession) -> None:
+def test_the_last_of_several_runs_counts(spark: SparkSession) -> None:
     now = audit_rows(
         spark,
         {"topic": "a", "run_id": "one", "outcome": "failed", "error": "A", "completed_at": at(0)},
@@ -303,7 +303,7 @@ def test_in_a_span_a_topic_stands_as_its_last_run_left_it(spark: SparkSession) -
     }
 
 
-def test_what_a_create_left_to_the_broker_is_said_as_the_broker_returned_it(spark: SparkSession) -> None:
+def test_values_left_to_the_broker_are_shown_as_returned(spark: SparkSession) -> None:
     audit = audit_rows(
         spark,
         {"topic": "a", "phase": "validate", "num_partitions": 3, "replication_factor": 2},

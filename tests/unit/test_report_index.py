@@ -38,7 +38,7 @@ def test_each_report_says_what_it_is_and_the_newest_comes_first(tmp_path: Path) 
     assert "<h1>3 reports</h1>" in page
 
 
-def test_what_is_no_report_is_left_out(tmp_path: Path) -> None:
+def test_files_that_are_no_reports_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "other.html").write_text("<title>7 topics failed</title>")
     (tmp_path / "wrong.html").write_text("<meta name='topicledger-report' content='[1]'>")
     (tmp_path / "tone.html").write_text(

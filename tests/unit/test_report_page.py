@@ -1,6 +1,6 @@
 """A report as HTML: the same each time, bounded, and nothing from outside gets out of its place.
 
-What a page says is kept as text in golden_report/*.txt. To write these files again after an intended change:
+The text of pages is kept in golden_report/*.txt. To write these files again after an intended change:
     TOPICLEDGER_GOLDEN=write pytest tests/unit/test_report_page.py -k golden
 """
 
@@ -196,7 +196,7 @@ def config_differs(topic: str | None, what: str, declared: str | None, live: str
         ("{}", "{0}", "{", ["{}", "{0}={"]),
     ],
 )
-def test_the_advice_on_a_config_is_a_command_whose_words_are_what_was_declared(
+def test_advice_on_a_config_is_a_command_with_the_declared_words(
     topic: str, what: str, declared: str, last: list[str]
 ) -> None:
     told = advice.of_drift("config_differs", [config_differs(topic, what, declared)])
@@ -206,7 +206,7 @@ def test_the_advice_on_a_config_is_a_command_whose_words_are_what_was_declared(
     assert shlex.split(command) == [*expected, "--entity-name", name, "--add-config", config]
 
 
-def test_the_advice_on_a_config_names_none_that_a_command_cannot_set_or_a_terminal_acts_on() -> None:
+def test_advice_names_only_configs_that_a_command_can_set() -> None:
     findings = [
         config_differs("a\x1b[2J", "retention.ms", "1"),
         config_differs("a", "retention.ms", "1\n2"),
@@ -231,7 +231,7 @@ def test_every_refusal_and_every_kind_of_drift_has_an_advice_of_its_own() -> Non
 
 
 @pytest.mark.parametrize("kind", ["missing", "should_be_absent", "partitions_fewer", "config_undeclared", "unmanaged"])
-def test_what_a_command_can_mend_names_it(kind: str) -> None:
+def test_advice_names_the_command_that_helps(kind: str) -> None:
     """And the command is one that there is."""
     (named, *_) = re.findall(r"`(\w+)", advice.of_drift(kind))
     assert named in cli.main.commands
@@ -301,7 +301,7 @@ def test_a_day_is_drawn_by_the_hour() -> None:
     assert "2026-11-21T02:00Z" in text
 
 
-def test_what_nobody_waited_for_and_what_there_is_none_of_is_left_out() -> None:
+def test_empty_parts_and_parts_without_waiting_are_left_out() -> None:
     usual = reports.run()
     idle = replace(usual.requests.waiting[2], between_seconds=0.001, longest_seconds=0.001)
     assert "Quota and other waits" not in render(replace(usual, requests=replace(usual.requests, waiting=[idle])))
@@ -313,7 +313,7 @@ def test_what_nobody_waited_for_and_what_there_is_none_of_is_left_out() -> None:
     assert "4 unmanaged, left alone" in text
 
 
-def test_a_finding_never_stands_above_the_words_of_an_exit_code_that_says_done() -> None:
+def test_findings_and_the_exit_codes_words_do_not_contradict() -> None:
     drifted = replace(reports.audit(), run=reports.run_facts("audit", exit_code=0, counts={}))
     text = told(render(drifted)).text()
     assert "audit is finished, exit code 0." in text
@@ -328,7 +328,7 @@ def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
     assert "12 partitions, replication factor 3, retention.ms=7 d (604800000)" in told(html).text()
 
 
-def test_rights_and_quotas_are_by_owner_with_each_change_and_left_out_where_there_are_none() -> None:
+def test_acls_and_quotas_are_listed_by_owner_with_each_change() -> None:
     found = told(render(reports.rights())).text()
     assert "ACLs by owner, and changes by this run" in found
     assert "ACL changes by this run" in found
@@ -341,7 +341,7 @@ def test_rights_and_quotas_are_by_owner_with_each_change_and_left_out_where_ther
     assert "quotas" not in without
 
 
-def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_to_do() -> None:
+def test_an_audit_with_findings_is_not_called_nothing_to_do() -> None:
     assert "nothing to do" not in render(reports.audit()).lower()
 
 
@@ -429,7 +429,7 @@ def test_a_bar_is_as_long_as_its_share_and_shows_one_of_a_million() -> None:
     assert sum(each.size for each in charts.bar({"failed": 1, "ok": 999_999}, list(Shown))) <= 100
 
 
-def test_of_nothing_there_is_no_bar() -> None:
+def test_empty_counts_have_no_bar() -> None:
     assert charts.bar({}, list(Shown)) == []
     assert charts.columns([], list(Shown)) == []
 
@@ -443,7 +443,7 @@ def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:
     assert out.stat().st_mode & stat.S_IRUSR
 
 
-def test_what_was_there_stays_where_a_page_can_not_be_written(tmp_path: Path) -> None:
+def test_an_existing_file_stays_if_a_page_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
     with pytest.raises(TopicLedgerError, match=r"the report can't be written to .*report\.html: Is a directory"):
         write(tmp_path / "report.html", "page")
@@ -471,6 +471,6 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, utc: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "0001-01-01T00:00+10:00"])
-def test_what_is_no_time_is_told(text: str) -> None:
+def test_an_invalid_time_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match=r"--since .*is not a time: give a date"):
         moment(text, "--since")

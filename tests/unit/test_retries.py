@@ -1,4 +1,4 @@
-"""What is tried again, for how long, and what is not."""
+"""Which failures are retried, and for how long."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SPARK = "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while 
     ],
     ids=lambda given: given[-1].split(".")[-1] if isinstance(given, list) else str(given),
 )
-def test_what_failed_is_judged_by_javas_classes(thrown: list[str], expected: Trouble | None) -> None:
+def test_failures_are_classified_by_javas_classes(thrown: list[str], expected: Trouble | None) -> None:
     assert trouble(Captured(*thrown)) is expected
     frames = "\n\tat somewhere\n"
     told = f"An error occurred while calling o7.save.\n: {thrown[0]}{frames}"
@@ -63,7 +63,7 @@ def test_what_failed_is_judged_by_javas_classes(thrown: list[str], expected: Tro
     assert trouble(Py4JError(told)) is expected
 
 
-def test_a_class_of_python_will_do_where_there_is_no_stack_trace() -> None:
+def test_a_python_class_is_enough_without_a_stack_trace() -> None:
     """Spark Connect gives none."""
     assert trouble(ConcurrentAppendException("conflict")) is Trouble.CONFLICT
     assert trouble(AnalysisException("no such column")) is None
@@ -96,7 +96,7 @@ def failing(times: int, error: Exception) -> Callable[[], str]:
 CONFLICT = Captured("io.delta.exceptions.ConcurrentAppendException: a concurrent UPDATE\nadded data")
 
 
-def test_a_write_is_tried_again_until_it_comes_through(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_write_is_retried_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "topicledger")
     assert retried("table runs can't be updated", failing(4, CONFLICT)) == "written"
     said = [record.getMessage() for record in caplog.records]
@@ -104,13 +104,13 @@ def test_a_write_is_tried_again_until_it_comes_through(caplog: pytest.LogCapture
     assert said[2] == "table runs can't be updated, try 3: another writer was faster: a concurrent UPDATE"
 
 
-def test_what_it_says_in_the_end_is_how_long_it_was_tried() -> None:
+def test_the_final_error_says_how_long_it_was_tried() -> None:
     with pytest.raises(TableError, match=r"^table runs can't be updated: a concurrent UPDATE; tried 5 times in 0 s$"):
         retried("table runs can't be updated", failing(5, CONFLICT))
 
 
 def test_it_is_tried_for_as_long_as_the_seconds_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each trouble from when it was met first: one doesn't take the other's time."""
+    """The time of each trouble counts from its first failure: one doesn't use up the time of the other."""
     now = [0.0]
     monkeypatch.setattr(retries.time, "monotonic", lambda: now[0])
     monkeypatch.setitem(retries.SECONDS, Trouble.CONFLICT, 120.0)
@@ -126,13 +126,13 @@ def test_it_is_tried_for_as_long_as_the_seconds_say(monkeypatch: pytest.MonkeyPa
         retried("table runs can't be updated", write)
 
 
-def test_what_nobody_can_wait_out_ends_it_at_once() -> None:
+def test_a_permanent_failure_ends_retries_at_once() -> None:
     full = Captured(SPARK, "java.io.IOException: No space left on device")
     with pytest.raises(TableError, match=r"^table runs can't be written: .* No space left on device$"):
         retried("table runs can't be written", failing(1, full))
 
 
-def test_before_a_further_try_it_is_found_out_whether_the_last_one_came_through() -> None:
+def test_a_retry_first_checks_whether_the_last_try_succeeded() -> None:
     lost = failing(1, Captured("java.io.IOException: Connection reset"))
     assert retried("table leases can't be updated", lost, done=lambda: "came through") == "came through"
     assert retried("table leases can't be updated", lost, done=lambda: "never asked") == "written"

@@ -107,6 +107,6 @@ def test_no_outcomes_are_no_rows(spark: SparkSession) -> None:
     assert spark.createDataFrame(table, AUDIT.schema).count() == 0
 
 
-def test_a_run_without_a_manifest_version_and_outcomes_without_any_configs_are_rows_too() -> None:
+def test_rows_need_no_manifest_version_and_no_configs() -> None:
     table = audit_table("run-1", None, [WITHOUT_CONFIGS])
     assert table.to_pylist() == [{**plain(WITHOUT_CONFIGS), "manifest_version": None}]

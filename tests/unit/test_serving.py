@@ -99,7 +99,7 @@ def test_a_command_has_the_streams_and_the_folder_of_whoever_asked(config: Path,
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_client_that_stops_reading_blocks_neither_command_nor_end(config: Path, ends: bool) -> None:
-    """What it leaves unread is dropped after a while, and at once if the server ends; the exit code still comes."""
+    """Unread output is dropped after a while, and at once if the server ends; the exit code still arrives."""
     done: list[str] = []
 
     def command(_: Sequence[str]) -> int:
@@ -236,7 +236,7 @@ def test_fault_of_a_command_does_not_end_the_server(config: Path) -> None:
 
 
 def test_one_of_many_starts_gets_the_socket(config: Path) -> None:
-    """All find a socket that a killed server left; each either serves, or says that another one does."""
+    """All find a socket that a killed server left; each either serves, or reports that there is a server."""
     code = (
         "import sys; from pathlib import Path; from topicledger.serving import protocol\n"
         "from topicledger.errors import UsageError; from topicledger.serving.server import Server\n"
@@ -323,7 +323,7 @@ def test_a_server_that_is_killed_amid_a_command_is_an_error(config: Path) -> Non
         assert asking.stderr is not None
         assert "the server ended during the command" in asking.stderr.read()
     assert server.wait(30) == -signal.SIGKILL
-    # What it left behind is in nobody's way.
+    # Its leftovers don't disturb a new server.
     with client(config, "plan") as asking:
         assert asking.wait(30) == 9
     with serving(config, lambda _: 0) as another, client(config, "plan") as asking:
@@ -334,7 +334,7 @@ def test_a_server_that_is_killed_amid_a_command_is_an_error(config: Path) -> Non
     assert not path.exists()
 
 
-def test_other_settings_another_version_and_another_users_folder_are_not_asked(
+def test_servers_of_other_settings_versions_and_users_are_not_asked(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(config, lambda _: 0):
@@ -371,7 +371,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_refused_with_what_to_set(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 def test_another_user_neither_answers_nor_is_answered(config: Path) -> None:
-    """Whoever opened the folder to all is still asked by nobody else, and asks nobody else."""
+    """Even if the folder is open to all users, their clients and servers don't talk to each other."""
     asking = (
         "connection = socket.socket(socket.AF_UNIX)\n"
         "try: connection.connect(sys.argv[1])\n"
@@ -411,7 +411,7 @@ def test_another_user_neither_answers_nor_is_answered(config: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"hello\n", b"[]\n", b'{"arguments": "plan", "folder": "/"}\n', b"{}\n"])
-def test_what_is_no_request_is_not_done(config: Path, line: bytes) -> None:
+def test_invalid_requests_are_not_carried_out(config: Path, line: bytes) -> None:
     def command(_: Sequence[str]) -> int:
         raise AssertionError("nobody asked for anything")
 
@@ -423,7 +423,7 @@ def test_what_is_no_request_is_not_done(config: Path, line: bytes) -> None:
         assert not server.do_next(0.0)
 
 
-def test_it_provisions_when_manifests_change_in_time_and_later_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_provisions_on_changes_and_later_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     pace = Pace(every=60.0)
@@ -584,6 +584,6 @@ def test_a_duration_is_seconds_or_has_a_unit(given: str, expected: float) -> Non
 
 
 @pytest.mark.parametrize("given", ["", "m", "0", "0.9", "-5m", "5x", "5 minutes", "5mm", "nan", "inf", "1e400"])
-def test_what_is_no_duration_is_refused_with_what_is(given: str) -> None:
+def test_an_invalid_duration_is_refused_with_examples(given: str) -> None:
     with pytest.raises(click.BadParameter, match="use 300, 300s, 5m, 1h or 1d"):
         seconds(given)

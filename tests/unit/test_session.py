@@ -101,8 +101,8 @@ def test_the_zip_of_another_spark_stays(tmp_path: Path) -> None:
     assert _path_of(str(archive)) == [str(archive), f"{archive}/pyspark/__init__.py"]
 
 
-def test_what_a_session_starts_workers_with_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this process starts itself chooses anew; what somebody chose stays."""
+def test_a_sessions_python_for_workers_is_restored_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that this process starts choose again; a choice by the user is kept."""
     for name in ("PYSPARK_PYTHON", "TOPICLEDGER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     before = dict(os.environ)

@@ -74,7 +74,7 @@ def load_settings_defaults() -> Settings:
     return Settings(path=settings.path, tables=settings.tables, clusters=settings.clusters)
 
 
-def test_what_is_left_out_gets_its_default(load: Load) -> None:
+def test_omitted_settings_get_defaults(load: Load) -> None:
     settings = load(MINIMAL)
     assert settings.tables.root == "data/ledger"
     assert settings.clusters["orders"] == client()
@@ -442,7 +442,7 @@ def raised(error: Exception, module: str) -> Exception:
     [RuntimeError("s3cr3t"), OSError("s3cr3t"), URLError("s3cr3t"), KafkaTimeoutError("s3cr3t"), ValueError()],
     ids=repr,
 )
-def test_of_an_error_of_foreign_code_only_its_type_and_its_module_are_told(error: Exception) -> None:
+def test_errors_of_foreign_code_show_only_type_and_module(error: Exception) -> None:
     told = words_of(raised(error, "ourcompany.tokens"))
     assert (
         told
@@ -463,7 +463,7 @@ def test_the_words_of_known_code_are_told(module: str) -> None:
     assert words_of(KafkaTimeoutError()) == "KafkaTimeoutError"
 
 
-def test_the_start_of_a_run_needs_the_providers_factory_and_does_not_call_it() -> None:
+def test_the_start_of_a_run_finds_a_provider_without_calling_it() -> None:
     check_references(client(sasl_oauth_token_provider=f"{__name__}:failing_provider"))
     with pytest.raises(SecretError, match="can't find `no_such_module:x` here"):
         check_references(client(sasl_oauth_token_provider="no_such_module:x"))

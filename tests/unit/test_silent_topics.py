@@ -1,4 +1,4 @@
-"""Topics that a cluster never says an outcome of, alone or with every topic of their request; the others go on."""
+"""Topics without any outcome, alone or with every topic of their request; the others continue."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def told(result: TopicResult) -> Answering:
 
 
 def until_open(ended: Iterator[PhaseResult]) -> tuple[list[PhaseResult], dict[tuple[str, str], str]]:
-    """What is told before the rest turns out not to be known, and that rest."""
+    """Return the results that are yielded before StaysOpen is raised, and the topics that stay open."""
     found: list[PhaseResult] = []
     with pytest.raises(StaysOpen) as error:
         found.extend(ended)
@@ -283,7 +283,7 @@ def test_a_cluster_that_answers_nothing_is_not_asked_topic_by_topic(
 
 
 def test_a_cluster_that_stops_answering_leaves_the_rest_open(admin: MagicMock, executor: Executor) -> None:
-    """What it answered before doesn't make the next topics the ones at fault."""
+    """Its earlier answers don't make the next topics the cause."""
     executor.limits.max_batch_records = 20
     answered = iter([True, True])
 

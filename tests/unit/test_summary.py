@@ -1,4 +1,4 @@
-"""What a run's summary says of its failures, and of a plan that waits for approval."""
+"""A run's summary of its failures, and of a plan that waits for approval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER = "error_code int, error string, error_message string"
 
 
 def test_topics_with_the_same_reason_are_one_line_with_a_count(spark: SparkSession) -> None:
-    """Of a cluster that isn't the planned one, or can't be reached, and of rows that another owner declares."""
+    """Failures of a different or unreachable cluster, and of rows that another owner declares, are one line each."""
     rows = []
     for error in ("CLUSTER_ID_MISMATCH", "CLUSTER_UNREACHABLE", "NOT_YOURS", "INVALID_CONFIGS"):
         for number in range(30):
@@ -42,9 +42,9 @@ def test_an_unapproved_apply_prints_one_line() -> None:
         manifest_version=1,
         clusters=(),
         decisions={"unchanged": 3},
-        pending=Pending(count=2, waits_for="it needs the approval of 1 person other than ann, who asked for it"),
+        pending=Pending(count=2, waits_for="it needs the approval of 1 person other than ann, who requested it"),
         failures=(),
         query="",
     )
     render_waiting(summary, Console(file=out, width=200))
-    assert out.getvalue() == "not approved: it needs the approval of 1 person other than ann, who asked for it\n"
+    assert out.getvalue() == "not approved: it needs the approval of 1 person other than ann, who requested it\n"

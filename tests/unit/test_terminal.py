@@ -30,7 +30,7 @@ def terminal(width: int) -> Console:
 
 
 def printed(console: Console) -> str:
-    """What was printed; no line is wider than the terminal, but for those that a terminal wraps itself."""
+    """Return the output; no line is wider than the terminal, except those that a terminal wraps itself."""
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "\x1b" not in text

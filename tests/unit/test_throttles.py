@@ -70,7 +70,7 @@ def test_a_lost_request_that_lands_late_finds_its_throttle() -> None:
     assert (cluster.throttles(), written.rows) == (set(), [])
 
 
-def test_a_repetition_that_is_refused_says_nothing_of_a_lost_request() -> None:
+def test_a_refused_repetition_does_not_settle_a_lost_request() -> None:
     """The first request gets lost and is carried out late, the second one is refused with 31."""
     cluster, written = Late(), Written()
 
@@ -87,7 +87,7 @@ def test_a_repetition_that_is_refused_says_nothing_of_a_lost_request() -> None:
     assert (cluster.throttles(), written.rows) == (set(), [])
 
 
-def test_a_throttle_stays_while_a_lost_request_may_come_through() -> None:
+def test_a_throttle_stays_while_a_lost_request_may_be_carried_out() -> None:
     """The run is stopped: whatever it does next on the cluster, cancelling included, takes no throttle away yet."""
     cluster, written, stop = Late(), Written(), threading.Event()
     executor = executor_of(cluster, written, stop=stop, meanwhile=stop.set)
@@ -166,7 +166,7 @@ def test_a_silent_cluster_is_not_one_silent_broker() -> None:
 
 @pytest.mark.parametrize("how", ["refuses", "hides", "is silent", "shows nothing"])
 def test_a_throttle_that_a_broker_keeps_does_not_end_the_step(how: str) -> None:
-    """It is moved, and the next batch goes on; the throttle stays written down, and known to be this start's."""
+    """It is moved, and the next batch continues; the throttle stays recorded, and known to be this start's."""
     cluster, written = Refusing(t=BEFORE, u=BEFORE), Written()
     cluster.broker = "2"
 

@@ -41,7 +41,7 @@ def test_a_commit_is_the_load_that_left_its_version() -> None:
     assert found[0].details == "manifests at version 1: state present, num_partitions 2, configs a=1, owner x"
 
 
-def test_a_commit_of_another_tool_has_no_load_and_one_between_commits_is_found_by_time() -> None:
+def test_commits_are_matched_with_loads_by_version_and_time() -> None:
     assert [each.run_id for each in _of_manifests([change(5, 500)], [load("early", 4, 0, 3)])] == [None]
     # Another writer's version came before the load looked which one is the latest.
     assert [each.run_id for each in _of_manifests([change(5, 2)], [load("mine", 6, 0, 3)])] == ["mine"]

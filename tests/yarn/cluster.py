@@ -44,7 +44,7 @@ class Yarn:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a job needs to be submitted there."""
+        """The environment for submitting a job there."""
         # Spark's jars from where they are; otherwise each submission would copy 500 MB.
         options = [
             f"--conf spark.yarn.jars=local:{SPARK_HOME}/jars/*",
@@ -75,7 +75,7 @@ class Yarn:
         self._hadoop("ApplicationCLI", "application", "-kill", application).check_returncode()
 
     def driver(self, application: str, attempt: int) -> int | None:
-        """The Java process of an attempt's driver; None where there is none."""
+        """Return the Java process of an attempt's driver; None if there is none."""
         container = f"{application.replace('application', 'container')}_{attempt:02}_000001"
         for pid in family(self.node):
             words = command_line(pid).split()

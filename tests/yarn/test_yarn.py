@@ -96,7 +96,7 @@ def check_only_the_wide_one_failed(estate: Estate, name: str, run_id: str) -> No
     estate.check_invariant(run_id)
 
 
-def test_a_run_whose_driver_is_here_observes_on_containers_and_passes_its_exit_code_on(
+def test_a_client_mode_run_observes_in_containers_and_keeps_its_exit_code(
     yarn: Yarn, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     config, estate = ten_and_one_too_wide(spark, kafka, tmp_path, "yarn-client")
@@ -181,7 +181,7 @@ def slow(yarn: Yarn, spark: SparkSession, tmp_path: Path) -> Iterator[Slow]:
             submitted.kill()
 
 
-def test_a_driver_that_died_is_started_again_by_yarn_and_goes_on(yarn: Yarn, slow: Slow) -> None:
+def test_yarn_restarts_a_dead_driver_and_the_run_continues(yarn: Yarn, slow: Slow) -> None:
     driver = yarn.driver(slow.application, 1)
     assert driver is not None
     os.kill(driver, signal.SIGKILL)

@@ -120,7 +120,7 @@ def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -
             return None
         return (
             Refusal.NOT_PERMITTED,
-            "this principal may not list reassignments, so nobody knows whether the new partitions would copy replicas "
+            "this principal may not list reassignments, so it is unknown whether new partitions would copy replicas "
             "that are only being moved (N6): grant it Describe on the cluster, or declare the replication_factor",
         )
     if target.topic in moved:

@@ -1,7 +1,7 @@
-"""What an action may do with its cluster: send targets, describe topics, and write down how each target ended.
+"""The interface of a cluster for actions: send targets, describe topics, and make a row for each target's result.
 
-A request is sent again until each of its topics has an answer that says its outcome, within bounds; a listing never
-decides, since it lags (C21).
+A request is repeated, within bounds, until each of its topics has an answer with an outcome. A listing never decides,
+since it lags (C21).
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-NOT_LISTED = "the controller has the topic, and brokers don't list it"
-"""Why an outcome isn't known: see `leave_open`."""
+NOT_LISTED = "the controller has the topic, but brokers don't list it"
+"""Reason why an outcome is unknown: see `leave_open`."""
 BROKER = "broker"
 """The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
 
 
 class WrongCluster(ClusterError):
-    """Another cluster answers at the addresses of this one: nothing was sent to it."""
+    """Raised if a different cluster answers at the addresses of this one; nothing was sent to it."""
 
 
 def outcome_of(error_code: int) -> Outcome:
-    """ok for NONE, refused where the broker's own policy refused it, else failed."""
+    """Return ok for NONE, refused if the broker's own policy refused it, else failed."""
     if error_code == kafka.NONE:
         return Outcome.OK
     return Outcome.REFUSED if error_code == kafka.POLICY_VIOLATION else Outcome.FAILED
@@ -80,26 +80,26 @@ class ClusterContext(ABC):
     """The limits of the cluster's requests, shared by all phases of the run."""
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     stop: threading.Event = field(default_factory=threading.Event)
-    """When it is set, every wait ends, and what has no known outcome stays open."""
+    """Ends every wait once it is set; actions without a known outcome stay open."""
     sleep: Callable[[float], object] | None = None
-    """How to wait; None waits for `stop`."""
+    """Function that waits for this many seconds; None: wait for `stop`."""
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     may_send: Callable[[], None] = lambda: None
-    """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
+    """Called right before each request that changes something; raises a ClusterError if that isn't allowed."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
-    """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
+    """Called before each wait for the cluster's quota (C17), and with None when the wait is over."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
-    """Returns what validateOnly resolved of topics in this run, by topic; topics without such a row are left out."""
+    """Returns topic -> the values that validateOnly resolved in this run, without topics that have no such row."""
 
     created_by: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
-    """Of topics, those that this tool created and wasn't asked to delete since, by `audit`: the run that did."""
+    """Returns topic -> the run that created it, by `audit`, for topics that this tool hasn't deleted since."""
 
     def __post_init__(self) -> None:
         self._silent: dict[str, NoOutcome] = {}
-        """Requests without an outcome, by resource, of the kind whose step is under way."""
+        """Resource -> the request without an outcome, in the current step of one kind."""
         self._left_open: dict[tuple[str, str], str] = {}
-        """Why an outcome can't be known now, by resource and action of the step under way."""
+        """Resource and action -> why the outcome can't be known now, in the current step."""
         self._sender = Sender(
             cluster=self.cluster,
             limits=self.limits,
@@ -116,12 +116,12 @@ class ClusterContext(ABC):
 
     @abstractmethod
     def cost(self, target: Target) -> Cost:
-        """The cost of an action, by its kind."""
+        """Return the cost of an action, by its kind."""
 
     def require_planned_cluster(self) -> None:
-        """Connect to the controller; raises WrongCluster where another cluster than planned answers.
+        """Connect to the controller; raises WrongCluster if a different cluster than planned answers.
 
-        Called before each request that changes something, and between reading from the cluster and recording what was
+        Call it before each request that changes something, and between reading from the cluster and recording what was
         read.
         """
         live_id = self._sender.ask(self.admin.connect_to_controller)
@@ -129,22 +129,23 @@ class ClusterContext(ABC):
             raise self.wrong_cluster(live_id)
 
     def wrong_cluster(self, live_id: str) -> WrongCluster:
-        """The error where brokers say another cluster id than planned."""
+        """Return the error for brokers that report a different cluster id than planned."""
         return WrongCluster(
             f"cluster {self.cluster}: planned for cluster id {self.cluster_id}, its brokers now say {live_id}: "
             f"nothing more was sent; correct clusters.{self.cluster} and start the run again with its id"
         )
 
     def expect(self, later: int) -> None:
-        """Say how many topics will come after the next batch: a wait for the quota shows how many are left."""
+        """Set the number of topics after the next batch, so that a wait for the quota can show how many are left."""
         self._sender.expect(later)
 
     def send(
         self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
     ) -> Iterator[tuple[Target, Answer]]:
-        """Each target with its answer, as soon as it has one; `changes` asks `may_send` right before each request.
+        """Send targets; yield each with its answer as soon as there is one.
 
-        Raises OutcomeUnknown in the end where a target has no outcome.
+        With `changes`, calls `may_send` right before each request. Raises OutcomeUnknown at the end if a target has no
+        outcome.
         """
         silent: dict[tuple[str, str], str] = {}
         for target, answer in self._sender.send(targets, request, changes=changes):
@@ -163,8 +164,10 @@ class ClusterContext(ABC):
         changes: bool,
         silent: dict[str, NoOutcome] | None = None,
     ) -> Iterator[tuple[Target, Answer]]:
-        """As `send`, for a kind's steps. A target without an outcome is left out: `Executor` finds out what it did, or
-        the kind itself, which passes `silent` for it, by resource."""
+        """Send targets as `send` does, for a kind's steps; targets without an outcome aren't yielded.
+
+        `Executor` then finds their outcome. A kind that does so itself passes `silent`, which gets them by resource.
+        """
         for target, answer in self._sender.send(targets, request, changes=changes):
             if isinstance(answer, Answer):
                 yield target, answer
@@ -172,20 +175,20 @@ class ClusterContext(ABC):
                 (self._silent if silent is None else silent)[target.resource] = answer
 
     def leave_open(self, target: Target, why: str) -> None:
-        """For a kind's steps: its outcome can't be known now; others go on, and the next start asks again."""
+        """Note that a target's outcome can't be known now; other targets continue, and the next start asks again."""
         self._left_open[target.resource, target.action] = why
 
     def is_open(self, target: Target) -> bool:
-        """Whether `leave_open` named it in this step."""
+        """Return whether `leave_open` named the target in this step."""
         return (target.resource, target.action) in self._left_open
 
     def take_silent(self, targets: Sequence[Target]) -> Sequence[tuple[Target, NoOutcome]]:
-        """Return those of a kind's targets without an outcome that the kind didn't leave open; all are forgotten."""
+        """Return the targets without an outcome that their kind didn't leave open, and forget all of them."""
         silent, self._silent = self._silent, {}
         return [(each, silent[each.resource]) for each in targets if each.resource in silent and not self.is_open(each)]
 
     def leave_silent_open(self, targets: Sequence[Target]) -> None:
-        """Leave open the targets of a kind that got no outcome."""
+        """Leave open the targets without an outcome."""
         for target, silent in self.take_silent(targets):
             self.leave_open(target, silent.why)
 
@@ -196,15 +199,15 @@ class ClusterContext(ABC):
             raise StaysOpen(self.cluster, left)
 
     def ask(self, ask: Callable[[], _T]) -> _T:
-        """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
+        """Return the answer to a read-only request, repeated until one comes; raises OutcomeUnknown if none does."""
         return self._sender.ask(ask)
 
     def live_cluster_id(self) -> str:
-        """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
+        """Return the id that the cluster reports; raises OutcomeUnknown without an answer."""
         return self._sender.ask(lambda: self.admin.describe_cluster().cluster_id)
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        """By topic, those that brokers list; raises OutcomeUnknown where none answers."""
+        """Describe topics by name, without those that brokers don't list; raises OutcomeUnknown without an answer."""
         if not topics:
             return {}
         return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
@@ -212,9 +215,9 @@ class ClusterContext(ABC):
     def describe_configs(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
     ) -> dict[str, TopicConfigs]:
-        """By topic, its configs or the error of those that can't be read; raises OutcomeUnknown without an answer.
+        """Describe topics' configs, or the error if they can't be read; raises OutcomeUnknown without an answer.
 
-        `names`: by topic, which configs; by default all.
+        `names`: topic -> configs to describe; by default all.
         """
         if not topics:
             return {}
@@ -222,15 +225,15 @@ class ClusterContext(ABC):
         return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(*asked)})
 
     def brokers(self) -> Sequence[Broker]:
-        """Those that are up; raises OutcomeUnknown where none answers."""
+        """Return the brokers that are up; raises OutcomeUnknown without an answer."""
         return self._sender.ask(lambda: self.admin.describe_cluster().brokers)
 
     def reassigned_now(self) -> frozenset[str] | None:
-        """Topics whose replicas are being moved; None where this principal may not know."""
+        """Return the topics whose replicas are being moved; None if this principal may not list them."""
         return self._sender.ask(self.admin.topics_reassigned_now)
 
     def reassignments(self) -> dict[Partition, Replicas] | None:
-        """Partitions whose replicas are being moved, with their targets; None where this principal may not know."""
+        """Return partition -> its new replicas, for partitions being moved; None if they may not be listed."""
         return self._sender.ask(self.admin.list_reassignments)
 
     def may_move(self) -> dict[Partition, Replicas]:
@@ -243,27 +246,27 @@ class ClusterContext(ABC):
         return {key: each.after for key, each in self.limits.moving.unanswered.items() if each.at > since}
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
-        """By topic, its replicas, those in sync, and leaders, of those that brokers list."""
+        """Describe topics' replicas, in-sync replicas and leaders, without topics that brokers don't list."""
         return self._sender.ask(lambda: self.admin.topic_states(topics)) if topics else {}
 
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Partition, int]:
-        """Bytes of partitions, those of the largest replica each; empty where this principal may not know."""
+        """Return partition -> bytes of its largest replica; empty if this principal may not describe them."""
         return self._sender.ask(lambda: self.admin.partition_sizes(topics))
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        """Topics that the controller says exist, as soon as brokers list them (C21); without those that stay unlisted.
+        """Describe topics that exist by the controller, once brokers list them (C21), without those that stay unlisted.
 
-        What becomes of these isn't known: see `leave_open` and `NOT_LISTED`.
+        The outcome of unlisted ones is unknown: see `leave_open` and `NOT_LISTED`.
         """
         return self._when_listed(topics, lambda: self.describe(topics))
 
     def configs_when_listed(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
     ) -> dict[str, tuple[ConfigEntry, ...] | None]:
-        """Configs of listed topics, as soon as the broker asked lists them too; None for those that may not be read,
-        and without those that stay unlisted.
+        """Describe configs of listed topics, once the asked broker lists the topics, too.
 
-        `names`: by topic, which configs; by default all.
+        Returns None for topics whose configs may not be read, and leaves out topics that stay unlisted. `names`: topic
+        -> configs to describe; by default all.
         """
 
         def readable() -> dict[str, TopicConfigs]:
@@ -275,7 +278,7 @@ class ClusterContext(ABC):
         return {topic: each.configs for topic, each in self._when_listed(topics, readable).items()}
 
     def describe_when(self, topics: Sequence[str], is_so: Callable[[TopicInfo], bool]) -> dict[str, TopicInfo]:
-        """Topics by name, described until each that is listed and permitted `is_so`, or that takes too long."""
+        """Describe topics until `is_so` holds for each listed and permitted one, or it takes too long."""
 
         def not_so(live: Mapping[str, TopicInfo]) -> Sequence[str]:
             return [topic for topic, info in live.items() if info.permitted and not is_so(info)]
@@ -288,7 +291,7 @@ class ClusterContext(ABC):
     def _describe_until(
         self, describe: Callable[[], dict[str, _T]], waiting: Callable[[Mapping[str, _T]], Sequence[str]]
     ) -> dict[str, _T]:
-        """What was described last, when nothing of it was waited for any more, or it took too long (C21)."""
+        """Describe until `waiting` returns nothing, or it takes too long (C21); return the last result."""
         live: dict[str, _T] = {}
         for _ in self.looks(self.retry_policy.visibility):
             live = describe()
@@ -297,7 +300,7 @@ class ClusterContext(ABC):
         return live
 
     def looks(self, seconds: float) -> Iterator[None]:
-        """Yield once, and again after waits that grow, until `seconds` are over: what is done shows late.
+        """Yield at once, and again after growing waits, until `seconds` are over, since changes become visible late.
 
         Raises OutcomeUnknown if the run is asked to stop.
         """
@@ -310,11 +313,11 @@ class ClusterContext(ABC):
             backoff = min(backoff * 2, self.retry_policy.longest_backoff)
 
     def wait(self, seconds: float) -> None:
-        """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
+        """Wait; raises OutcomeUnknown if asked to stop, so that actions without a known outcome stay open."""
         self._sender.wait(seconds)
 
     def warn_once(self, what: str, message: str) -> None:
-        """Log a warning about the cluster, once a run."""
+        """Log a warning about the cluster once per run."""
         if what not in self.limits.warned:
             self.limits.warned.add(what)
             log.warning("cluster %s: %s", self.cluster, message)
@@ -329,12 +332,12 @@ class ClusterContext(ABC):
         note: Note | Refusal | None = None,
         message: str | None = None,
     ) -> PhaseResult:
-        """A row of `audit`: how a target ended in a phase. `note` is the error's name where it is ours."""
+        """Make the result of a target in a phase. `note`: the error's name if the error is ours."""
         result = answer.result
         if result.error_code == UNSUPPORTED_VERSION:
             outcome, note = Outcome.REFUSED, Refusal.BROKER_TOO_OLD
         name = error_name(result.error_code) if result.error_code != kafka.NONE else None
-        # What policies warned of stands in the first row that ends for the topic.
+        # Warnings of policies are in the first row of the action.
         violations = target.violations if phase is Phase.VALIDATE else ()
         if result.error_code == kafka.POLICY_VIOLATION:
             violations = (*violations, Violation(policy=BROKER, message=result.error_message or ""))
@@ -354,18 +357,18 @@ class ClusterContext(ABC):
         )
 
     def without_outcome(self, target: Target, phase: Phase, silent: NoOutcome, conclusion: str) -> PhaseResult:
-        """The row of a target that no answer told an outcome of, where nothing of it was done."""
+        """Make the result of a target without an answer, of which nothing was carried out."""
         note = None if silent.told else Refusal.NO_ANSWER
         message = f"{silent.why}: {conclusion}"
         return self.result(target, phase, Outcome.FAILED, silent.last, note=note, message=message)
 
     def skipped(self, target: Target, phase: Phase, message: str) -> PhaseResult:
-        """The row of a target that needs nothing any more."""
+        """Make the result of a target that needs nothing any more."""
         now = datetime.now(UTC)
         return self.result(target, phase, Outcome.SKIPPED, Answer(TopicResult(), 1, now, now), message=message)
 
     def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
-        """The row of a target that is refused by us, not by the broker."""
+        """Make the result of a target that we refuse, not the broker."""
         now = datetime.now(UTC)
         answer = Answer(TopicResult(error_code=OURS), 1, now, now)
         return self.result(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)

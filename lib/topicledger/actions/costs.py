@@ -24,7 +24,7 @@ class Cost:
     planned: Callable[[], Column]
     """Metadata records that the controller writes (bigint). In: a row with `before`, `after`, `moves`, and `DECLARED`.
 
-    A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
+    A count left to the broker is taken as 1. If that is too low and the broker refuses the batch, the batch is halved.
     """
     records: Callable[[Target], int]
     """The same for a target."""
@@ -86,4 +86,4 @@ ELECTED_PARTITIONS = Cost(
     records=lambda target: len(target.after["partitions"].split(",")),
     tokens=free,
 )
-"""A record for each partition that gets another leader."""
+"""A record for each partition that gets a different leader."""

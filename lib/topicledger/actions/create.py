@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
-from topicledger.actions.declared import declared_otherwise
+from topicledger.actions.declared import declared_differently
 from topicledger.actions.kind import DECLARED, ActionKind, Steps
 from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import ADDS, Shown, created
@@ -260,7 +260,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 def not_declared() -> Column:
     """A create is declared if its topic is declared present with the same values."""
-    return declared_otherwise(DECLARED)
+    return declared_differently(DECLARED)
 
 
 KIND = ActionKind(

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import ABSENT
 
 
-def declared_otherwise(names: Sequence[str]) -> Column:
-    """The reason why the manifests no longer declare a planned action (string), for `ActionKind.not_declared`.
+def declared_differently(names: Sequence[str]) -> Column:
+    """Return why the manifests no longer declare a planned action (string), for `ActionKind.not_declared`.
 
     The topic is declared absent, or with other values of one of `names`; null if it is still declared.
     """

@@ -34,12 +34,12 @@ from topicledger.model import (
 
 
 def partitions_of(target: Target) -> Sequence[int]:
-    """The partitions whose preferred replica is to lead, of `plans.after`, such as `0,3,5`."""
+    """Return the partitions whose preferred replica should lead, from `plans.after`, such as `0,3,5`."""
     return [int(each) for each in target.after["partitions"].split(",")]
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """The topic is the planned one; a preferred replica that isn't in sync is for the election itself to say."""
+    """Check that the topic is the planned one; the election itself reports preferred replicas that aren't in sync."""
     if not context.admin.elects_leaders:
         message = "this broker is older than Kafka 2.4 and can't elect leaders by request: none is elected"
         yield from (context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, message) for target in targets)
@@ -65,7 +65,7 @@ def _refusal(target: Target, state: TopicState | None) -> tuple[Refusal, str] | 
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses topics that are gone, or recreated."""
+    """Refuse topics that are gone or recreated."""
     states = context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     for target in targets:
@@ -75,7 +75,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that the preferred replicas lead. To elect again does no harm."""
+    """Find topics that their preferred replicas lead. A second election does no harm."""
     now, states = datetime.now(UTC), context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     for target in targets:
@@ -87,17 +87,17 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def _are_led(target: Target, state: TopicState) -> bool:
-    """Whether the preferred replicas lead all planned partitions."""
+    """Return whether the preferred replicas lead all planned partitions."""
     return set(partitions_of(target)) <= _led(state)
 
 
 def _led(state: TopicState) -> set[int]:
-    """The partitions that their preferred replicas lead."""
+    """Return the partitions that their preferred replicas lead."""
     return {number for number, each in state.partitions.items() if each.replicas[:1] == (each.leader,)}
 
 
 def partly_done(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, str]:
-    """Each partition is elected by itself: list those that their preferred replicas lead, and the others."""
+    """List the partitions with and without a preferred leader, since each is elected separately."""
     states = context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     return {target.resource: _leaders(target, states.get(target.topic)) for target in targets}
@@ -114,7 +114,7 @@ def _leaders(target: Target, state: TopicState | None) -> str:
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """ElectLeaders; that there is nothing to do (84) is ok."""
+    """ElectLeaders; the error ELECTION_NOT_NEEDED (84) counts as ok."""
 
     def request(asked: Sequence[Target]) -> Response:
         wanted = [(target.topic, each) for target in asked for each in partitions_of(target)]
@@ -137,7 +137,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
-    """Whether the preferred replicas lead now."""
+    """The result of acknowledged elections: whether the preferred replicas lead now."""
     if info is not None and info.topic_id != target.topic_id:
         return recreated(info)
     if info is None or any(each in info.other_leaders for each in partitions_of(target)):
@@ -146,7 +146,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 def not_declared() -> Column:
-    """It is asked for where its topic isn't declared absent."""
+    """An election is declared unless its topic is declared absent."""
     return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent"))
 
 

@@ -12,7 +12,7 @@ from topicledger.model.moves import Move, parse_assignments
 
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
-    """Whether a partition is where the plan puts it: its replicas in sync, with a leader, and no longer listed (R4)."""
+    """Return whether a partition is moved as planned: replicas in sync, with a leader, and no longer listed (R4)."""
     return (
         (move.topic, move.partition) not in listed
         and live is not None
@@ -23,8 +23,7 @@ def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partiti
 
 
 def is_between(move: Move, live: PartitionState) -> bool:
-    """Whether metadata shows a partition as Kafka does while it moves, or right after (R4): on the new replicas, and
-    the old ones that aren't removed yet."""
+    """Return whether metadata shows a move under way or just done (R4): new replicas, and old ones not yet removed."""
     new, rest = live.replicas[: len(move.after)], live.replicas[len(move.after) :]
     return new == move.after and bool(rest) and set(rest) == set(move.before) - set(move.after)
 
@@ -34,7 +33,7 @@ def ours(message: str) -> TopicResult:
 
 
 def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Sequence[Move]:
-    """The moves that a planned reassignment consists of; a partition without a size gets its share of the planned."""
+    """Return the moves of a planned reassignment; a partition without a size gets its share of the planned bytes."""
     before, after = (parse_assignments(each["assignments"]) for each in (target.before, target.after))
     moves = [
         Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers)

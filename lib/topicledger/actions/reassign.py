@@ -1,10 +1,10 @@
 """reassign: AlterPartitionReassignments (KIP-455; R1 to R7), in waves.
 
-Kafka has no validateOnly for it and lets a second target win silently (R1, R2): what is moved is compared with the plan
-and with what is under way before each request. The controller adds the new replicas, and removes the old ones when the
-new are in sync.
+Kafka has no validateOnly for it, and silently lets a second target win (R1, R2). So before each request, its partitions
+are compared with the plan and with the reassignments under way. The controller adds the new replicas, and removes the
+old ones once the new ones are in sync.
 
-A topic of which anything may be under way is never refused: it is waited for, and its row says how far it was moved.
+A topic with a move that may be under way is never refused: the run waits for it, and its row says how far it was moved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from topicledger import kafka
 from topicledger.actions import cancelling
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.costs import MOVED_PARTITIONS
-from topicledger.actions.declared import declared_otherwise
+from topicledger.actions.declared import declared_differently
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, moved
@@ -48,7 +48,7 @@ MIN_INSYNC = "min.insync.replicas"
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Our own checks (R1): the topic and its replicas are as planned, its brokers are up, nothing of it is moved."""
+    """Our own checks (R1): the topic and its replicas are as planned, brokers are up, no partition is being moved."""
     now = datetime.now(UTC)
     for target, refusal in check(context, targets):
         if refusal is None:
@@ -58,7 +58,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses what isn't as planned any more; what an earlier start has begun to move is left to `apply`."""
+    """Refuse topics that changed since the plan; those that an earlier start has begun to move are left to `apply`."""
     for target, refusal in check(context, targets):
         if refusal is not None:
             yield context.refused(target, Phase.APPLY, *refusal)
@@ -67,9 +67,9 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def check(
     context: ClusterContext, targets: Sequence[Target], *, alters_done: bool = False
 ) -> Iterator[tuple[Target, tuple[Refusal, str] | None]]:
-    """Each target, with why it isn't moved, or None; changes nothing. None, too, for what is or may be under way.
+    """Yield each target, with its refusal or None; changes nothing. A target that may be under way isn't refused.
 
-    `alters_done`: the run's changes of configs are over, so that those of topics count as they are.
+    `alters_done`: the run's changes of configs are over, so `min.insync.replicas` of topics can be compared.
     """
     if not context.admin.reassigns:
         message = "this broker is older than Kafka 2.4 and can't move replicas by request: nothing is moved"
@@ -88,8 +88,10 @@ def check(
 
 
 def _below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, tuple[Refusal, str]]:
-    """By topic, why fewer replicas aren't allowed: min.insync.replicas may have been raised since the plan. An alter of
-    this run shows late (K6)."""
+    """Return topic -> why it can't have fewer replicas: its min.insync.replicas may have been raised since the plan.
+
+    Waits for an alter of this run, which becomes visible late (K6).
+    """
     fewest = {each.topic: fewer for each in targets if (fewer := _fewer_replicas(each)) is not None}
     found: dict[str, tuple[Refusal, str]] = {}
     for _ in context.looks(_SHOWN_WITHIN):
@@ -105,7 +107,7 @@ def _below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Map
 
 def _too_few(replicas: int, needed: int) -> tuple[Refusal, str]:
     message = (
-        f"replication factor {replicas} is below the topic's {MIN_INSYNC}, which is {needed} by now: declare a factor "
+        f"replication factor {replicas} is below the topic's {MIN_INSYNC}, which is {needed} now: declare a factor "
         f"of {needed} or more, or lower {MIN_INSYNC} in an earlier run"
     )
     return Refusal.BELOW_MIN_INSYNC, message
@@ -113,20 +115,20 @@ def _too_few(replicas: int, needed: int) -> tuple[Refusal, str]:
 
 _MIN_INSYNC_UNKNOWN = (
     Refusal.NOT_PERMITTED,
-    f"the replication factor is lowered, and this principal may not describe the topic's {MIN_INSYNC} any more: grant "
-    "it DescribeConfigs",
+    f"the replication factor would be lowered, but this principal may not describe the topic's {MIN_INSYNC} any more: "
+    "grant it DescribeConfigs",
 )
 
 
 def _fewer_replicas(target: Target) -> int | None:
-    """The fewest replicas that a partition has after the move, if any has fewer than before."""
+    """Return the fewest replicas of a partition after the move; None if no partition has fewer than before."""
     before, after = planned_before(target), planned_after(target)
     lowered = any(len(brokers) < len(before.get(partition, ())) for partition, brokers in after.items())
     return min(map(len, after.values())) if lowered else None
 
 
 def _may_be_begun(target: Target, state: TopicState | None, listed: Mapping[Partition, Replicas] | None) -> bool:
-    """Whether anything of a target may be sent and under way: it isn't shown that all is where it was, and unlisted."""
+    """Return whether a move may be under way: false if all replicas are where they were and none is listed."""
     if listed is None or state is None or not state.permitted or state.topic_id != target.topic_id:
         return True
     before = planned_before(target)
@@ -143,7 +145,7 @@ def _refusal(
 ) -> tuple[Refusal, str] | None:
     if listed is None:
         message = (
-            "this principal may not list reassignments, so it is unknown whether another one is under way: "
+            "this principal may not list reassignments, so it is unknown whether any is under way: "
             "grant it Describe on the cluster"
         )
         return Refusal.NOT_PERMITTED, message
@@ -159,8 +161,8 @@ def _refusal(
         if under_way is not None:
             return (
                 Refusal.REASSIGNMENT_IN_PROGRESS,
-                f"partition {partition} is being moved to {list(under_way)} by somebody else, and Kafka would let this "
-                "target win silently (R2): run again when it is over",
+                f"partition {partition} is being moved to {list(under_way)} by another client, and Kafka would "
+                "silently let this target win (R2): run again when it is over",
             )
         if live is None:
             return Refusal.CHANGED_SINCE_PLAN, f"partition {partition} doesn't exist; plan again"
@@ -177,22 +179,24 @@ def _refusal(
 
 
 def planned_before(target: Target) -> dict[int, Replicas]:
-    """Where the partitions were when they were planned."""
+    """Return partition -> its replicas when it was planned."""
     return parse_assignments(target.before["assignments"])
 
 
 def planned_after(target: Target) -> dict[int, Replicas]:
-    """Where they are to be."""
+    """Return partition -> its planned replicas."""
     return parse_assignments(target.after["assignments"])
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those whose every partition is where it is to be, in sync (R4); pending is what is or may be under way, or was
-    partly moved. All others are where they were."""
+    """Find topics whose partitions are all moved and in sync (R4); pending are those under way, or partly moved.
+
+    The partitions of all other topics are where they were.
+    """
     now, deadline = datetime.now(UTC), context.clock() + _SHOWN_WITHIN
     waves = Waves(context, targets)
     waves.look()
-    # A move that is over is no longer listed, and metadata may not show it yet (R4).
+    # A move that is over is no longer listed, but metadata may not show it yet (R4).
     while context.clock() < deadline and any(not waves.is_begun(target) for target in targets):
         context.wait(1.0)
         waves.look()
@@ -209,14 +213,14 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Move partitions in waves; a topic's row comes when all of its partitions are in sync where they are to be."""
+    """Move partitions in waves; a topic's row follows once all of its partitions are in sync on the planned brokers."""
     ready = []
     for target, refusal in check(context, targets, alters_done=True):
         if refusal is None:
             ready.append(target)
         else:
             yield context.refused(target, Phase.APPLY, *refusal)
-    # Also without any: an earlier start may have left throttles.
+    # Also without targets: an earlier start may have left throttles.
     yield from Waves(context, ready).run()
 
 
@@ -226,7 +230,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
-    """Whether replicas are where they were moved to."""
+    """The result of acknowledged moves: whether the replicas are still on the planned brokers."""
     if info is not None and info.topic_id != target.topic_id:
         return recreated(info)
     if info is None:
@@ -244,14 +248,14 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 def not_declared() -> Column:
-    """It is asked for where its topic is declared present, with the same replicas."""
-    return declared_otherwise(("replication_factor", "assignments", "placement"))
+    """A move is declared if its topic is declared present with the same replicas."""
+    return declared_differently(("replication_factor", "assignments", "placement"))
 
 
 MAX_MOVES = Guard(
     setting="max_moves",
     error=Refusal.MAX_MOVES_EXCEEDED,
-    counted="partitions of this cluster whose replicas are to be moved",
+    counted="planned moves of partitions of this cluster",
 )
 
 KIND = ActionKind(

@@ -23,7 +23,7 @@ class Guard:
     """A field of `GuardSettings`."""
     error: Refusal
     counted: str
-    """What it counts, in words."""
+    """The counted things, in words."""
 
     def message(self, count: Column | str, most: int) -> Column:
         """Return the reason of a refusal: the number of actions, and the setting that allows them."""
@@ -48,7 +48,7 @@ class Safeguards:
 MAX_CHANGES = Guard(
     setting="max_changes",
     error=Refusal.MAX_CHANGES_EXCEEDED,
-    counted="topics of this cluster that are to be changed",
+    counted="topics of this cluster with planned changes",
 )
 MAX_LOSSES = Guard(
     setting="max_losses",

@@ -1,4 +1,4 @@
-"""How a plan shows an action: its sign and its effect in words. Each kind has its own `Shown`."""
+"""Words of actions in plans: the sign and the effect. Each kind has its own `Shown`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Throttles of moves: written down before they are set, and taken away once the cluster moves nothing of it any more.
+"""Throttles of moves: recorded before they are set, and removed once the moves that they protect are over.
 
-A topic's list protects the partitions that were added to it; a broker's rate protects every move that reads from the
-broker or writes to it. Only ListPartitionReassignments shows that a move is over: without its answer all stay set.
+A topic's list of throttled replicas protects the partitions that were added to it. A broker's rate protects every move
+that reads from or writes to the broker. Only ListPartitionReassignments shows that a move is over: without its answer,
+all throttles stay set.
 
-What another hand set stays: a broker's rate that is set already is kept, replicas of others stay in a topic's list, and
-what was changed since it was set isn't touched.
+Throttles of other clients aren't touched: a broker's existing rate and other replicas in a topic's list are kept, and
+so are values that were changed after we set them.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ _Resource: TypeAlias = tuple[str, str]
 
 @dataclass
 class Throttling:
-    """Sets and takes away the throttles of one cluster."""
+    """Sets and removes the throttles of one cluster."""
 
     context: ClusterContext
     records: ThrottleRecords
     _unsettled: bool = False
-    """Whether the last request that altered throttles has no known outcome: it may be carried out later."""
+    """Whether the outcome of the last request that altered throttles is unknown: it may be carried out later."""
 
     def begin(self, moves: Sequence[Move], rate: int) -> Unthrottled:
-        """Throttle moves to `rate` bytes a second on each broker; returns the topics that can't be throttled.
+        """Throttle moves to `rate` bytes per second on each broker; return the topics that can't be throttled.
 
-        Throttles that earlier starts left on them stay set, with the new rate. With 0 none is set: those that protect
-        nothing any more are taken away, and the others stay until their moves are over.
+        Throttles that earlier starts left there stay set, with the new rate. With rate 0, none is set: throttles that
+        protect no move are removed, and the others stay until their moves are over.
         """
         if rate <= 0:
             self.end_if_possible()
@@ -81,30 +82,30 @@ class Throttling:
         return without.of(moves)
 
     def end_if_possible(self) -> None:
-        """As `end`; what can't be taken away now is a warning, and stays written down."""
+        """Call `end`; throttles that can't be removed now stay recorded, with a warning."""
         try:
             self.end()
         except (ThrottleRefused, OutcomeUnknown) as error:
             log.warning("cluster %s: throttles stay for now: %s", self.context.cluster, error)
 
     def is_any_over(self) -> bool:
-        """Whether `end` would find a throttle to take away; changes nothing."""
+        """Return whether `end` would find a throttle to remove; changes nothing."""
         refused: dict[_Resource, str] = {}
         left = self._reachable(self._over(_by_key(self.records.left())))
         self._live(left, refused)
         return any(key[:2] not in refused for key in left)
 
     def end(self) -> int:
-        """Take away what protects no move any more, by whichever run it was set; returns how many throttles stay.
+        """Remove the throttles of any run that protect no move any more; return how many throttles stay.
 
-        A throttle on a broker that is down stays written down, for a later start, as does each one that the cluster
-        refuses to take away: raises ThrottleRefused for these when the others are gone. Raises OutcomeUnknown if the
-        cluster gives no answer: then all stays written down.
+        A throttle on a broker that is down stays recorded for a later start. So does each one that the cluster refuses
+        to remove; ThrottleRefused is raised for these once the others are removed. Raises OutcomeUnknown if the cluster
+        doesn't answer; then all stay recorded.
         """
         written = _by_key(self.records.left())
         if self._unsettled:
             log.warning(
-                "cluster %s: %d throttles stay: a change has no known outcome", self.context.cluster, len(written)
+                "cluster %s: %d throttles stay: the outcome of a change is unknown", self.context.cluster, len(written)
             )
             return len(written)
         over = self._over(written)
@@ -113,7 +114,8 @@ class Throttling:
         name, left = self.context.cluster, self._reachable(over)
         refused: dict[_Resource, str] = {}
         live = self._live(left, refused)
-        # A third value is another hand's. What isn't shown as set may be on its way, so it is taken away, too.
+        # Another client set a value that is neither ours nor the previous one. Our own throttle may not be visible yet:
+        # so the previous value is set even if the broker shows it already.
         ours = {
             key: rows[-1].before
             for key, rows in left.items()
@@ -121,15 +123,15 @@ class Throttling:
         }
         reset = self._set(ours)
         refused |= {**reset.silent, **reset.refused}
-        # The answers count only if it is the planned cluster that gave them.
+        # The answers count only if they are the planned cluster's.
         self.context.require_planned_cluster()
-        # What is as it was before needs no request that succeeds.
+        # A config that has its previous value is fine even if the request failed.
         stuck = {key for key in left if key[:2] in refused and (key not in live or live[key] != left[key][-1].before)}
         left = {key: rows for key, rows in left.items() if key not in stuck}
         ours = {key: value for key, value in ours.items() if key not in stuck}
         self.records.removed([each for rows in left.values() for each in rows])
         self.context.limits.moving.throttled.difference_update(left)
-        log.info("cluster %s: %d throttles taken away", name, len(ours))
+        log.info("cluster %s: %d throttles removed", name, len(ours))
         for kind, resource, config in left.keys() - ours.keys():
             log.info("cluster %s: %s of %s %s isn't ours any more", name, config, kind, resource)
         for _, resource, config in over.keys() - left.keys() - stuck:
@@ -139,12 +141,12 @@ class Throttling:
         return len(written) - len(left)
 
     def _reachable(self, over: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
-        """Those that aren't on a broker that is down: only that broker takes the request."""
+        """Return the throttles without those on brokers that are down: only the broker itself takes the request."""
         up = self._live_brokers() if over else frozenset()
         return {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
 
     def _over(self, written: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
-        """The throttles that protect nothing which the cluster lists as being moved."""
+        """Return the throttles that protect no move which the cluster lists."""
         if not written:
             return {}
         name, listed = self.context.cluster, self.context.reassignments()
@@ -171,7 +173,7 @@ class Throttling:
         return over
 
     def _moving_brokers(self, listed: Mapping[Partition, Replicas]) -> frozenset[int] | None:
-        """The brokers that moves read from or write to; None if one of them is unknown."""
+        """Return the brokers that moves read from or write to; None if one of them is unknown."""
         states = self.context.topic_states(sorted({topic for topic, _ in listed}))
         found: set[int] = set()
         for (topic, partition), after in listed.items():
@@ -195,7 +197,7 @@ class Throttling:
             for config in _RATES:
                 key, live = (BROKER, str(broker), config), found.get(config)
                 ours = {each.value for each in written.get(key, ())}
-                # A rate that another hand set is kept.
+                # A rate that another client set is kept.
                 if live is None or (live in ours and live != str(rate)):
                     yield _throttle(key, before=None, value=str(rate))
 
@@ -221,7 +223,7 @@ class Throttling:
                     yield _throttle(key, before=before, value=",".join(sorted(_entries(live) | replicas)))
 
     def _live(self, keys: Collection[_Key], refused: dict[_Resource, str]) -> Mapping[_Key, str | None]:
-        """What is set now, by config, without topics that are gone. `refused` gets the resources that can't be read."""
+        """Return config -> its value, without deleted topics; add resources that can't be read to `refused`."""
         found: dict[_Key, str | None] = {}
         for broker in {resource for kind, resource, _ in keys if kind == BROKER}:
             configs = self._ask_broker(int(broker), refused, refused)
@@ -235,7 +237,7 @@ class Throttling:
     def _ask_broker(
         self, broker: int, refused: dict[_Resource, str], silent: dict[_Resource, str]
     ) -> Mapping[str, str] | None:
-        """Return the rates of a broker; None if it refuses to show them, or gives no answer while the cluster does."""
+        """Return the rates of a broker; None if it refuses to show them, or only the rest of the cluster answers."""
         try:
             return self.context.ask(lambda: self.context.admin.broker_configs(broker, _RATES))
         except OutcomeUnknown as error:
@@ -246,7 +248,7 @@ class Throttling:
         return None
 
     def _require_answers(self) -> None:
-        """Raise OutcomeUnknown if asked to stop, or if it is the whole cluster that gives no answer."""
+        """Raise OutcomeUnknown if asked to stop, or if the whole cluster doesn't answer."""
         self.context.wait(0)
         self.context.brokers()
 
@@ -265,10 +267,10 @@ class Throttling:
         }
 
     def _set(self, values: Mapping[_Key, str | None]) -> _Without:
-        """Alter configs; returns why by resource that is refused, or has no known outcome.
+        """Alter configs; return resource -> why it is refused, or why its outcome is unknown.
 
-        A topic without an outcome counts as refused if the cluster answers about others: a later start would come no
-        further. A broker may be back by then.
+        A topic without an outcome counts as refused if the cluster answers about other topics: a later start would
+        fail, too. A broker may be back by then.
         """
         found = _Without()
         self._unsettled = True
@@ -295,7 +297,7 @@ class Throttling:
                     whys[target.resource] = f"{why}; {_GRANT}" if denied else why
             if silent:
                 self._require_answers()
-                # Whatever a request did shows by then.
+                # By then, the effect of a request is visible.
                 self.context.wait(self.context.retry_policy.visibility)
             for target in targets:
                 name, lost = target.resource, silent.get(target.resource)
@@ -321,17 +323,17 @@ class Throttling:
 
 
 class ThrottleRefused(ClusterError):
-    """The cluster refuses to take away a throttle."""
+    """Raised if the cluster refuses to remove a throttle."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unthrottled:
-    """Topics without the throttle that their moves need: none of these is begun."""
+    """Topics without the throttle that their moves need; no more of their moves are begun."""
 
     refused: Mapping[str, str] = field(default_factory=dict)
-    """By topic, why the cluster sets no throttle."""
+    """Topic -> why the cluster sets no throttle."""
     silent: Mapping[str, str] = field(default_factory=dict)
-    """By topic, why that is unknown now: a later start may set it."""
+    """Topic -> why the outcome is unknown now; a later start may set the throttle."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -340,13 +342,13 @@ class Unthrottled:
 
 @dataclass
 class _Without:
-    """By resource, why it has no throttle."""
+    """Resources -> why they have no throttle."""
 
     refused: dict[_Resource, str] = field(default_factory=dict)
     silent: dict[_Resource, str] = field(default_factory=dict)
 
     def of(self, moves: Sequence[Move]) -> Unthrottled:
-        """The topics among `moves` that need one of these resources."""
+        """Return the topics among `moves` that need one of these resources."""
         refused, silent = dict[str, str](), dict[str, str]()
         for move in moves:
             for resource in _needed(move):
@@ -376,8 +378,7 @@ def _throttle(key: _Key, *, before: str | None, value: str) -> Throttle:
 
 
 def _by_key(written: Sequence[Throttle]) -> Mapping[_Key, Sequence[Throttle]]:
-    """The rows of each config, the latest last: a later run adds to a list, or changes a rate, that an earlier one
-    left."""
+    """Return config -> its rows, the latest last: a later run may extend a list or change a rate of an earlier one."""
     found: dict[_Key, list[Throttle]] = {}
     for each in written:
         found.setdefault(_key(each), []).append(each)
@@ -389,10 +390,10 @@ def _entries(replicas: str | None) -> set[str]:
 
 
 def _added(throttle: Throttle) -> set[str]:
-    """The entries of a topic's list that a run added."""
+    """Return the entries of a topic's list that a run added."""
     return _entries(throttle.value) - _entries(throttle.before)
 
 
 def _partitions(rows: Sequence[Throttle]) -> set[int]:
-    """The partitions that a topic's list protects."""
+    """Return the partitions that a topic's list protects."""
     return {int(entry.partition(":")[0]) for each in rows for entry in _added(each)}

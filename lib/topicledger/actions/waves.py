@@ -1,7 +1,7 @@
-"""Moves in waves: so many partitions and bytes under way per broker, the next ones as the first are done.
+"""Moves in waves: a limited number of partitions and bytes is under way per broker, and new moves follow finished ones.
 
-Each request is compared with the cluster right before it goes, also when it is repeated: Kafka lets a second target win
-silently (R2). The partitions of a request may be under way from then on, whatever becomes of its answer.
+Each request is compared with the cluster right before it is sent, also when it is repeated, since Kafka silently lets a
+second target win (R2). From then on, its partitions may be under way, even if its answer gets lost.
 """
 
 from __future__ import annotations
@@ -37,30 +37,31 @@ _MOST_AT_ONCE = 4_000
 
 
 class Waves:
-    """Moves topics of one cluster; what is under way when it ends goes on by itself."""
+    """Moves topics of one cluster; Kafka completes moves that are still under way at the end."""
 
     def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
         self._context = context
         self._targets = {target.topic: target for target in targets}
         self._moves = {target.topic: moves_of(target) for target in targets}
         self._measured: frozenset[str] = frozenset()
-        """Topics whose partitions have sizes of their own."""
+        """Topics for whose partitions brokers reported sizes."""
         self._done: set[Partition] = set()
         self._under_way: dict[Partition, Move] = {}
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
-        """By topic of which nothing more is begun: our refusal, or the broker's answer."""
+        """Topic of which no more moves are begun -> our refusal, or the broker's answer."""
         for topic, withdrawn in context.limits.moving.withdrawn.items():
             self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
-        """Topics of which anything may have been sent."""
+        """Topics of which a move may have been sent."""
         self._left_open: set[str] = set()
-        """Topics whose outcome this start won't know. They are observed while others move: their moves take room."""
+        """Topics whose outcome this start can't know. They are observed while other topics move, since they use room.
+        """
         self._unanswered = context.limits.moving.unanswered
         self._sent: set[Partition] = set()
-        """Partitions whose move was acknowledged, listed, or sent by an earlier start as they show."""
+        """Partitions whose move was acknowledged or listed, or whose replicas show that an earlier start sent it."""
         self._not_listed_since: dict[Partition, float] = {}
-        """When a move in `_sent` was first seen neither listed nor done, by the context's clock. Metadata lags behind
-        the listing (R4), and a move may end at any time between two looks: the lag counts from the second."""
+        """Move in `_sent` -> when it was first neither listed nor done, by the context's clock. Metadata lags behind
+        the listing (R4). A move may end at any time between two looks, so the lag is counted from the second."""
         self._unlisted_since: dict[str, float] = {}
         self._looked = False
         self._began = datetime.now(UTC)
@@ -69,11 +70,10 @@ class Waves:
         self._said = context.clock()
 
     def run(self) -> Iterator[PhaseResult]:
-        """Move all; yields a row of phase apply for each topic as soon as all its partitions are done, or one can't be.
+        """Move all topics; yield a row of phase apply for each once all its partitions are done, or one can't be moved.
 
-        Raises OutcomeUnknown if asked to stop, and if a broker that gets replicas stays down: topics without
-        a row are open. Throttles of what then is or may be under way stay, written down; the others are taken away
-        before it returns.
+        Raises OutcomeUnknown if asked to stop, and if a broker that gets replicas stays down: topics without a row are
+        open. Throttles of moves that are or may be under way then stay set and recorded; the others are removed.
         """
         context = self._context
         limits = context.limits.moving
@@ -89,7 +89,8 @@ class Waves:
                     break
                 wave = self._next_wave()
                 if throttling is not None and not begun and self._may_be_deleted():
-                    # Its configs can't be read, so that it can't be throttled: whether it is deleted is known soon.
+                    # An unlisted topic's configs can't be read, so it can't be throttled. Wait until it is listed, or
+                    # counts as deleted.
                     wave = []
                 elif throttling is not None and not begun:
                     unthrottled = self._throttle(throttling)
@@ -104,17 +105,17 @@ class Waves:
         except ClusterError:
             moving = len(self._under_way.keys() | context.may_move().keys())
             if throttling is not None and moving:
-                words = "cluster %s: %d partitions are, or may be, still moved; their throttles stay until that is over"
+                words = "cluster %s: %d partitions are or may be still moving; their throttles stay until that is over"
                 log.warning(words, context.cluster, moving)
             elif throttling is not None and self._looked:
                 throttling.end_if_possible()
-            # What wasn't looked at may be under way.
+            # Without a look at the cluster, any move may be under way, and all throttles stay.
             raise
         if throttling is not None:
             throttling.end_if_possible()
 
     def _throttle(self, throttling: Throttling) -> Collection[str]:
-        """Set the throttles of all moves; returns topics without one, of which nothing more is begun."""
+        """Set the throttles of all moves; return topics without one, of which no more moves are begun."""
         without = throttling.begin(self._to_throttle(), self._context.limits.moving.settings.throttle)
         for topic, why in without.refused.items():
             self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
@@ -123,7 +124,7 @@ class Waves:
         return without.topics
 
     def _may_be_deleted(self) -> Collection[str]:
-        """Topics that no broker lists, and that don't count as deleted yet."""
+        """Return the topics that no broker lists and that don't count as deleted yet."""
         moving = {topic for topic, _ in self._under_way}
         return (self._targets.keys() & self._unlisted_since.keys() & moving) - self._left_open
 
@@ -136,7 +137,7 @@ class Waves:
         ]
 
     def _measure(self) -> None:
-        """Take the sizes of partitions from their brokers, where these say; else shares of what the plan says."""
+        """Take the sizes of partitions from their brokers; without a report, as a share of the planned bytes."""
         sizes = self._context.partition_sizes(
             {topic: [move.partition for move in moves] for topic, moves in self._moves.items()}
         )
@@ -146,8 +147,7 @@ class Waves:
         )
 
     def look(self, topics: Sequence[str] | None = None) -> None:
-        """Find out what is done (R4: in sync where planned, and no longer listed) and what is under way, of all
-        topics or of those named."""
+        """Find moves, of all or the given topics, that are done (R4: in sync, no longer listed) or under way."""
         context = self._context
         seen = list(self._targets) if topics is None else topics
         listed = context.reassignments()
@@ -168,11 +168,11 @@ class Waves:
     def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         key, target = (move.topic, move.partition), self._targets[move.topic]
         if key in self._done:
-            # What others make of it afterwards is theirs: verify reports that.
+            # If other clients move it afterwards, verify reports that.
             return
         under_way = listed.get(key)
         if under_way is not None and under_way != move.after:
-            why = f"partition {move.partition} is being moved to {list(under_way)} by somebody else (R2)"
+            why = f"partition {move.partition} is being moved to {list(under_way)} by another client (R2)"
             self._fail(move.topic, Refusal.REASSIGNMENT_IN_PROGRESS, why)
             return
         if state is None:
@@ -202,20 +202,20 @@ class Waves:
             why = f"partition {move.partition} is {where}, neither as planned nor as it was"
             self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, why)
         elif key in self._sent:
-            # Acknowledged, and neither listed nor done: somebody cancelled it. It goes again.
+            # Acknowledged, but neither listed nor done: another client cancelled it. It is sent again.
             self._sent.discard(key)
-            log.info("cluster %s: partition %d of %s goes again", self._context.cluster, move.partition, move.topic)
+            log.info("cluster %s: partition %d of %s is moved again", self._context.cluster, move.partition, move.topic)
 
     def _is_sent(self, key: Partition) -> None:
         self._sent.add(key)
         self._not_listed_since.pop(key, None)
 
     def _fail(self, topic: str, refusal: Refusal, why: str) -> None:
-        """Begin nothing more of a topic; what is under way is waited for."""
+        """Begin no more moves of a topic; moves under way are waited for."""
         self._failed.setdefault(topic, (refusal, ours(why)))
 
     def _see_unlisted(self, move: Move, *, moved_now: bool) -> None:
-        """A topic that no broker lists for a while is deleted; one broker may lag behind the others."""
+        """Take a topic for deleted if no broker lists it for a while; one broker may lag behind the others."""
         now = self._context.clock()
         if not moved_now and now - self._unlisted_since.setdefault(move.topic, now) >= _UNLISTED_FOR:
             self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, "the topic was deleted while it was moved")
@@ -223,7 +223,7 @@ class Waves:
             self._under_way[move.topic, move.partition] = move
 
     def _is_on_its_way(self, move: Move, live: PartitionState | None) -> bool:
-        """Whether a partition that isn't listed has arrived and brokers don't show it yet (R4)."""
+        """Return whether an unlisted partition may have been moved while brokers don't show it yet (R4)."""
         key, now = (move.topic, move.partition), self._context.clock()
         if live is None:
             return False
@@ -231,7 +231,7 @@ class Waves:
             return True
         between = live.replicas != move.before and is_between(move, live)
         if not between and live.replicas != move.before:
-            # Brokers never show that of our move: another client has moved it since.
+            # Our move never looks like this: another client has moved it since.
             return False
         if between and (self._targets[move.topic].maybe_sent or key in self._unanswered):
             self._sent.add(key)
@@ -243,13 +243,13 @@ class Waves:
         return (move.topic, move.partition) in self._done
 
     def is_done(self, target: Target) -> bool:
-        """Whether all of a topic's partitions are done."""
+        """Return whether all of a topic's partitions are done."""
         return all(map(self._is_done, self._moves[target.topic]))
 
     def is_begun(self, target: Target) -> bool:
-        """Whether any of a topic's partitions is or may be under way, or done, or in no place that the plan knows.
+        """Return whether any partition of a topic is or may be under way, is done, or is at a place not in the plan.
 
-        Else the cluster shows that nothing of it was carried out: each is where it was, and none is listed.
+        If false, the cluster shows that no move was carried out: each partition is where it was, and none is listed.
         """
         keys = {(target.topic, move.partition) for move in self._moves[target.topic]}
         return target.topic in self._failed or not keys.isdisjoint({*self._under_way, *self._unanswered, *self._done})
@@ -269,7 +269,7 @@ class Waves:
                 yield self._ended_early(target, *self._failed[topic])
 
     def _ended_early(self, target: Target, note: Refusal | None, result: TopicResult) -> PhaseResult:
-        """The row of a topic that is not, or not all, moved: refused only if nothing of it was sent."""
+        """Make the result of a topic that is not or only partly moved: refused only if nothing was sent."""
         context, words = self._context, result.error_message or ""
         if note is not None and target.topic not in self._maybe_sent:
             return context.refused(target, Phase.APPLY, note, f"{words}: nothing of it was sent; plan again")
@@ -280,7 +280,7 @@ class Waves:
         return context.result(target, Phase.APPLY, outcome, answer, note=note, message=words)
 
     def answer(self, target: Target, began: datetime) -> Answer:
-        """Of a topic that is done: what was moved, from when to when."""
+        """Make the answer for a topic that is done: the moved partitions and bytes, and the times."""
         moves = self._moves[target.topic]
         after = {**target.after, "partitions": str(len(moves))}
         if target.topic in self._measured:
@@ -314,7 +314,7 @@ class Waves:
                 (move.topic, move.partition): move.after
                 for each in targets
                 for move in by_topic[each.topic]
-                # A second request for these would overwrite the target that another client gave them since.
+                # A second request for these would overwrite a target that another client has set since.
                 if not self._is_done(move) and (move.topic, move.partition) not in self._under_way
             }
             results = {target.topic: TopicResult() for target in targets}
@@ -330,7 +330,7 @@ class Waves:
             for key, each in answers.items():
                 if results[key[0]].error_code == kafka.NONE:
                     results[key[0]] = each
-            # An answer without a partition that was asked for is none about its topic.
+            # If the answer lacks a requested partition, it doesn't count as an answer for the topic.
             for topic, _ in asked.keys() - answers.keys():
                 results.pop(topic, None)
             return Response(results=results, throttle_time_ms=throttled)
@@ -347,7 +347,7 @@ class Waves:
                 self._failed.setdefault(target.topic, (None, answer.result))
 
         if silent:
-            # No answer says an outcome: the cluster shows whether it moves.
+            # Without an outcome in an answer, the cluster shows whether the partitions move.
             self.look(list(silent))
         for topic, why in silent.items():
             keys = {(topic, move.partition) for move in by_topic[topic]}
@@ -355,7 +355,7 @@ class Waves:
                 self._give_up(self._targets[topic], why)
 
     def _note(self, asked: Mapping[Partition, Replicas], answers: Mapping[Partition, TopicResult]) -> None:
-        """Note what a request for partitions came to; a refusal says nothing of an earlier request that got lost."""
+        """Note the outcomes of a request; a refusal doesn't tell the outcome of an earlier request that got lost."""
         now = self._context.clock()
         for key, brokers in asked.items():
             answer = answers.get(key)
@@ -366,7 +366,7 @@ class Waves:
                 self._unanswered.pop(key, None)
 
     def _give_up(self, target: Target, silent: NoOutcome) -> None:
-        """Begin nothing more of a topic that the cluster says no outcome of, and that doesn't move as asked."""
+        """Begin no more moves of a topic without an outcome that doesn't move as requested."""
         if silent.by_itself:
             words = f"{silent.why}: the rest was not begun"
             note = None if silent.told else Refusal.NO_ANSWER
@@ -379,7 +379,7 @@ class Waves:
         self._context.leave_open(self._targets[topic], why)
 
     def _compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
-        """Each target with a refusal if its topic is no longer as planned, or can't be compared now."""
+        """Yield each target, with a refusal if its topic is no longer as planned, or can't be compared now."""
         self.look([target.topic for target in targets])
         for target in targets:
             unknown = target.topic in self._failed or target.topic in self._unlisted_since

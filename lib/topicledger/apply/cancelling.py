@@ -1,4 +1,4 @@
-"""Moves that a run began are cancelled: where it is stopped with `--cancel`, and by `runs abandon --cancel`."""
+"""Cancel the moves that a run began: if it is stopped with `--cancel`, and by `runs abandon --cancel`."""
 
 from __future__ import annotations
 
@@ -28,26 +28,25 @@ log = logging.getLogger(__name__)
 
 
 def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
-    """Cancel what the run has under way, write down where that left replicas, and take away the throttles that protect
-    no move any more.
+    """Cancel the run's actions under way, record where their replicas are now, and remove throttles without a move.
 
-    Returns by cluster why something of it is still open. A stop that was asked for doesn't end it.
+    Returns cluster -> why actions are still open. A requested stop doesn't interrupt it.
     """
-    # Only under a lease.
+    # A cluster is changed only under its lease.
     work = {name: of_cluster for name, of_cluster in _under_way(run).items() if name in held.names}
     return _cancel(run, context, work, held)
 
 
 def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
-    """As `cancel`, of a run that no driver applies any more; waits for the leases of a start that died."""
+    """Cancel as `cancel` does, for a run that no driver applies any more; waits for the leases of a dead start."""
     return _cancel_unheld(run, context, wait=True)
 
 
 @contextmanager
 def cancelled_if_stopped(run: Run, context: Context, closing: ExitStack) -> Iterator[None]:
-    """A context without leases in which a stop cancels, if it is to, the moves that the run has under way.
+    """Context without leases in which a stop cancels the moves under way, if the run was started with `--cancel`.
 
-    Leases that `closing` still holds are released before. A cluster that another run is changing by then is left alone.
+    Leases that `closing` still holds are released before. A cluster that another run is changing by then isn't touched.
     """
     try:
         yield
@@ -86,7 +85,7 @@ def _cancel_unheld(run: Run, context: Context, *, wait: bool) -> Mapping[str, st
 
 
 def _under_way(run: Run) -> Work:
-    """Actions of kinds that can be cancelled, without a row that ends them, in batches that were marked as sent."""
+    """Return the actions under way of kinds that can be cancelled: without a row that ends them, in marked batches."""
     kinds = [kind.name for kind in registry.in_order() if kind.steps.cancel is not None]
     marked = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id)
     rows = sendable(run).where(F.col("action").isin(kinds)).withColumn("maybe_sent", F.lit(True))

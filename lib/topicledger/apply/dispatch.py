@@ -1,4 +1,4 @@
-"""Doing one step for every batch of every cluster: clusters side by side, batches in order, outcomes in waves."""
+"""Do one step for every batch of every cluster: clusters in parallel, batches in order, outcomes in waves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
-from topicledger.ledger.run import Run, Waves
+from topicledger.ledger.run import OutcomeWaves, Run
 from topicledger.ledger.throttles import RecordedThrottles
 from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
 from topicledger.model.moves import Withdrawn
@@ -39,21 +39,21 @@ _YIELD_SECONDS = 2.0
 
 
 class Stopped(TopicLedgerError):
-    """The run was asked to stop: what was sent is recorded, the rest stays open."""
+    """Raised if the run was asked to stop: outcomes of sent requests are recorded, the other actions stay open."""
 
 
 class Stop(threading.Event):
-    """Set to stop after the batches under way: by SIGTERM, by Ctrl-C, or by the deadline."""
+    """Set by SIGTERM, by Ctrl-C, or by the deadline; the run then stops after the batches under way."""
 
     def __init__(self, *, cancels: bool = False) -> None:
-        """`cancels`: whether moves that are under way then are cancelled."""
+        """`cancels`: whether a stop cancels the moves that are under way."""
         super().__init__()
         self.why = "was stopped"
         self.cancels = cancels
 
     @contextmanager
     def after(self, deadline: float | None) -> Iterator[None]:
-        """A context that sets it after `deadline` seconds; None: never."""
+        """Context that sets this event after `deadline` seconds; None: never."""
         if deadline is None:
             yield
             return
@@ -73,7 +73,7 @@ class Stop(threading.Event):
 
     @contextmanager
     def at_interrupt(self) -> Iterator[None]:
-        """A context in which the first Ctrl-C sets it; the next one acts as before: Spark's stops the write."""
+        """Context in which the first Ctrl-C sets this event; the next one acts as before: Spark's stops the write."""
         before = signal.getsignal(signal.SIGINT)
 
         def first(*_: object) -> None:
@@ -90,20 +90,20 @@ class Stop(threading.Event):
 
 @dataclass(kw_only=True)
 class Context:
-    """What the phases share beside the run itself."""
+    """Values that the phases share in addition to the run."""
 
     progress: Progress
     stop: Stop
     policies: Sequence[Policy] = ()
-    """Those that judge the run: what always holds, and what the settings name."""
+    """The policies of the run: those that always apply, and those of the settings."""
     wait: bool = False
     """Whether to wait for clusters that another run is changing."""
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
-    """By cluster: the limits of its requests, kept from phase to phase."""
+    """Cluster -> the limits of its requests, kept from phase to phase."""
     withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """By cluster and topic that is under way: why nothing more of it is begun."""
+    """Cluster -> topic under way -> why no more of its moves are begun."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
@@ -111,33 +111,33 @@ Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What a step came to, over all clusters."""
+    """Result of a step on all clusters."""
 
     results: Mapping[Key, PhaseResult]
-    """By action, the last that ended for it; without configs, which are most of what it weighs."""
+    """Action -> its last result, without configs, which would take most of the memory."""
     problems: Mapping[str, str]
-    """By cluster, why the step ended early on it: it can't be reached, or it answers nothing."""
+    """Cluster -> why the step ended early there: the cluster can't be reached, or doesn't answer."""
     left_open: Mapping[Key, str] = field(default_factory=dict)
-    """By action, why its outcome can't be known now, while others of its cluster went on."""
+    """Action -> why its outcome can't be known now, although the step continued on its cluster."""
 
     @property
     def why_open(self) -> Mapping[str, str]:
-        """By cluster, why something is still open on it."""
+        """Cluster -> why actions on it are still open."""
         by_cluster: dict[str, dict[tuple[str, str], str]] = {}
         for (cluster, resource, action), why in self.left_open.items():
             by_cluster.setdefault(cluster, {})[resource, action] = why
         return {**{name: str(StaysOpen(name, actions)) for name, actions in by_cluster.items()}, **self.problems}
 
     def ok(self, work: Work) -> Work:
-        """Of `work`, what was ok."""
+        """Return the part of `work` whose outcome is ok."""
         return only(work, lambda name, target: self._is_ok(self.results.get((name, target.resource, target.action))))
 
     def under_way(self) -> frozenset[Key]:
-        """Those that an earlier start may have sent, and that aren't over."""
+        """Return the actions that an earlier start may have sent and that haven't ended."""
         return frozenset(key for key, ended in self.results.items() if ended.outcome is Outcome.PENDING)
 
     def answers(self) -> Results:
-        """What was answered to each action."""
+        """Return the cluster's answer to each action."""
         return {
             key: TopicResult(topic_id=ended.topic_id, num_partitions=ended.num_partitions)
             for key, ended in self.results.items()
@@ -161,21 +161,23 @@ def each_cluster(
     last: Callable[[Executor], None] = lambda _: None,
     ended: Callable[[str], None] = lambda _: None,
 ) -> StepResult:
-    """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
+    """Do a step for each batch of each cluster, clusters in parallel, and append the outcomes in waves.
 
-    `held` allows the step to change clusters. A cluster that can't be reached, or that doesn't answer, is one of
-    the result's problems; the others finish. `before` is called with the cluster and the batch's place in `work`,
-    from 0, before each step; `last` in each cluster's thread, after its last batch; `ended` with each cluster on which
-    nothing is left to do, while others go on, once its outcomes are on their way into the table.
+    `held` allows the step to change clusters. A cluster that can't be reached or doesn't answer is one of the result's
+    problems; the others finish. Callbacks:
 
-    Raises Stopped when asked to stop, after appending what is known. Raises LeaseLost if no lease is held any more.
+    - `before`, with the cluster and the batch's place in `work` (from 0): before each step;
+    - `last`: in each cluster's thread, after its last batch;
+    - `ended`, with a cluster that is done while others continue: once its outcomes are being committed.
+
+    Raises Stopped if asked to stop, after appending the known outcomes. Raises LeaseLost if no lease is held any more.
     """
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
     if not work:
         return StepResult(results={}, problems={})
     others: Mapping[str, str] = {}
     if phase is Phase.APPLY and step is not Executor.recover:
-        # What a name means may have changed since the plan: asked again before anything is changed.
+        # The settings' name may stand for a different cluster than in the plan: check it before anything is changed.
         planned_for = {name: cluster_id for name, (cluster_id, _) in work.items()}
         others = disowned(run.ledger, run.settings, planned_for)
     results: queue.SimpleQueue[Sequence[PhaseResult] | str] = queue.SimpleQueue()
@@ -191,17 +193,17 @@ def each_cluster(
                 for ended in one:
                     results.put(ended)
         finally:
-            # Its name: it has nothing more.
+            # The name tells the reader of the queue that this cluster is done.
             results.put(name)
 
-    waves, found = Waves(run, held), dict[Key, PhaseResult]()
+    waves, found = OutcomeWaves(run, held), dict[Key, PhaseResult]()
     at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
     with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
         running = {name: pool.submit(one_cluster, name) for name in work}
         left, over = len(running), list[str]()
         try:
             while left:
-                # What can't be recorded any more must not go on being sent.
+                # If outcomes can't be recorded any more, nothing more may be sent.
                 run.commits.check()
                 waves.flush_if_due()
                 if over and left and waves.is_empty and not context.stop.is_set():
@@ -223,7 +225,7 @@ def each_cluster(
                         found[each.cluster, each.resource, each.action] = light
                     bar(len(found_now))
         except BaseException:
-            # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.
+            # Interrupted: let the batches under way end, and keep their outcomes if possible.
             context.stop.set()
             while left:
                 found_now = results.get()
@@ -247,23 +249,23 @@ def each_cluster(
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
     lost = held.lost if held is not None else {}
-    # What is known of these was not recorded.
+    # The outcomes of these clusters were not recorded.
     problems |= {name: why for name, why in lost.items() if name in work}
     found = {key: each for key, each in found.items() if key[0] not in lost}
     return StepResult(results=found, problems=problems, left_open=left_open)
 
 
 def _over(ended: Sequence[PhaseResult]) -> Sequence[PhaseResult]:
-    """Those that are rows of `audit`: of phase apply, what is pending is under way."""
+    """Return the results that become rows of `audit`; a pending one of phase apply is still under way."""
     return [each for each in ended if (each.phase, each.outcome) != (Phase.APPLY, Outcome.PENDING)]
 
 
 def _allowed() -> None:
-    """Nothing is changed outside of leases: what validates needs none."""
+    """Allow requests without a lease: validateOnly changes nothing."""
 
 
 def _validated(run: Run, cluster: str, topics: Collection[str]) -> Mapping[str, TopicResult]:
-    """What validateOnly resolved in this run of topics of a cluster, by the rows of `audit`."""
+    """Return topic -> the counts that validateOnly resolved in this run, from `audit`."""
     wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
     ok = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     rows = run.audit().where(ok & (F.col("cluster") == cluster) & (F.col("action") == Action.CREATE.value))
@@ -287,7 +289,7 @@ def _one_cluster(
     last: Callable[[Executor], None],
     refused_as: str | None,
 ) -> Iterator[Sequence[PhaseResult]]:
-    """How each batch of a cluster ended. Raises StaysOpen in the end where that isn't known of some actions."""
+    """Yield the results of each batch of a cluster. Raises StaysOpen at the end if some outcomes are unknown."""
     records = run.settings.kafka.max_batch_records
     super_users = frozenset(run.settings.acls.super_users)
     limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records, super_users=super_users))
@@ -313,10 +315,10 @@ def _one_cluster(
         live_id = executor.live_cluster_id()
         unknown = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
         if live_id != cluster_id and unknown:
-            # Only the planned cluster knows what became of it.
+            # Only the planned cluster can tell the outcome.
             raise executor.wrong_cluster(live_id)
         if refused_as is not None and unknown:
-            raise ClusterError(f"cluster {settings.name}: {refused_as}; what may have been sent to it stays open")
+            raise ClusterError(f"cluster {settings.name}: {refused_as}; actions that may have been sent stay open")
         if refused_as is None and live_id != cluster_id:
             refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
         left, left_open = sum(map(len, batches)), dict[tuple[str, str], str]()
@@ -327,7 +329,7 @@ def _one_cluster(
             executor.expect(left)
             if refused_as is not None:
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, refused_as) for each in batch]
-                # What was applied stays applied: there is only nothing left to verify.
+                # Applied actions stay applied: only their verification is skipped.
                 outcome = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
                 yield [replace(each, outcome=outcome) for each in refused]
                 continue
@@ -338,7 +340,7 @@ def _one_cluster(
                 with logs.about(batch=batch[0].batch):
                     for each in step(executor, batch):
                         ended.append(each)
-                        # A batch that a quota paces takes minutes: what is known of it is kept meanwhile.
+                        # A batch that a quota slows down takes minutes: record its known outcomes meanwhile.
                         if time.monotonic() - yielded_at >= _YIELD_SECONDS:
                             yield ended
                             ended, yielded_at = [], time.monotonic()

@@ -20,9 +20,9 @@ _Other = TypeVar("_Other")
 
 @contextmanager
 def display_only(what: str, *, instead: str) -> Iterator[None]:
-    """A context for output about committed work: an error within becomes one warning line on stderr.
+    """Context for output about committed work: an error within becomes one warning line on stderr.
 
-    `what` is not shown then; `instead` says how to show it. The exit code stays that of the work.
+    The warning says that `what` is not shown, and `instead` how to show it. The exit code of the work isn't changed.
     """
     try:
         yield
@@ -34,7 +34,7 @@ def display_only(what: str, *, instead: str) -> Iterator[None]:
 
 
 def displayed(make: Callable[[], _Value], otherwise: _Other, what: str, *, instead: str) -> _Value | _Other:
-    """Return what `make` returns; `otherwise`, and a warning as of `display_only`, if it fails."""
+    """Return the result of `make`; if it fails, `otherwise`, with a warning as in `display_only`."""
     with display_only(what, instead=instead):
         return make()
     return otherwise
@@ -46,7 +46,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _discard_stdout() -> None:
-    """Send the rest of stdout nowhere: Python would end with exit code 120 if it can't flush it."""
+    """Discard the rest of stdout: Python would end with exit code 120 if it couldn't flush it."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:

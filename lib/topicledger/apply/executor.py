@@ -1,6 +1,6 @@
 """Phases validate, apply and verify for one cluster: each kind of action does its part, batch by batch.
 
-Nothing here knows Spark or Delta: targets come in, `PhaseResult`s go out.
+This module doesn't use Spark or Delta: it takes targets and yields `PhaseResult`s.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from topicledger.resources.registry import ACTIONS, by_kind
 
 
 class Executor(ClusterContext):
-    """One cluster's side of a run: sends planned targets, batch by batch, and yields how each ended.
+    """Sends the planned targets of one cluster, batch by batch, and yields the result of each.
 
-    Each step raises StaysOpen in the end where the outcomes of some targets can't be known now: those have no row, and
-    the next batch can go on.
+    Each step raises StaysOpen at its end if the outcomes of some targets can't be known now. These have no row, and the
+    next batch can continue.
     """
 
     def cost(self, target: Target) -> Cost:
-        """The cost of an action, by its kind."""
+        """Return the cost of an action, by its kind."""
         return ACTIONS[target.action].cost
 
     def validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """One batch before anything is sent. A target that the cluster never says an outcome of is failed: nothing can
-        have been done."""
+        """Validate one batch. A target fails if the cluster never answers about it: nothing can have been changed."""
         for kind, of_kind in by_kind(targets):
             try:
                 yield from kind.steps.validate(self, of_kind)
@@ -48,26 +47,26 @@ class Executor(ClusterContext):
                 self.leave_open(target, silent.why)
 
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """Targets of a saved plan on fresh metadata: yields those that must not be sent any more."""
+        """Compare targets of a saved plan with fresh metadata; yield those that must not be sent any more."""
         for kind, of_kind in by_kind(targets):
             yield from kind.steps.changed_since_plan(self, of_kind)
             self.leave_silent_open(of_kind)
         self.require_none_open()
 
     def recover(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """What became of targets that an earlier start may have sent (C18, D3); changes nothing."""
+        """Yield the outcomes of targets that an earlier start may have sent (C18, D3); changes nothing."""
         for kind, of_kind in by_kind(targets):
             yield from kind.steps.recover(self, of_kind)
             self.leave_silent_open(of_kind)
         self.require_none_open()
 
     def apply(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
+        """Send one batch; yield each outcome as soon as it is known."""
         for kind, of_kind in by_kind(targets):
             try:
                 yield from kind.steps.apply(self, of_kind)
             except OutcomeUnknown:
-                # Without rows for what was sent in vain, the next start would come no further.
+                # Without rows for targets that got no answer, the next start would fail at the same place.
                 if not self.stop.is_set():
                     yield from self._found_out(kind, self.take_silent(of_kind))
                 raise
@@ -75,12 +74,12 @@ class Executor(ClusterContext):
         self.require_none_open()
 
     def _found_out(self, kind: ActionKind, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
-        """What became of targets that no answer told an outcome of, by what the cluster shows; the others stay open."""
+        """Yield outcomes of targets without an answer, as far as the cluster's state shows them; others stay open."""
         if not silent:
             return
         left = {target.resource: (target, why) for target, why in silent}
         partly: Mapping[str, str] = {}
-        # Whatever a request did shows by then.
+        # By then, the effect of a request is visible.
         self.wait(self.retry_policy.visibility)
         unknown = set(left)
         try:
@@ -89,7 +88,7 @@ class Executor(ClusterContext):
                 yield ended
             self.leave_silent_open([target for target, _ in silent])
             asked = [replace(target, maybe_sent=False) for target, _ in left.values() if not self.is_open(target)]
-            # Those that are as the plan saw them: nothing of these was done.
+            # Targets that are still as in the plan were not changed.
             unknown = set(left) - {target.resource for target in asked}
             unknown |= {ended.resource for ended in kind.steps.changed_since_plan(self, asked)}
             self.leave_silent_open(asked)
@@ -100,7 +99,7 @@ class Executor(ClusterContext):
         except OutcomeUnknown:
             if self.stop.is_set():
                 raise
-            # A question of these was sent in vain, too: no answer to it says what the change did.
+            # These requests got no answer, either, so the effect of the change is unknown.
             self.take_silent(())
             unknown = set(left)
         for resource, (target, why) in left.items():
@@ -111,13 +110,13 @@ class Executor(ClusterContext):
                 yield self.without_outcome(target, Phase.APPLY, why, conclusion)
 
     def cancel(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """End what is under way for targets that this run may have sent; yields those that don't go on."""
+        """Cancel targets under way that this run may have sent; yield those that ended."""
         for kind, of_kind in by_kind(targets):
             if kind.steps.cancel is not None:
                 yield from kind.steps.cancel(self, of_kind)
 
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-        """Describe once what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
+        """Describe applied targets once: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
         results = {(target.action, target.resource): result for target, result in applied}
         for kind, of_kind in by_kind([target for target, _ in applied]):
             yield from kind.steps.verify(

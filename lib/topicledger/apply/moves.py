@@ -40,7 +40,7 @@ class PlannedMoves:
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
-    """Totals of the planned reassignments that have not ended, by cluster.
+    """Return the totals of the planned reassignments that have not ended, by cluster.
 
     In: rows of `plans` of one run. `throttle`: bytes per second.
     """

@@ -1,4 +1,4 @@
-"""The actions of a plan that a person decides on: the first of them, by owner."""
+"""The first actions of a plan, by owner, for the person who decides on it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ STYLES = {ADDS: "green", REMOVES: "red"}
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """What waits to be applied."""
+    """Actions that wait to be applied."""
 
     count: int = 0
     first: Sequence[PlannedAction] = ()
-    """Of a plan, the first 20, by owner."""
+    """The first 20 of a plan, by owner."""
     of_files: bool = False
-    """Whether it was planned from files, which have to be loaded first."""
+    """Whether the plan is from files, which must be loaded first."""
     waits_for: str | None = None
-    """What approval the plan still needs, in words."""
+    """The approval that the plan still needs, in words."""
     moves: Sequence[PlannedMoves] = ()
-    """Of a plan, what its moves come to."""
+    """Totals of a plan's moves."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
-    """The first planned actions that passed validate, by owner, cluster and topic. `results`: see `summary.results`."""
+    """Read the first planned actions that passed validate, by owner, cluster and topic.
+
+    `results`: from `summary.results`.
+    """
     passed = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     returned = (F.col(name).alias(f"returned_{name}") for name in RETURNED)
     pending = results.where(F.col("planned") & passed).select(*ACTION_KEY, *returned)
@@ -54,12 +57,12 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
 
 
 def heading(owner: str | None, cluster: str) -> str:
-    """What stands above an owner's lines of a cluster."""
+    """Return the heading of an owner's lines for a cluster."""
     return f"{show(owner) if owner else 'no owner'} on {show(cluster)}"
 
 
 def render_planned(pending: Pending, run_id: str, console: Console) -> None:
-    """Print the first, and how many there are in all."""
+    """Print the first actions, and the number of all."""
     console.print(f"Planned: {pending.count:,}", style="table.title", highlight=False)
     for (owner, cluster), actions in groupby(pending.first, key=lambda each: (each.owner, each.cluster)):
         console.print(heading(owner, cluster), markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A run's summary as people read it in a terminal."""
+"""A run's summary for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topicledger.text import alike, cell, listed, plain
 
 
 def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
-    """The message of a run with nothing to send, where `drifted` topics differ in what it may not change."""
+    """Return the message of a run with nothing to send. `drifted`: topics that differ in values it may not change."""
     differ = ""
     if drifted:
         topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
@@ -30,7 +30,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     )
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
-        # A title of the grid's own would be broken at the grid's width, and that is small.
+        # As the grid's title, the text would be wrapped at the grid's small width.
         console.print("Actions by cluster and outcome", style="table.title", highlight=False)
         grid = Grid()
         grid.add_column("cluster")
@@ -77,7 +77,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
 
 
 def render_waiting(summary: Summary, console: Console) -> None:
-    """Print what approval an `apply` still needs: who starts it has read the plan."""
+    """Print which approval an `apply` still needs, without the plan, which its user has read."""
     console.print(f"not approved: {plain(summary.waits_for or '')}", highlight=False, soft_wrap=True)
     for problem in summary.problems:
         console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)

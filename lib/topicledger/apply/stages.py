@@ -1,9 +1,9 @@
 """Phases apply and verify of a run, in this order:
 
-    take the leases -> recover -> refuse (expired, not declared any more) -> judge again -> mark -> send -> verify
+    take the leases -> recover -> refuse (expired, not declared any more) -> evaluate again -> mark -> send -> verify
 
-Whatever is known by now is stale, so what may not be sent any more is refused before anything is (DESIGN, sentence 5).
-What an earlier start may have sent, and what may still be under way, is never refused: nothing more of it is begun.
+The plan may be out of date by now, so actions that may not be sent any more are refused before anything is sent.
+An action that an earlier start may have sent, or that may be under way, is never refused: no more of it is begun.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def apply(
     closing: ExitStack,
     leftovers: Callable[[], Mapping[str, Leftover]],
 ) -> Applied:
-    """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest.
+    """Send the actions that passed validate. `closing` ends after the run's last commit; it releases all leases.
 
-    `leftovers`: by cluster id, the throttles that may have been left there before this start. What protects no move
-    any more is taken away from the run's clusters, whichever run left it.
+    `leftovers`: cluster id -> the throttles that may have been left there before this start. Throttles that protect no
+    move any more are removed from the run's clusters, whichever run left them.
 
-    What no other run holds comes first. With `--wait` the rest comes when those runs have released it; while this run
-    waits it holds nothing, so that two runs never wait for each other.
+    Clusters that no other run holds come first. With `--wait`, the others follow once those runs have released them.
+    While this run waits it holds no lease, so two runs never wait for each other.
     """
     done = _apply_all(run, context, ready, closing, leftovers) if ready.actions else _applied(run, {}, {}, {})
     idle = [cluster.name for cluster in run.clusters if cluster.name not in ready.actions]
@@ -130,20 +130,20 @@ def _apply_held(
     sent: SentBatches,
     leftovers: Callable[[], Mapping[str, Leftover]],
 ) -> Applied:
-    """Send what passed validate on the clusters whose leases are held."""
+    """Send the actions that passed validate on the clusters whose leases are held."""
     latest = run.ledger.latest_version(MANIFESTS)
     try:
-        judged = _judged_again(run, context, ready, held, latest)
-        if judged is ready:
-            # Beside the commit that says `applying`.
+        current = _evaluated_again(run, context, ready, held, latest)
+        if current is ready:
+            # In parallel with the commit of `applying`.
             sent.begin(ready.actions)
-        if judged.actions and run.state is not RunState.APPLYING:
+        if current.actions and run.state is not RunState.APPLYING:
             run.commit_state(RunState.APPLYING)
-        context = replace(context, withdrawn=judged.withdrawn)
+        context = replace(context, withdrawn=current.withdrawn)
         idle: Work = {
-            name: (cluster_id, []) for name, (cluster_id, _) in ready.actions.items() if name not in judged.actions
+            name: (cluster_id, []) for name, (cluster_id, _) in ready.actions.items() if name not in current.actions
         }
-        done = _send(run, context, judged, idle, held, sent, latest, leftovers())
+        done = _send(run, context, current, idle, held, sent, latest, leftovers())
     except Stopped:
         if context.stop.cancels:
             for problem in cancel(run, context, held).values():
@@ -155,14 +155,14 @@ def _apply_held(
         held.require()
         held.release_soon()
 
-    # Verify changes nothing: others may have the clusters meanwhile, once what was done to them is kept.
+    # Verify changes nothing, so other runs may take the clusters once the outcomes are committed.
     run.commits.add(let_go)
     return done
 
 
 def _leases(run: Run, context: Context, ready: Validated) -> Leases:
     if context.wait or run.resumed:
-        # Waiting, for another run or an earlier start of this one, may take long: what was found out is kept before.
+        # It may take long to wait for another run or an earlier start of this one: commit everything before.
         run.settle()
     settings = [cluster for cluster in run.clusters if cluster.name in ready.actions]
     return leases.take(
@@ -177,14 +177,14 @@ def _leases(run: Run, context: Context, ready: Validated) -> Leases:
     )
 
 
-def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, latest: int) -> Validated:
-    """What may still be sent, by the manifests at version `latest`; `ready` itself where nothing can have changed.
+def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases, latest: int) -> Validated:
+    """Return the actions that may still be sent, by the manifests at version `latest`; `ready` if nothing can differ.
 
-    A run that was taken up again, and one whose clusters another run held since it observed them, is judged on what
-    its clusters say now. What can't be judged isn't sent.
+    If the run was resumed, or another run held its clusters since it observed them, its actions are evaluated on the
+    clusters' current state. Actions that can't be evaluated aren't sent.
     """
     afresh = run.resumed or held.contended
-    others_declared = resources.declared_otherwise(run, ready.actions)
+    others_declared = resources.changed_declarations(run, ready.actions)
     if not afresh and latest == run.latest_version_then and not others_declared:
         return ready
     problems: dict[str, str] = {}
@@ -201,14 +201,15 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     def refuse(transform: Transform) -> None:
         rows = still_sendable().transform(transform)
         if under_way:
-            # Refused means that nothing was sent: no more of these is begun, and apply says what became of them.
+            # An action under way can't be refused, since refused means not sent: no more of it is begun, and apply
+            # reports its outcome.
             for row in _less(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
                 why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
                 withdrawn.setdefault(row["cluster"], {}).setdefault(row["resource"], why)
         _refuse(run, _less(run, rows, under_way), held)
 
     if run.may_have_sent:
-        # What earlier starts may have sent is found out first.
+        # First find the outcomes of actions that earlier starts may have sent.
         maybe_sent = only(ready.actions, lambda _, target: target.maybe_sent)
         recovered = each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, held=held, title="recover")
         problems |= recovered.problems
@@ -226,9 +227,9 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
         left_open |= checked.left_open
-        for transform, unjudged in resources.refused_now(run, context.policies, unsent):
+        for transform, unevaluated in resources.refused_now(run, context.policies, unsent):
             refuse(transform)
-            problems |= unjudged
+            problems |= unevaluated
         left = unsent().transform(_of_topics)
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]
@@ -238,8 +239,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
                 if status.problem is not None:
                     problems[name] = status.problem
             version = _owners_version(run, latest)
-            judged = reevaluate(run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held)
-            waiting = judged.waiting
+            again = reevaluate(run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held)
+            waiting = again.waiting
     return Validated(
         actions=in_batches(still_sendable()),
         seen=seen,
@@ -253,7 +254,7 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
 
 
 def _less(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "left_anti") -> DataFrame:
-    """Rows without those of `keys`; with `left_semi` those of `keys` only."""
+    """Return rows without those of `keys`; with `left_semi`, only those of `keys`."""
     if not keys:
         return rows
     named = run.spark.createDataFrame(sorted(keys), ", ".join(f"{name} string" for name in _KEY))
@@ -265,25 +266,25 @@ def _of_topics(planned: DataFrame) -> DataFrame:
 
 
 def _no_longer_asked_for(run: Run, latest: int) -> Transform:
-    """What `intent` says of planned actions, by the manifests at version `latest`."""
+    """Return the transform that refuses topics' actions which the manifests at version `latest` don't ask for."""
     now = run.ledger.read(MANIFESTS, latest)
     if run.prunes is not None:
         return declared_since(now, latest, list(run.settings.clusters))
     if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(manifests.judged_by(run.settings, run.selected))
         return no_longer_declared(declared, latest, of_files=run.of_files)
-    # The plan differs from the manifests on purpose: what counts is whether they were changed since.
+    # The plan differs from the manifests on purpose: only a change of the manifests since the plan matters.
     then = run.latest_version_then
     return declared_otherwise(run.ledger.read(MANIFESTS, then), now, then, latest)
 
 
 def _owners_version(run: Run, latest: int) -> int:
-    """The version of `manifests` that owners and labels are taken from."""
+    """Return the version of `manifests` from which owners and labels are taken."""
     return run.manifest_version if run.of_earlier_manifests else latest
 
 
 def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:
-    """End actions (columns `ending.REFUSED`) that are not sent: each gets its apply row."""
+    """Append a row of phase apply for each refused action. In: columns `ending.REFUSED`."""
     refused = rows.localCheckpoint()
     if refused.isEmpty():
         return
@@ -292,7 +293,7 @@ def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:
 
 
 def observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
-    """Observe clusters now; `observed` and `brokers` are replaced, too."""
+    """Observe clusters again, which also replaces their rows in `observed` and `brokers`."""
     with context.progress.phase("observe", len(clusters)):
         listing = list_clusters(run.spark, clusters, run.settings.kafka)
         with observe_into_tables(run, listing, named) as seen:
@@ -310,9 +311,9 @@ def _send(
     latest: int,
     leftovers: Mapping[str, Leftover],
 ) -> Applied:
-    """Send what may be sent; creates that wait for room come after the deletes that make it.
+    """Send the actions; creates that wait for room come after the deletes that make it.
 
-    `idle`: clusters whose leases are held, and to which nothing is sent. `leftovers`: as of `apply`.
+    `idle`: clusters whose leases are held, but to which nothing is sent. `leftovers`: see `apply`.
     """
     done: list[StepResult] = []
 
@@ -328,7 +329,7 @@ def _send(
     open_on = StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open
 
     def released(name: str) -> None:
-        # Others may have the cluster while this run is busy with another one: here nothing is left to do.
+        # This cluster is done: other runs may change it while this run continues on its other clusters.
         if all(cluster != name for cluster, _ in waits):
             run.commits.add(partial(held.release_some, [name]))
 
@@ -345,13 +346,13 @@ def _send(
         run.commits.add(partial(held.release_some, idle.keys() - throttled.keys() - open_on.keys()))
     send({**first, **throttled})
     if waits:
-        assert ready.seen is not None, "creates wait only where this start has judged them"
+        assert ready.seen is not None, "creates wait only if this start has evaluated them"
         version = _owners_version(run, latest)
-        judged = reevaluate(
+        again = reevaluate(
             run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS, waited=ready.waiting, held=held
         )
-        # Deletes whose outcome isn't known yet: their room isn't either.
-        fit = waits - _keys(judged.waiting)
+        # While the outcome of a delete is unknown, its room isn't free: creates that need it still wait.
+        fit = waits - _keys(again.waiting)
         left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))
         send(only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit))
     problems = dict(open_on)
@@ -366,7 +367,7 @@ def _keys(waiting: DataFrame | None) -> frozenset[tuple[str, str]]:
 
 
 def _applied(run: Run, work: Work, results: Mapping[Key, PhaseResult], problems: Mapping[str, str]) -> Applied:
-    """What was acknowledged: by this start, or by the tables where there were others."""
+    """Return the acknowledged actions: of this start, or from the tables if earlier starts sent some, too."""
     if run.resumed:
         actions, answers = applied(run)
         return Applied(actions=actions, answers=answers, problems=problems)
@@ -375,7 +376,7 @@ def _applied(run: Run, work: Work, results: Mapping[Key, PhaseResult], problems:
 
 
 def verify(run: Run, context: Context, done: Applied) -> Mapping[str, str]:
-    """Describe what was acknowledged; returns by cluster why something is still open on it."""
+    """Describe the acknowledged actions; return cluster -> why actions on it are still open."""
     deadline = time.monotonic() + context.wait_visible
 
     def verify_batch(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:

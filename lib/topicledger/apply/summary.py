@@ -1,4 +1,4 @@
-"""What a run came to: read from `plans` and `audit`, shown as tables or JSON, turned into an exit code."""
+"""The summary of a run: read from `plans` and `audit`, shown as tables or JSON, turned into an exit code."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ALIKE = (
     Refusal.SAME_CLUSTER.value,
     Refusal.NOT_YOURS.value,
 )
-"""Errors whose reason is the cluster's, or an owner's: the same for many topics, which count as one failure."""
+"""Errors with the same reason for many topics of a cluster or an owner, which are shown as one failure."""
 _GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
-"""Errors of guards that stop a plan which is being applied: its rows are of phase apply."""
+"""Errors of guards that stop a plan while it is being applied: the rows are of phase apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +43,16 @@ class ClusterCounts:
     outcomes: Mapping[str, int]
     """Outcome -> topics; `open` counts planned actions whose outcome isn't known yet."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """Why topics were skipped -> topics: the 20 most common reasons."""
+    """Reason for skipping -> topics: the 20 most common reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One topic that failed or was refused, or all topics of a cluster with the same reason, such as that it can't be
-    reached."""
+    """One topic that failed or was refused, or all topics of a cluster with a common reason, such as no connection."""
 
     cluster: str | None
     topic: str | None
-    """None for all topics of a cluster, and of an action on no topic, too."""
+    """None for all topics of a cluster, and for an action on another kind of resource."""
     resource: str | None
     """The topic, or the text of another resource; None as for `topic`."""
     action: str | None
@@ -63,16 +62,16 @@ class Failure:
     error: str | None
     error_message: str | None
     topics: int = 1
-    """How many these are."""
+    """Number of topics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Warned:
-    """One rule that an action breaks, of a policy that only warns."""
+    """A violation of a policy that only warns."""
 
     cluster: str
     topic: str | None
-    """None of an action on no topic."""
+    """None for an action on another kind of resource."""
     resource: str
     """The topic, or the text of another resource."""
     action: str
@@ -90,36 +89,36 @@ class Summary:
     manifest_version: int
     clusters: Sequence[ClusterCounts]
     decisions: Mapping[str, int]
-    """unchanged, drifted, unmanaged -> topics that no action was planned for; left_out where `--only` left any out."""
+    """unchanged, drifted, unmanaged -> topics without a planned action; left_out if `--only` left any out."""
     pending: Pending
     """Planned and validated actions that apply has not sent."""
     failures: Sequence[Failure]
-    """The first 20."""
+    """The first 20 failures."""
     query: str
-    """SQL for all of them."""
+    """SQL query for all failures."""
     problems: Sequence[str] = field(default_factory=list)
-    """Why the run isn't finished."""
+    """Reasons why the run isn't finished."""
     warnings: Sequence[Warned] = field(default_factory=list)
-    """Of policies that only warn: the first 20."""
+    """The first 20 warnings."""
     warning_count: int = 0
 
     @property
     def pending_changes(self) -> int:
-        """Planned and validated actions that apply has not sent."""
+        """Number of planned and validated actions that apply has not sent."""
         return self.pending.count
 
     @property
     def waits_for(self) -> str | None:
-        """What approval the plan still needs, in words."""
+        """The approval that the plan still needs, in words."""
         return self.pending.waits_for
 
     @property
     def failure_count(self) -> int:
-        """Topics that failed or were refused."""
+        """Number of topics that failed or were refused."""
         return sum(self.outcomes().get(outcome, 0) for outcome in _NOT_OK)
 
     def outcomes(self) -> dict[str, int]:
-        """Topics per outcome over all clusters."""
+        """Return outcome -> topics of all clusters."""
         totals: dict[str, int] = {}
         for counts in self.clusters:
             for outcome, count in counts.outcomes.items():
@@ -127,7 +126,7 @@ class Summary:
         return totals
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         counts = {"failure_count": self.failure_count, "outcomes": self.outcomes()}
         found = asdict(self)
         pending = found.pop("pending")
@@ -150,11 +149,11 @@ def summarise(
     detailed_exitcode: bool = False,
     warned: bool = True,
 ) -> Summary:
-    """What a run came to by the tables, and its exit code (DESIGN, Commands).
+    """Summarise a run from the tables, with its exit code.
 
-    `results`: what `results` returns, None where the run has no action and refused nothing. `decisions`: topics by
-    decision, of those that need nothing. `problems`: why something is still open. `warned`: whether the plan may have
-    warnings of actions.
+    `results`: from `results`; None if the run has no action and refused nothing. `decisions`: decision -> topics that
+    need no action. `problems`: reasons why actions are still open. `warned`: whether actions of the plan may have
+    warnings.
     """
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
@@ -274,7 +273,7 @@ def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tally:
-    """Topics of a cluster by phase and outcome of their last phase, null where a planned action has none yet."""
+    """Topics of a cluster by phase and outcome of their last phase; null for planned actions that have none yet."""
 
     cluster: str | None
     phase: str | None
@@ -287,7 +286,7 @@ class _Tally:
 
 
 def results(run: Run) -> DataFrame:
-    """Each action's result, by `audit`; of `plans` those planned actions that have none yet."""
+    """Return each action's result from `audit`; planned actions without one have a null phase."""
     return folded.results(run.audit(), run.open_actions(), *RETURNED)
 
 
@@ -304,7 +303,7 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
 
 
 def _skipped(results: DataFrame) -> Mapping[str | None, Mapping[str, int]]:
-    """By cluster, why topics were skipped: the most common reasons."""
+    """Return cluster -> reason for skipping -> topics, for the most common reasons."""
     skipped = results.where((F.col("outcome") == Outcome.SKIPPED.value) & F.col("error_message").isNotNull())
     counted = skipped.groupBy("cluster", "error_message").agg(F.count(F.lit(1)).alias("topics"))
     found: dict[str | None, dict[str, int]] = {}
@@ -329,10 +328,10 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
 
 
 def _warnings(run: Run, *, warned: bool) -> tuple[Sequence[Warned], int]:
-    """The first warnings of policies and of the run itself, and how many there are. `warned`: see `summarise`."""
+    """Read the first warnings of policies and of the run itself, and their number. `warned`: see `summarise`."""
     made = run.settings.policies
     specs = (spec for each in fields(made) for spec in getattr(made, each.name))
-    # Policies may warn once more of what brokers resolved.
+    # Policies are evaluated again with the values that brokers resolved, and may warn then.
     if not warned and not any(spec.mode == "warn" for spec in specs):
         return [], 0
     shown = ("cluster", "topic", "resource", "action")

@@ -1,4 +1,4 @@
-"""Throttles that runs left on clusters are taken away, under the leases of these, once nothing moves there any more."""
+"""Remove throttles that runs left on clusters, under the clusters' leases, once nothing moves there any more."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 def take_away(run_id: str, left: Mapping[str, Leftover], context: ClusterContext) -> None:
-    """Take away what protects no move any more on one cluster, whose lease is held, by whichever run it was set.
+    """Remove the throttles of any run that protect no move any more on one cluster, whose lease is held.
 
-    `left`: by cluster id, what earlier starts left. Raises ClusterError for throttles of this run that can't be taken
-    away now; those of other runs are a warning: they must not stop this one.
+    `left`: cluster id -> throttles of earlier starts. Raises ClusterError for throttles of this run that can't be
+    removed now. Those of other runs only cause a warning: they must not stop this run.
     """
     moving, here = context.limits.moving, left.get(context.cluster_id)
     if moving.throttles is None or (here is None and not moving.throttled):
@@ -45,9 +45,9 @@ def take_away(run_id: str, left: Mapping[str, Leftover], context: ClusterContext
 def left_on(
     ledger: Ledger, settings: Settings, names: Iterable[str], left: Mapping[str, Leftover]
 ) -> Mapping[str, tuple[str, Leftover]]:
-    """By the name that a cluster has now, its id and what was left on it; only clusters of `names`.
+    """Return the current name of each cluster among `names` -> its id and the throttles left on it.
 
-    A name whose id is unknown stands for the cluster that had this name when the throttle was set.
+    A name without a known id is taken for the cluster that had this name when the throttle was set.
     """
     if not left:
         return {}
@@ -66,10 +66,10 @@ def take_away_left(
     clusters: Mapping[str, tuple[str, Leftover]],
     stop: threading.Event,
 ) -> Mapping[str, str]:
-    """Take away what protects no move any more, each cluster under its lease. `clusters`: as `left_on` returns them.
+    """Remove throttles that protect no move any more, each cluster under its lease. `clusters`: from `left_on`.
 
-    The lease is taken only if there is something to take away. A cluster that another run is changing is left to that
-    run, or to a later one. Returns by cluster why throttles of run `run_id` stay.
+    The lease is taken only if there is a throttle to remove. A cluster that another run is changing is left to that
+    run, or to a later one. Returns cluster -> why throttles of run `run_id` stay.
     """
     problems: dict[str, str] = {}
     for name, (cluster_id, left) in clusters.items():
@@ -113,4 +113,4 @@ def _take_away_left(
 
 
 def _nothing() -> None:
-    raise AssertionError("looking changes nothing")
+    raise AssertionError("a check changes nothing")

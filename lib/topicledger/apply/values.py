@@ -1,4 +1,4 @@
-"""The values that the phases of a run pass on, from validate on."""
+"""The values that the phases of a run return, from validate on."""
 
 from __future__ import annotations
 

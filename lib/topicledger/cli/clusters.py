@@ -1,4 +1,4 @@
-"""`clusters list` and `clusters accept`: which Kafka cluster each name of the settings is."""
+"""`clusters list` and `clusters accept`: the Kafka cluster that each name in the settings stands for."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ACCEPT_COMMAND = "clusters accept"
 
 @click.group("clusters")
 def clusters_group() -> None:
-    """Which Kafka cluster each name of the settings is."""
+    """Show or change which Kafka cluster each name in the settings stands for."""
 
 
 @clusters_group.command("list")
 @common
 def clusters_list(options: Options) -> int:
-    """The recorded id of each name, since when and by whom, and what the settings say. Asks no cluster."""
+    """List the recorded cluster id of each name, since when and by whom, and the settings. Asks no cluster."""
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "clusters")
     names = list_names(ledger, settings, options.cluster)
@@ -57,7 +57,7 @@ def clusters_list(options: Options) -> int:
 @requested_by_option
 @common
 def clusters_accept(options: Options, name: str, requested_by: str | None) -> int:
-    """Make the cluster that answers now the one that NAME stands for, whatever it was before."""
+    """Record the id of the cluster that answers now for NAME, instead of any earlier id."""
     with interruptible():
         settings = open_settings(options)
         settings.cluster(name)
@@ -70,14 +70,14 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """What is known of one name."""
+    """The recorded data about one name."""
 
     name: str
     in_settings: bool
     settings_cluster_id: str | None
-    """The id that the settings state; it decides."""
+    """The id in the settings, which takes precedence."""
     cluster_id: str | None = None
-    """The recorded id, with the next five; all null where it was never seen to answer."""
+    """The recorded id; None, as the next five fields, if the cluster has never answered."""
     first_seen: str | None = None
     accepted_at: str | None = None
     accepted_how: str | None = None
@@ -92,12 +92,12 @@ class Names:
     clusters: Sequence[Named]
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
 
 
 def list_names(ledger: Ledger, settings: Settings, only: Collection[str] = ()) -> Names:
-    """What is known of each name, of those in `only` where given; asks no cluster."""
+    """Return the recorded data about each name, or those in `only` if given; asks no cluster."""
     ledger.ensure(CLUSTERS)
     known = recorded(ledger)
     names = [name for name in dict.fromkeys([*settings.clusters, *sorted(known)]) if not only or name in only]
@@ -124,7 +124,7 @@ def _named(cluster: ClusterSettings | None, row: Recorded | None, name: str) -> 
 
 
 def render_names(names: Names, console: Console) -> None:
-    """A line for each name."""
+    """Print a line for each name."""
     grid = Grid()
     for title in ("name", "cluster id", "since", "accepted by", "settings"):
         grid.add_column(title, overflow="fold")
@@ -138,30 +138,30 @@ def render_names(names: Names, console: Console) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """What accepting a cluster came to."""
+    """Result of accepting a cluster."""
 
     name: str
     cluster_id: str
     earlier_cluster_id: str | None
     changed: bool
-    """False where the id was the recorded one: nothing was written."""
+    """False if the id was recorded already: nothing was written."""
     run_id: str | None
-    """The id of its row in `runs`; None where nothing was written."""
+    """The id of its row in `runs`; None if nothing was written."""
     open_runs: Sequence[str] = field(default_factory=list)
     """Runs with actions planned for the earlier id: their open actions are refused when they resume."""
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
 
 
 def accept(
     ledger: Ledger, settings: Settings, name: str, *, run_id: str | None = None, requested_by: str | None = None
 ) -> Acceptance:
-    """Make the cluster that answers now the one of `name`, with a row in `runs`.
+    """Record the id of the cluster that answers now for `name`, with a row in `runs`.
 
-    Raises UsageError for a name that the settings don't have and for a run id that there is already, ClusterError where
-    the cluster can't be reached, and GuardStopped where the settings state another id, or another name has this one.
+    Raises UsageError for a name that isn't in the settings and for a run id that already exists, ClusterError if the
+    cluster can't be reached, and GuardStopped if the settings state a different id, or another name has this id.
     """
     cluster = settings.cluster(name)
     ledger.ensure(CLUSTERS, RUNS, PLANS)
@@ -184,7 +184,7 @@ def accept(
     accepted_by = run.require_ownership()["requested_by"]
     row = new_row(before, name, live, Accepted.COMMAND, accepted_by, run.run_id)
     while ledger.compare_and_set(CLUSTERS, "name", [row]) == 0:
-        # A run recorded an id meanwhile: what a person accepts counts.
+        # A run recorded an id meanwhile: the user's decision takes precedence.
         row = new_row(recorded(ledger).get(name), name, live, Accepted.COMMAND, accepted_by, run.run_id)
     run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), exit_code=int(ExitCode.DONE))
     return Acceptance(
@@ -198,7 +198,7 @@ def accept(
 
 
 def _planned_for_another(ledger: Ledger, name: str, cluster_id: str) -> list[str]:
-    """Runs that aren't over and have actions on `name` that were planned for another id."""
+    """Return the open runs with actions on `name` that were planned for a different id."""
     over = F.col("state").isin(RunState.FINISHED.value, RunState.ABANDONED.value)
     rows = (
         ledger.read(PLANS)
@@ -213,7 +213,7 @@ def _planned_for_another(ledger: Ledger, name: str, cluster_id: str) -> list[str
 
 
 def render_acceptance(acceptance: Acceptance, console: Console) -> None:
-    """What was accepted, and which runs it stops."""
+    """Print the accepted id, and the runs that it affects."""
     if acceptance.changed:
         was = f", it was {acceptance.earlier_cluster_id}" if acceptance.earlier_cluster_id else ""
         lines = [f"the id of cluster {acceptance.name} is {acceptance.cluster_id} from now on{was}"]

@@ -1,4 +1,4 @@
-"""`policies audit`: which topics that exist today's rules would refuse."""
+"""`policies audit`: the existing topics that the current policies would refuse."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from topicledger.text import SHOWN_FAILURES, cell, nearest, show
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What one policy says of the topics that exist."""
+    """Result of one policy for the existing topics."""
 
     policy: str
     mode: str
     settings: str
     """As JSON."""
     asked: int
-    """Topics that it judges."""
+    """Number of topics that it evaluates."""
     broken: int
     unjudgeable: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One topic that breaks one policy, or can't be judged by it."""
+    """A topic that breaks a policy, or can't be evaluated by it."""
 
     cluster: str
     topic: str
@@ -59,16 +59,16 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class LivePolicies:
-    """What the policies of creates say of the topics that exist."""
+    """Result of the policies of creates for the existing topics."""
 
     topics: int
-    """How many were judged; internal ones are not."""
+    """Number of evaluated topics; internal ones are not evaluated."""
     policies: Sequence[Judged]
     """In the order of the settings."""
     findings: Sequence[Finding]
     """By cluster, topic and policy."""
     problems: Sequence[str]
-    """Clusters whose topics were not judged, and why."""
+    """Reasons why topics of clusters were not evaluated."""
     exit_code: ExitCode
 
 
@@ -81,10 +81,10 @@ def audit_policies(
     *,
     detailed: bool,
 ) -> ExitCode:
-    """Judge the topics of clusters as if each were created today as it is, and print what the policies say.
+    """Evaluate the topics of clusters as if each were created now as it is, and print the results of the policies.
 
-    Nothing is changed or remembered. `named`: only these policies. `detailed`: exit 3 where a topic breaks one.
-    Raises UsageError for a policy that the settings don't have.
+    Nothing is changed or recorded. `named`: only these policies. `detailed`: exit 3 if a topic breaks one. Raises
+    UsageError for a policy that isn't in the settings.
     """
     rules = [each for each in building.from_settings(settings) if each.action is Action.CREATE]
     for name in named:
@@ -110,7 +110,7 @@ def audit_policies(
 
 
 def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool) -> LivePolicies:
-    """In: creates with `verdicts` (see `policies.verdicts`)."""
+    """Count and list the violations. In: creates with `verdicts` (see `policies.verdicts`)."""
     rows = judged.select("cluster", "topic", "owner", "verdicts").localCheckpoint()
     each = rows.select("cluster", "topic", "owner", F.posexplode("verdicts").alias("place", "verdict")).where(
         "verdict.asked"
@@ -160,12 +160,12 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
 
 
 def render(found: LivePolicies, console: Console) -> None:
-    """Print how many topics break each policy, and the first of them."""
-    console.print(f"{found.topics} topics, each judged as if it were created today as it is", highlight=False)
+    """Print the number of topics that break each policy, and the first of them."""
+    console.print(f"{found.topics} topics, each evaluated as if it were created now as it is", highlight=False)
     grid = Grid()
     for name in ("policy", "mode", "settings"):
         grid.add_column(name, overflow="fold")
-    for name in ("judged", "broken", "unjudgeable"):
+    for name in ("evaluated", "broken", "unjudgeable"):
         grid.add_column(name, justify="right")
     for each in found.policies:
         counts = (each.asked, each.broken or "", each.unjudgeable or "")
@@ -185,4 +185,4 @@ def render(found: LivePolicies, console: Console) -> None:
     elif not found.problems:
         console.print("no topic breaks any of them", highlight=False)
     for problem in found.problems:
-        console.print(f"not judged: {cell(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not evaluated: {cell(problem)}", highlight=False, soft_wrap=True)

@@ -58,11 +58,11 @@ def load_manifests(
     dry_run: bool,
     requested_by: str | None,
 ) -> int:
-    """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` keeps who did.
+    """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` records the requester.
 
-    More removed rows than guards.max_removed_rows (default 0) are listed, and nothing is loaded: exit 5.
-    With --from, unsupported fields are listed on stderr, and --cluster gives the cluster of all topics, whatever the
-    files say.
+    If more rows would be removed than guards.max_removed_rows (default 0), they are listed and nothing is loaded: exit
+    5. With --from, unsupported fields are listed on stderr, and --cluster gives the cluster of all topics instead of
+    the files.
     """
     if foreign is not None and len(options.cluster) > 1:
         raise UsageError("load_manifests --from takes only one --cluster, the cluster of all topics")
@@ -125,19 +125,15 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
 @_with_resources
-@click.option("--owner", help="The owner of all that is exported; default: the one that something tells.")
-@click.option(
-    "--unmanaged",
-    is_flag=True,
-    help="Only what no manifest names.",
-)
-@click.option("--split", type=click.Choice(["owner"]), help="With --to FOLDER: a folder for each owner in it.")
-@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@click.option("--owner", help="The owner of all exported resources; default: derived from owners, prefixes and groups.")
+@click.option("--unmanaged", is_flag=True, help="Export only resources that no manifest names.")
+@click.option("--split", type=click.Choice(["owner"]), help="With --to FOLDER: write a folder for each owner.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
 @common
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
     """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster.
 
-    --pattern and --exclude are about topics; what --with-... asks for is written as a whole.
+    --pattern and --exclude select topics; ACLs and quotas are exported completely.
     """
     if not options.cluster:
         raise UsageError("export needs --cluster, once for each cluster to export")

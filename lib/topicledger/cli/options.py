@@ -75,7 +75,7 @@ def common(command: Command) -> Command:
 
 
 def common_with(*formats: str) -> Callable[[Command], Command]:
-    """As `common`, with other output formats; the first is the default."""
+    """Return `common` with other output formats; the first is the default."""
     return functools.partial(_common, formats=formats)
 
 

@@ -29,7 +29,7 @@ def revert(
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Plan the opposite of what a run changed: --run-id names it. Changes nothing: `apply` the plan."""
+    """Plan to undo the changes of a run: --run-id names it. Changes nothing: `apply` the plan."""
     if options.run_id is None:
         raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
     return run_request(
@@ -61,10 +61,10 @@ def rebalance(
 ) -> int:
     """Plan moves of all topics for a broker that is removed or added. Changes nothing: `apply` the plan."""
     if (drain is None) == (fill is None):
-        raise UsageError("rebalance needs --drain BROKER or --fill BROKER, one of them")
+        raise UsageError("rebalance needs either --drain BROKER or --fill BROKER")
     names = options.cluster or tuple(open_settings(options).clusters)
     if len(names) != 1:
-        raise UsageError("rebalance is about one cluster: name it with --cluster")
+        raise UsageError("rebalance needs one cluster: name it with --cluster")
     broker = drain if drain is not None else fill
     assert broker is not None, "one of them is given"
     return run_request(
@@ -115,7 +115,7 @@ def prune(
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Plan to delete topics that no manifest names and nobody uses. Changes nothing: `apply` the plan."""
+    """Plan to delete unused topics that no manifest names. Changes nothing: `apply` the plan."""
     return run_request(
         replace(
             plan_request(options, requested_by, detailed_exitcode),

@@ -31,7 +31,7 @@ def policies_group() -> None:
 )
 @click.option("--format", "as_format", type=click.Choice(["table", "json"]), default="table", help="On stdout.")
 def policies_list(config: Path | None, as_format: str) -> None:
-    """The policies to choose from, with their settings."""
+    """List the available policies with their settings."""
     try:
         explain.list_policies(None if config is None else load_settings(config), as_json=as_format == "json")
     except TopicLedgerError as error:
@@ -61,12 +61,12 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
 @_beside_topics
 @common
 def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:
-    """Each rule, its inputs and its verdict for one resource of a --cluster. Asks it; changes nothing."""
+    """Explain each policy, its inputs and its verdict for one resource of a --cluster. Changes nothing."""
     beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type.value]) is not None]
     if (topic is not None) + len(beside) != 1:
         *others, last = (f"--{kind.resource_type.value}" for kind in KINDS)
         named = ", ".join(["--topic", *others])
-        raise UsageError(f"policies explain needs one {named} or {last}: what is to be explained")
+        raise UsageError(f"policies explain needs one of {named} and {last}")
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings = open_settings(options)
@@ -83,10 +83,10 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
 @click.option(
     "--policy", "named", multiple=True, metavar="NAME", help="Only this policy of [[policies.create]]; may be repeated."
 )
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where a topic breaks a policy.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if a topic breaks a policy.")
 @common
 def policies_audit(options: Options, named: tuple[str, ...], detailed_exitcode: bool) -> int:
-    """Judge the topics that exist by the policies of creates: which of them would be refused today.
+    """Evaluate existing topics by the policies of creates: which of them would be refused now?
 
     Asks the clusters; changes nothing.
     """

@@ -63,12 +63,12 @@ deadline_option = click.option(
 _cancel = click.option(
     "--cancel",
     is_flag=True,
-    help="When it is stopped, by SIGTERM, Ctrl-C or the deadline: cancel the moves of replicas that are under way.",
+    help="If the run is stopped by SIGTERM, Ctrl-C or the deadline, cancel its moves of replicas that are under way.",
 )
 
 
 def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, ...]:
-    """The kinds that `--only` names."""
+    """Parse the kinds that `--only` names."""
     if given is None:
         return ()
     known = [kind.option for kind in registry.in_order() if kind.option is not None]
@@ -96,7 +96,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime 
         time = datetime.fromisoformat(given)
     except ValueError:
         raise click.BadParameter(
-            f"{show(given)} is no time: write it as 2026-11-20T10:00:00Z, or with an offset (+01:00)"
+            f"{show(given)} is not a time: write it as 2026-11-20T10:00:00Z, or with an offset (+01:00)"
         ) from None
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
@@ -138,7 +138,7 @@ def plan(
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
     if files and (manifest_version is not None or manifest_as_of is not None):
-        raise UsageError("FILES are planned beside the latest manifests: leave out --manifest-version and -as-of")
+        raise UsageError("FILES are planned with the latest manifests: leave out --manifest-version and -as-of")
     return run_request(
         dataclasses.replace(
             plan_request(options, requested_by, detailed_exitcode),
@@ -210,7 +210,7 @@ def provision(
 
 
 def plan_request(options: Options, requested_by: str | None, detailed_exitcode: bool) -> runs.Request:
-    """The common part of the requests of commands that plan."""
+    """Return the common part of the requests of commands that plan."""
     return runs.Request(
         command="plan",
         run_id=options.run_id,
@@ -228,7 +228,7 @@ def run_request(
     *,
     cancel: bool = False,
 ) -> int:
-    """Start or resume a run, do what its command asks for, and print the result; returns the exit code.
+    """Start or resume a run, carry out its command, and print the result; return the exit code.
 
     `files`: manifest files to plan from, as if they were loaded. `cancel`: cancel moves under way when the run is
     stopped.
@@ -243,7 +243,7 @@ def run_request(
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
             rows, resources = frames(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
-        # Before the run has a row: a policy that can't be created is an error in the settings.
+        # This comes before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:

@@ -74,7 +74,7 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
 
 
 def written(out: Path) -> str:
-    """The line that names the file which was written."""
+    """Return the line that names the written file."""
     return f"wrote {printable(str(out))}"
 
 

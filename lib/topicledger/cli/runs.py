@@ -33,14 +33,14 @@ from topicledger.text import show as show_name
 
 @click.group("runs")
 def runs_group() -> None:
-    """Runs so far."""
+    """List, show, approve, verify, revert and abandon runs."""
 
 
 @runs_group.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=50, help="How many runs to list.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, help="Number of runs to list.")
 @common
 def runs_list(options: Options, limit: int) -> int:
-    """The runs, newest first."""
+    """List the runs, newest first."""
     ledger = open_ledger(options, open_settings(options), "runs")
     return show.list_runs(ledger, limit, as_json=options.format == "json")
 
@@ -49,15 +49,15 @@ def runs_list(options: Options, limit: int) -> int:
 @click.option(
     "--max-chars",
     type=click.IntRange(min=LEAST_CHARACTERS),
-    help=f"Print at most so many characters; default of markdown: {COMMENT_CHARACTERS}, which a comment may have.",
+    help=f"Print at most this many characters; default for markdown: {COMMENT_CHARACTERS}, the limit of a comment.",
 )
 @common_with("text", "markdown", "json")
 def runs_show(options: Options, max_chars: int | None) -> int:
-    """The plan of a run as a diff, and what became of it: --run-id names it. As JSON with what each phase came to."""
+    """Show the plan of a run as a diff, with its results: --run-id names it. JSON has the result of each phase."""
     if options.run_id is None:
         raise UsageError("runs show needs --run-id; see `runs list`")
     if max_chars is not None and options.format == "json":
-        raise UsageError("--max-chars is for text and markdown: JSON would be cut amid a value")
+        raise UsageError("--max-chars is for text and markdown: JSON would be cut within a value")
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     if options.format == "json":
@@ -69,11 +69,11 @@ runs_group.add_command(revert)
 
 
 @runs_group.command("approve")
-@click.option("--by", metavar="WHO", help="Who approves it; default: the OS user.")
-@click.option("--note", help="Why, a ticket, a link.")
+@click.option("--by", metavar="WHO", help="Name of the approver; default: the OS user.")
+@click.option("--note", help="A reason, a ticket or a link.")
 @common
 def runs_approve(options: Options, by: str | None, note: str | None) -> int:
-    """Approve the plan of a run, as it is now: --run-id names it. Who asked for the run can't."""
+    """Approve the current plan of a run: --run-id names it. The requester of the run can't approve it."""
     if options.run_id is None:
         raise UsageError("runs approve needs --run-id; see `runs list`")
     settings = open_settings(options)
@@ -88,7 +88,7 @@ def runs_approve(options: Options, by: str | None, note: str | None) -> int:
 
 
 def render_approval(found: approvals.Approvals, console: Console) -> None:
-    """Print who approved a plan, and whether that is enough."""
+    """Print the approvers of a plan, and whether they are enough."""
     enough = f"apply --run-id {found.run_id} applies it"
     for line in (
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}",
@@ -111,8 +111,10 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
 )
 @common
 def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], other_keys: tuple[str, ...]) -> int:
-    """Compute the digests of all runs again, and say what isn't as they left it: exit code 4 then. With a key, open
-    runs with rows make it 3."""
+    """Compute the digests of all runs again, and report changes since they ended: exit code 4.
+
+    With a key, the exit code is 3 if there are open runs with rows.
+    """
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     verified = verifying.verify(ledger, settings, since=since, expected=expect, other_keys=other_keys)
@@ -121,11 +123,13 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
 
 
 @runs_group.command("abandon")
-@click.option("--cancel", is_flag=True, help="Cancel moves of replicas that it has under way, before.")
+@click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
 @common
 def runs_abandon(options: Options, cancel: bool) -> int:
-    """Give up an open run: --run-id names it. Its throttles are taken away, but for those of replicas that still move:
-    these are left to the next run on the cluster."""
+    """Give up an open run: --run-id names it.
+
+    Its throttles are removed. Those of replicas that still move are left to the next run on the cluster.
+    """
     if options.run_id is None:
         raise UsageError("runs abandon needs --run-id; see `runs list`")
     settings = open_settings(options)
@@ -137,23 +141,23 @@ def runs_abandon(options: Options, cancel: bool) -> int:
         click.echo(abandoned(options.run_id))
     take_away_left(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
     for name in _throttled(ledger, settings, options.run_id):
-        click.echo(f"throttles stay set on cluster {name}; the next run on it takes them away once nothing moves there")
+        click.echo(f"throttles stay set on cluster {name}; the next run there removes them once nothing moves any more")
     return ExitCode.DONE
 
 
 def abandoned(run_id: str) -> str:
-    """The line that says that a run was given up."""
+    """Return the line that reports that a run was abandoned."""
     return f"run {printable(run_id)} is abandoned"
 
 
 def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, tuple[str, Leftover]]:
-    """By cluster, its id and what a run may have left set."""
+    """Return cluster -> its id and the throttles that the run may have left set."""
     left = {cluster_id: each for cluster_id, each in clusters_left(ledger).items() if run_id in each.run_ids}
     return left_on(ledger, settings, settings.clusters, left)
 
 
 def _cancel(ledger: Ledger, settings: Settings, run_id: str) -> None:
-    """Cancel a run's moves. Raises ClusterError where it isn't known what became of any: the run stays open then."""
+    """Cancel a run's moves. Raises ClusterError if the outcome of any is unknown; the run then stays open."""
     with runs.take_over(ledger, settings, run_id) as run:
         problems = cancel_of(run, Context(progress=Progress(), stop=Stop()))
     if problems:

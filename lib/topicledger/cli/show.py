@@ -31,11 +31,11 @@ from topicledger.text import cell, iso_time, json_value
 from topicledger.text import console as text_console
 
 _WIDE = 150
-"""Columns of a terminal that has room for a run on one line."""
+"""Width of a terminal that has room for a run on one line."""
 _ID = 31
-"""Characters of a run's id that nobody gave."""
+"""Length of a generated run id."""
 FEW_ACTIONS = 10_000
-"""Of a run whose rows are read faster without compiling queries for them."""
+"""Most actions of a run whose rows are read faster with interpreted queries than with compiled ones."""
 _PLANNED = (
     "cluster",
     "topic",
@@ -80,7 +80,7 @@ def print_runs(rows: Sequence[Row]) -> None:
 
 
 def runs_grid(rows: Sequence[Row], *, narrow: bool) -> Grid:
-    """Runs as a table; a narrow one has several lines for each."""
+    """Return runs as a table; a narrow table has several lines per run."""
     columns = {
         "run_id": [cell(row["run_id"]) for row in rows],
         "command": [cell(row["command"]) for row in rows],
@@ -104,7 +104,7 @@ def runs_grid(rows: Sequence[Row], *, narrow: bool) -> Grid:
         }
     grid = Grid()
     for name in columns:
-        # Ids and times stay whole where there is room: else all columns would be folded alike.
+        # Ids and times aren't folded if there is room; otherwise Rich would fold all columns alike.
         whole = name.startswith(("run_id", "started")) and narrow
         widest = max((len(line) for each in columns[name] for line in each.split("\n")), default=0)
         grid.add_column(name, overflow="fold", width=max(12, min(widest, _ID)) if whole else None)
@@ -118,7 +118,7 @@ def _utc(moment: datetime | None) -> str:
 
 
 def _took(began: datetime | None, ended: datetime | None) -> str:
-    """How long a run took from its first start to its end: `1 h 2 min`, `2 min 5 s`, `12 s`."""
+    """Return the time from a run's first start to its end: `1 h 2 min`, `2 min 5 s`, `12 s`."""
     if began is None or ended is None:
         return ""
     seconds = round((ended - began).total_seconds())
@@ -129,7 +129,7 @@ def _took(began: datetime | None, ended: datetime | None) -> str:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """Counts in words, failures first."""
+    """Return counts in words, failures first."""
     order = (Outcome.FAILED.value, Outcome.REFUSED.value)
     names = sorted(counts, key=lambda name: (order.index(name) if name in order else len(order), name))
     return ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
@@ -158,12 +158,12 @@ def show_diff(
 
 
 def in_colours() -> bool:
-    """Whether text is for a terminal, and nobody set NO_COLOR (no-color.org)."""
+    """Return whether text is for a terminal and NO_COLOR isn't set (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
-    """Print, as JSON, every action of a run with how each phase ended and what validateOnly resolved (C5)."""
+    """Print every action of a run as JSON, with the result of each phase and the values from validateOnly (C5)."""
     with _few_or_many(ledger, run_id):
         actions = _actions(ledger, run_id)
     click.echo(json.dumps(actions, default=json_value, indent=2))
@@ -172,7 +172,7 @@ def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
 
 @contextmanager
 def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
-    """A context in which queries suit the size of a run; yields its row. Raises UsageError where there is none."""
+    """Context in which queries suit the size of a run; yields its row. Raises UsageError if there is no such run."""
     with for_few_rows(ledger.spark) as for_many:
         ledger.ensure(RUNS, PLANS, AUDIT)
         run = find_run(ledger, run_id)
@@ -184,7 +184,7 @@ def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
 
 
 def _change(row: Mapping[str, Any]) -> str | None:
-    """What a change does; None for other actions: the resource's text is all that they say."""
+    """Return a change in words; None for other actions, whose resource's text says everything."""
     is_change = row["before"] is not None and row["after"] is not None
     if not is_change or sign_of(row["action"]) != CHANGES:
         return None

@@ -1,4 +1,4 @@
-"""Tables of the ledger are created when missing, and checked when present, before anything is read or written."""
+"""The ledger's tables: missing ones are created and existing ones are checked before anything is read or written."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Clocks:
 
 
 CLOCKS = Clocks()
-"""This machine's."""
+"""This machine's clocks."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _utc(moment: datetime | None) -> datetime | None:
-    # PySpark gives the moment in this process's own time zone, without saying so.
+    # PySpark returns naive timestamps in this process's own time zone.
     return None if moment is None else moment.astimezone(UTC)
 
 
@@ -50,7 +50,7 @@ def held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) ->
 
 
 def holders(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return for messages who holds leases, and until when."""
+    """Describe for messages which runs hold leases, and until when."""
     return "; ".join(
         f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
         + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")

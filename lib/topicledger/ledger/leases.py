@@ -1,8 +1,8 @@
-"""Leases: one run at a time changes a cluster (DESIGN, A run's life).
+"""Leases: one run at a time changes a cluster.
 
-Kafka itself can't be fenced. So whoever changes a cluster holds a lease on its cluster id, a row of `leases`, renews it
-while it works, and sends only while the lease outlasts a request by both of its clocks: a driver that was stopped, or a
-machine that was suspended, and woken again finds that it holds nothing any more.
+Kafka itself can't fence a client. So a driver that changes a cluster holds a lease on its cluster id, which is a row of
+`leases`. It renews the lease while it works, and sends a request only if the lease outlasts it by both of its clocks.
+A driver that was stopped, or whose machine was suspended, finds afterwards that it holds no lease any more.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from topicledger.schemas import LEASES
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30.0
-"""How long a lease holds without being renewed, at least."""
+"""Shortest time for which a lease is valid without being renewed."""
 _ASK_AGAIN_SECONDS = 2.0
 _ATTEMPTS = 5
 _COMMITS = 6
-"""How many times as long as a commit a lease holds, at least."""
+"""A lease is valid for at least this many times the duration of a commit."""
 _LOG_AGAIN_SECONDS = 30.0
 
 
 class LeaseHeld(TopicLedgerError):
-    """Another run is changing a cluster: nothing was sent."""
+    """Raised if another run is changing a cluster; nothing was sent."""
 
 
 class LeaseLost(ClusterError):
-    """This driver's leases expired, or a later start of its run took them: it sends and records nothing more."""
+    """Raised if this driver's leases expired or another holder took them; it sends and records nothing more."""
 
 
 class Leases:
     """Leases that this run holds on clusters; a thread renews them until they are released or lost.
 
-    As a context it releases them at the end; a lost lease is left alone. When the object is gone, its leases are no
-    longer renewed: a dead driver's lease expires.
+    As a context manager, it releases them at the end; it doesn't touch a lost lease. Once the object is garbage, its
+    leases are no longer renewed, and expire.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Leases:
         self.contended = False
         """Whether another run may have changed one of the clusters since this one observed them."""
         self.busy: Mapping[str, str] = {}
-        """Clusters, by name, that were asked for and that another run is changing, with who does."""
+        """Requested cluster, by name -> the other run that is changing it, in words."""
         self.holder = holder
         self._ledger = ledger
         self._clusters = clusters
@@ -79,7 +79,7 @@ class Leases:
         self._changed = threading.Condition()
         self._over = False
         self._wake = threading.Event()
-        # The thread must not keep alive what it renews.
+        # The thread has only a weak reference, so that it doesn't keep this object alive.
         self._thread = threading.Thread(
             target=_keep_renewed, args=(weakref.ref(self), self._wake), name="leases", daemon=True
         )
@@ -98,7 +98,7 @@ class Leases:
         self._thread.join()
 
     def release_soon(self) -> None:
-        """Begin to release the leases, beside what the run still does; `release` waits for it."""
+        """Begin to release the leases while the run continues; `release` waits for it."""
         self._over = True
         self._wake.set()
 
@@ -108,23 +108,20 @@ class Leases:
         return frozenset(self._clusters.values())
 
     def release_some(self, names: Collection[str]) -> None:
-        """Begin to release the leases of clusters on which nothing is left to do, while others are still changed."""
+        """Begin to release the leases of clusters that are done, while others are still being changed."""
         with self._changed:
             self._done |= frozenset(names)
         self._wake.set()
 
     @property
     def lost(self) -> Mapping[str, str]:
-        """Clusters, by name, whose leases another holder took while those of others are still held, with the reason."""
+        """Cluster, by name, whose lease another holder took while this run keeps its other leases -> the reason."""
         return dict(self._lost_some)
 
     def require(self, cluster: str | None = None) -> None:
-        """Raise LeaseLost if this driver may do nothing more, or nothing more to `cluster`.
-
-        Its time ran out, or another holder took over: all clusters, or this one.
-        """
+        """Raise LeaseLost if the leases expired, or if another holder took all of them or that of `cluster`."""
         with self._changed:
-            # A slow commit isn't a stop: it will show whether another run took the leases meanwhile.
+            # While a slow commit is under way, wait: its result tells whether another run took the leases.
             while self._lost is None and self._left() <= 0 and self._renewing:
                 self._changed.wait(1.0)
             if self._lost is None and self._left() <= 0:
@@ -137,7 +134,7 @@ class Leases:
             raise LeaseLost(self._lost_some[cluster])
 
     def require_for_request(self, cluster: str | None = None) -> None:
-        """Return when the leases outlast a request sent now to `cluster`; has them renewed if they don't.
+        """Wait until the leases outlast a request that is sent to `cluster` now; has them renewed if necessary.
 
         Raises LeaseLost.
         """
@@ -149,7 +146,7 @@ class Leases:
                 self.require(cluster)
 
     def _left(self) -> float:
-        """The seconds for which the leases hold: by the clock that counts sleep, and by that which others go by."""
+        """Return the seconds for which the leases are valid: the lower value of the two clocks (`Clocks`)."""
         by_wall = (self._expires_at - self._clocks.now()).total_seconds()
         return min(self._until - self._clocks.elapsed(), by_wall)
 
@@ -159,7 +156,7 @@ class Leases:
             self._changed.notify_all()
 
     def _write(self, rows: Sequence[dict[str, Any]], *, renewed: bool) -> bool:
-        """Write the next state of rows; whether each of them still was as this driver knew it."""
+        """Write the next state of rows; return whether all of them were still as this driver knew them."""
         began, now = self._clocks.elapsed(), self._clocks.now()
         expires_at = now + timedelta(seconds=self._seconds)
         new = [{**row, "changes": row["changes"] + 1, "expires_at": expires_at} for row in rows]
@@ -167,11 +164,11 @@ class Leases:
         if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
             return False
         with self._changed:
-            # From when it began, not from when it was written: a slow commit takes its time of the lease.
+            # The lease's time counts from the beginning of the commit: a slow commit uses up part of it.
             self._rows = [row for row in new if row["released_at"] is None]
             self._until, self._expires_at = began + self._seconds, expires_at
             self._renew_at = began + self._seconds / 3
-            # Where commits are slow, the next lease has to last longer to be renewed in time.
+            # If commits are slow, the next lease must last longer to be renewed in time.
             took = self._clocks.elapsed() - began
             self._seconds = max(self._seconds, _COMMITS * took)
             log.info("leases %s until %s, in %.1f s", "renewed" if renewed else "released", expires_at, took)
@@ -179,11 +176,11 @@ class Leases:
         return True
 
     def _pause(self) -> float:
-        """Seconds until they are to be renewed."""
+        """Return the seconds until the next renewal."""
         return max(0.0, self._renew_at - self._clocks.elapsed())
 
     def _renew(self) -> bool:
-        """Renew the leases, or release them where they are over; whether there is more to do."""
+        """Renew the leases, or release them if the run is done; return whether there is more to do."""
         self._wake.clear()
         if self._over:
             if self._lost is None and self._left() > 0:
@@ -201,7 +198,7 @@ class Leases:
         except LeaseLost:
             pass
         except Exception as error:
-            # Whatever it is: a thread that ended here would do so silently, and the leases with it.
+            # Any exception: it would end this thread silently, and the leases would expire.
             log.warning("leases could not be renewed, trying again: %s", _said(error))
             self._renew_at = self._clocks.elapsed() + _ASK_AGAIN_SECONDS
         finally:
@@ -211,7 +208,7 @@ class Leases:
         return self._lost is None
 
     def _keep_what_is_ours(self) -> None:
-        """Go on with the leases that the last commit renewed, when another holder had taken others of them."""
+        """Keep the leases that the last commit renewed, after another holder took some of them."""
         known, ours = {row["cluster_id"]: row for row in read_rows(self._ledger, self._clusters)}, []
         for row in self._rows:
             mine = {"process": self.holder.process, "host": self.holder.host, "changes": row["changes"] + 1}
@@ -221,7 +218,7 @@ class Leases:
             elif row["cluster"] not in self._done:
                 self._lost_some[row["cluster"]] = (
                     f"run {self.holder.run_id}: a later start of it, or another run, took over cluster "
-                    f"{row['cluster']}: nothing more is sent to it, or recorded of it; start the run again with its id"
+                    f"{row['cluster']}: nothing more is sent to it, or recorded; start the run again with its id"
                 )
         if not ours:
             self._lose("a later start of it, or another run, took over")
@@ -231,11 +228,11 @@ class Leases:
             left = (self._expires_at - self._clocks.now()).total_seconds()
             self._until = self._clocks.elapsed() + left
             self._renew_at = self._until - self._seconds * 2 / 3
-            log.warning("leases of clusters %s are lost, those of others go on", sorted(self._lost_some))
+            log.warning("leases of clusters %s are lost, the others are kept", sorted(self._lost_some))
             self._changed.notify_all()
 
     def _take(self, seen: Iterable[dict[str, Any]]) -> bool:
-        """Take every cluster's lease as it was `seen`; whether all of them are held now."""
+        """Take every cluster's lease if its row is still as `seen`; return whether all of them are held now."""
         self._tried = True
         known = {row["cluster_id"]: row for row in seen}
         now = self._clocks.now()
@@ -257,13 +254,13 @@ class Leases:
         )
 
     def _leave(self, rows: Sequence[Mapping[str, Any]], clusters: Mapping[str, str]) -> None:
-        """Ask for all of `clusters` (id -> name) but those of rows that other runs hold."""
+        """Ask for `clusters` (id -> name) without those in `rows`, which other runs hold."""
         held = {row["cluster_id"]: row for row in rows}
         self._clusters = {cluster_id: name for cluster_id, name in clusters.items() if cluster_id not in held}
         self.busy = {clusters[cluster_id]: holders([row]) for cluster_id, row in held.items()}
 
     def _give_back(self) -> None:
-        """Release what was taken, where not all could be; what can't be released expires."""
+        """Release the leases that were taken, since not all could be; a lease that can't be released expires."""
         if not self._tried:
             return
         try:
@@ -278,7 +275,7 @@ class Leases:
             log.warning("leases could not be released, other runs wait until they expire: %s", _said(error))
 
     def _make_last(self) -> None:
-        """A first commit is the slowest: renew leases that it left too little time."""
+        """Renew leases if their first commit, the slowest one, left them too little time."""
         for _ in range(_ATTEMPTS):
             if self._left() > self._request_timeout + self._seconds / 3:
                 return
@@ -291,7 +288,7 @@ class Leases:
 
 
 def _keep_renewed(of: weakref.ref[Leases], wake: threading.Event) -> None:
-    """Renews leases until they are released or lost, or their object is gone: then they expire."""
+    """Renew leases until they are released or lost. If their object is gone, they expire."""
     while (leases := of()) is not None:
         pause = leases._pause()
         del leases
@@ -303,7 +300,7 @@ def _keep_renewed(of: weakref.ref[Leases], wake: threading.Event) -> None:
 
 
 def lease_seconds(request_timeout: float) -> float:
-    """How long leases hold: 30 s, or more where a request may take longer, so that a renewed one outlasts it."""
+    """Return the seconds for which leases are valid: 30, or more so that a renewed lease outlasts a long request."""
     return max(LEASE_SECONDS, 2 * request_timeout)
 
 
@@ -319,17 +316,18 @@ def take(
     clocks: Clocks = CLOCKS,
     some: bool = False,
 ) -> Leases:
-    """Take the leases of clusters (id -> name), all or none; use what it returns as a context.
+    """Take the leases of clusters (id -> name), all or none; use the result as a context manager.
 
-    With `some` it takes those that no other run holds, where there are any; the others are `busy`.
+    With `some`, take the leases that no other run holds, if there are any; the other clusters are `busy`.
 
-    `observed_since` is when the run began to observe its clusters: where another run has held a lease since, what the
-    run judged must be judged again (`contended`). `request_timeout`: the longest that a request takes, in seconds.
+    `observed_since`: when the run began to observe its clusters. If another run has held a lease since, the run must
+    evaluate its decisions again (`contended`). `request_timeout`: the longest time that a request takes, in seconds.
 
-    A lease is free when it was released, when it expired, and when its holder is a dead earlier start of the same run.
-    An earlier start that may be alive, even in this process, is asked to stop and waited for. Raises LeaseHeld where
-    another run holds a lease, unless `wait`; LeaseLost where `stop` is set while waiting. When it raises, it has given
-    back every lease that it took; one that the storage won't take back expires.
+    A lease is free if it was released, if it expired, or if its holder is a dead earlier start of the same run. An
+    earlier start that may be alive, even in this process, is asked to stop, and `take` waits for it.
+
+    Raises LeaseHeld if another run holds a lease, unless `wait`; LeaseLost if `stop` is set while waiting. Before it
+    raises, it releases every lease that it took; a lease that can't be released expires.
     """
     ledger.ensure(LEASES)
     leases = Leases(ledger, Holder.here(run_id), clusters, request_timeout=request_timeout, clocks=clocks)
@@ -351,16 +349,16 @@ def take(
                 if leases._take(rows):
                     leases._make_last()
                     return leases
-                # Somebody was faster with one of them: what was taken is ours, what not will be seen now.
+                # Another driver was faster with one of them. The next round reads which leases this driver holds.
                 continue
-            # All or none: two runs that each hold what the other waits for would wait for ever.
+            # All or none: if each of two runs held a lease that the other waits for, both would wait for ever.
             leases._give_back()
             if time.monotonic() - logged_at >= _LOG_AGAIN_SECONDS:
                 logged_at = time.monotonic()
                 log.warning("waiting: %s", holders(busy))
             for row in busy:
                 if row["run_id"] == run_id and row["host"] is not None:
-                    # Its holder's next renewal finds the row changed, and stops.
+                    # Its holder finds the row changed at its next renewal, and stops.
                     ledger.compare_and_set(LEASES, "cluster_id", [{**row, "host": None, "changes": row["changes"] + 1}])
             if stop.wait(_ASK_AGAIN_SECONDS):
                 raise LeaseLost(f"run {run_id} was stopped while it waited for a lease; start it again with its id")

@@ -1,7 +1,7 @@
-"""Keeping the tables themselves in order: small files compacted, old files removed, old rows deleted where asked for.
+"""Maintain the tables: compact small files, remove old files, and delete old rows on request.
 
-By default it is a dry run, which says what would be done. Rows of runs that aren't over are never deleted, and what
-such a run may still read by its version stays. A plan too old to be applied is over.
+The default is a dry run, which reports what would be done. Rows of open runs are never deleted, and the table versions
+that such a run may still read are kept. A plan that is too old to be applied doesn't count as open.
 """
 
 from __future__ import annotations
@@ -29,84 +29,84 @@ from topicledger.text import cell, plain
 
 COMMAND = "maintain"
 VACUUM_HOURS = 168
-"""Delta's own bound (delta.deletedFileRetentionDuration): a reader may be as far behind."""
+"""Default age at which old files are removed, as in Delta (delta.deletedFileRetentionDuration)."""
 
 AGED: Mapping[str, str] = {AUDIT.name: "completed_at", PLANS.name: "planned_at", DRIFT.name: "observed_at"}
-"""Tables that rows may be deleted from -> the column that holds a row's age."""
+"""Tables from which rows may be deleted -> the column with a row's time."""
 
 MANY_FILES = 50
-"""Files that are worth compacting: Delta's bound for a partition (spark.databricks.delta.autoCompact.minNumFiles)."""
+"""Files of a partition from which compaction is worthwhile, as in spark.databricks.delta.autoCompact.minNumFiles."""
 
 _PINNED = (MANIFESTS.name, OBSERVED_CONFIGS.name)
-"""Tables that an open run goes on reading at the version that it began with."""
+"""Tables that an open run reads at the version with which it began."""
 _OPEN = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked for."""
+    """A request for maintenance."""
 
     execute: bool = False
-    """Otherwise a dry run."""
+    """False: a dry run."""
     vacuum_hours: int = VACUUM_HOURS
-    """Files that no table version of this many last hours uses are removed."""
+    """Hours: files that no table version of this time uses are removed."""
     retention_days: Mapping[str, int] = field(default_factory=dict)
-    """Table -> days; rows of earlier days (UTC) are deleted. A table that isn't named loses none."""
+    """Table -> days; rows of earlier days (UTC) are deleted. All rows of other tables are kept."""
     run_id: str | None = None
     requested_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableMaintained:
-    """What was done to one table, or would be."""
+    """The maintenance of one table, done or (in a dry run) possible."""
 
     table: str
     files: int
-    """Before."""
+    """Number of files before."""
     bytes: int
-    """Before."""
+    """Size before."""
     rows_deleted: int = 0
     files_vacuumed: int = 0
-    """That no version of the last `vacuum_hours` has."""
+    """Number of removed files, which no version of the last `vacuum_hours` uses."""
     files_after: int | None = None
     """None in a dry run."""
     note: str | None = None
     error: str | None = None
-    """Why not all of it was done."""
+    """Reason why a part was not done."""
     work: Sequence[str] = ()
-    """Of a dry run, what is worth doing."""
+    """In a dry run: the work that is worth doing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Maintained:
-    """What a maintenance came to."""
+    """Result of a maintenance."""
 
     executed: bool
     run_id: str | None
     """The id of its row in `runs`; None in a dry run."""
     exit_code: int
     abandoned: Sequence[str]
-    """Runs whose plans were past `guards.max_plan_age` and are abandoned now, or would be."""
+    """Runs whose plans are past `guards.max_plan_age`: abandoned now, or (in a dry run) with --execute."""
     contradicted: Sequence[str]
-    """Runs that aren't abandoned: they say that they are plans, and `audit` has rows of what they applied."""
+    """Runs that aren't abandoned: their state says that they are only planned, but `audit` has rows of applies."""
     tables: Sequence[TableMaintained]
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=2)
 
 
 def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
-    """Abandon plans that are too old, then go through every table that is there: delete rows, compact, vacuum.
+    """Abandon plans that are too old, then maintain every existing table: delete rows, compact, vacuum.
 
-    What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is
-    reported, and the others are maintained. Raises UsageError for a run id that there is already.
+    An executed maintenance has a row in `runs`, committed before anything is done. A table that can't be maintained is
+    reported, and the others are maintained. Raises UsageError for a run id that already exists.
     """
     ledger.ensure(RUNS)
     if request.run_id is not None and find_run(ledger, request.run_id) is not None:
         raise UsageError(f"run {request.run_id} already exists; a maintenance can't be resumed: use another run id")
     if request.execute:
-        # It seals what it abandons, and its own end: a missing key is an error before anything is done.
+        # The key signs the abandoned runs and this run's end: if it is missing, fail before anything is done.
         proof.signer(settings)
     run = _begin(ledger, settings, request) if request.execute else None
     expired = runs.abandon_expired(ledger, settings, execute=request.execute)
@@ -140,18 +140,18 @@ def _begin(ledger: Ledger, settings: Settings, request: Request) -> Run:
 
 
 def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
-    """Runs that aren't over -> when they began; `abandoned` are, or would be."""
+    """Return the open runs -> when they began, without those in `abandoned`."""
     # A maintenance reads no old version, and is never resumed.
     reads = ~F.col("arguments")["command"].eqNullSafe(F.lit(COMMAND)) & ~F.col("run_id").isin(*abandoned)
     rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)) & reads)
-    # PySpark gives the moment in this process's own time zone, without saying so.
+    # PySpark returns naive timestamps in this process's own time zone.
     return {row["run_id"]: row["started_at"].astimezone(UTC) for row in rows.select("run_id", "started_at").collect()}
 
 
 def _maintain_table(
     ledger: Ledger, table: Table, request: Request, open_runs: Mapping[str, datetime]
 ) -> TableMaintained | None:
-    """None where the table isn't there."""
+    """Maintain a table; None if it doesn't exist."""
     before = Size(files=0, bytes=0)
     done: dict[str, int] = {}
     note = _pinned(table, request, open_runs)
@@ -180,7 +180,7 @@ def _maintain_table(
 
 
 def _work(files_of_partition: int, rows_deleted: int = 0, files_vacuumed: int = 0) -> Sequence[str]:
-    """What is worth doing on a table, in words."""
+    """Describe the work that is worth doing on a table."""
     work = [(rows_deleted, f"delete {rows_deleted:,} rows"), (files_vacuumed, f"remove {files_vacuumed:,} old files")]
     return [*(["compact"] if files_of_partition >= MANY_FILES else []), *(words for count, words in work if count)]
 
@@ -191,7 +191,10 @@ def _delete(ledger: Ledger, table: Table, old: Column, request: Request) -> int:
 
 
 def _creates(ledger: Ledger) -> DataFrame:
-    """The rows of `audit` that later runs and audits need, whatever their age: they say which topics are ours."""
+    """Return the rows of `audit` that are kept at any age: later runs and audits learn from them which topics are ours.
+
+    Columns: run_id, cluster, topic, action, phase.
+    """
     return last_creates(ledger.read(AUDIT)).select(
         "run_id",
         "cluster",
@@ -202,17 +205,18 @@ def _creates(ledger: Ledger) -> DataFrame:
 
 
 def oldest_kept(days: int, at: datetime) -> datetime:
-    """The moment that rows of whole days (UTC) before the last `days` are older than."""
+    """Return the moment before which rows are deleted: the start of the day (UTC) `days` before `at`."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days)
 
 
 def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> Column:
-    """Rows of whole days (UTC) before the last `days`, but for those of runs that aren't over."""
+    """Return the condition for rows before `oldest_kept`, without those of open runs."""
     old = F.col(AGED[table.name]) < F.lit(oldest_kept(days, datetime.now(UTC)))
     return old & ~F.col("run_id").isin(*open_runs) if open_runs else old
 
 
 def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -> str | None:
+    """Return why a table isn't vacuumed: a run that began longer ago than `vacuum_hours` is open; None if it is."""
     if table.name not in _PINNED:
         return None
     since = datetime.now(UTC) - timedelta(hours=request.vacuum_hours)
@@ -223,7 +227,7 @@ def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -
 
 
 def render(maintained: Maintained, console: Console) -> None:
-    """The runs that were abandoned, and a line for each table."""
+    """Print the abandoned runs, and a line per table."""
     if maintained.abandoned:
         done = (
             "abandoned, past guards.max_plan_age"
@@ -233,7 +237,7 @@ def render(maintained: Maintained, console: Console) -> None:
         console.print(f"plans {done}: {plain(', '.join(maintained.abandoned))}", highlight=False, soft_wrap=True)
     if maintained.contradicted:
         console.print(
-            "not abandoned, since audit has rows of what these plans applied: "
+            "not abandoned, since audit has applied actions of these plans: "
             f"{plain(', '.join(maintained.contradicted))}. "
             "Somebody added or changed rows: DESCRIBE HISTORY of both tables shows when. "
             "`runs abandon` seals them as they are",

@@ -1,4 +1,4 @@
-"""Rows of `audit`: of brokers' responses, as Arrow without a Python object per config, and of our own decisions."""
+"""Rows of `audit` for brokers' responses and for our own decisions; in Arrow, without a Python object per config."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAME_NAME = (
 
 
 def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[PhaseResult]) -> pa.Table:
-    """Rows of `audit` for phases that ended."""
+    """Return the rows of `audit` for phases that ended."""
     schema = arrow_schema(AUDIT.schema)
     columns: dict[str, pa.Array] = {
         name: pa.array([getattr(each, name) for each in ended], type=schema.field(name).type) for name in _SAME_NAME
@@ -56,7 +56,7 @@ def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Phase
 
 
 def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
-    """A list column that holds each distinct entry once and refers to it: most topics share most of their configs."""
+    """Return a list column that stores each distinct entry once: most topics share most of their configs."""
     numbers: dict[ConfigEntry, int] = {}
     known: dict[int, int] = {}
     indices: list[int] = []
@@ -105,12 +105,12 @@ def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable
 
 
 def parts_of(text: Column, separator: str) -> Column:
-    """Parts of a text in `before` or `after` (array<string>): none if it is empty, null if it is null."""
+    """Split a text of `before` or `after` into parts (array<string>): empty for an empty text, null for null."""
     return F.filter(F.split(text, separator), lambda each: each != "")
 
 
 def read_moves() -> Column:
-    """Partitions that a reassignment moves, as phases have them (`phases.MOVES`). In: its `before` and `after`."""
+    """Read the partitions that a reassignment moves. In: its `before` and `after`. Out: `phases.MOVES`."""
 
     def one(part: Column) -> Column:
         brokers = F.split(F.substring_index(part, ":", -1), ",").cast("array<int>")
@@ -129,11 +129,11 @@ def read_moves() -> Column:
 
 
 WARNING = "warning: "
-"""How the message of a violation begins in `plans` and `audit` if its policy refuses nothing."""
+"""Prefix of the message in `plans` and `audit` if the violated policy only warns."""
 
 
 def written_violations(violations: Column) -> Column:
-    """Violations as `plans` and `audit` have them. In: `phases.VIOLATIONS`. Out: `schemas.VIOLATIONS`."""
+    """Convert violations for `plans` and `audit`. In: `phases.VIOLATIONS`. Out: `schemas.VIOLATIONS`."""
 
     def one(each: Column) -> Column:
         message = F.when(each["warns"], F.concat(F.lit(WARNING), each["message"])).otherwise(each["message"])
@@ -143,7 +143,7 @@ def written_violations(violations: Column) -> Column:
 
 
 def read_violations(violations: Column) -> Column:
-    """Violations as phases have them. In: `schemas.VIOLATIONS`. Out: `phases.VIOLATIONS`."""
+    """Convert violations of `plans` or `audit` for phases. In: `schemas.VIOLATIONS`. Out: `phases.VIOLATIONS`."""
 
     def one(each: Column) -> Column:
         warns = F.startswith(each["message"], F.lit(WARNING))
@@ -154,10 +154,10 @@ def read_violations(violations: Column) -> Column:
 
 
 def _of_few(values: Column, one: Callable[[Column], Column]) -> Column:
-    # Spark interprets `transform` instead of compiling it: rows without violations, most of them, are spared that.
+    # Spark interprets `transform` instead of compiling it. Most rows have no violations, and skip it here.
     return F.when(values.isNotNull(), F.transform(values, one))
 
 
 def touched() -> Column:
-    """The names that a change sets or resets (array<string>), from `before` and `after`."""
+    """Return the names that a change sets or resets (array<string>). In: `before` and `after`."""
     return F.array_union(F.map_keys("before"), F.map_keys("after"))

@@ -29,23 +29,23 @@ from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES, Tab
 WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
 EPOCH_STEP = 1_000_000
-"""How far the txnVersions of two epochs are apart."""
+"""Distance between the txnVersions of two epochs."""
 CLUSTERS_ARGUMENT = "clusters"
-"""Of `runs.arguments`: the clusters asked for by name, with commas; empty for all."""
+"""Key in `runs.arguments`: the requested clusters by name, with commas; empty for all."""
 ONLY_ARGUMENT = "only"
-"""The kinds of actions asked for, as `--only` names them, with commas; empty for all."""
+"""Key: the requested kinds of actions, as `--only` names them, with commas; empty for all."""
 REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
-"""The run whose changes are undone, and `true` where topics that it created are deleted."""
+"""Keys: the run whose changes are undone, and `true` if the topics that it created are deleted."""
 PRUNES_ARGUMENT = "prunes"
-"""What unmanaged topics are deleted, as JSON; see `Prune`."""
+"""Key: which unmanaged topics are deleted, as JSON; see `Prune`."""
 REBALANCE_ARGUMENT = "rebalance"
-"""The broker that is drained or filled, such as `drain 3`."""
+"""Key: the broker that is drained or filled, such as `drain 3`."""
 FILES_ARGUMENT = "files"
-"""The manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
+"""Key: the manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
-"""The earlier version of `manifests` that was asked for, and the one that was the latest then."""
+"""Keys: the requested earlier version of `manifests`, and the latest version when the run began."""
 SHARDS = 64
-"""Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
+"""Number of partitions of `runs`. Two updates of the same partition conflict in Delta, and one is repeated."""
 
 
 @dataclass(kw_only=True)
@@ -56,23 +56,22 @@ class Run:
     ledger: Ledger
     settings: Settings
     row: Mapping[str, Any]
-    """Its row of `runs`, as this start knows it."""
+    """The run's row in `runs`, as this start knows it."""
     found: RunState | None
-    """The state in which this start found it; None where it is new."""
+    """The state in which this start found the run; None if it is new."""
     id_given: bool = True
-    """Whether somebody gave the id: then another start may have it, too."""
+    """Whether the user gave the id: then another start may have the same one."""
     unloaded: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
-    """Rows of files that count as if they were loaded, by the name of their table, one per its key: of a plan from
-    files."""
+    """For a plan from files: their rows, which count as if they were loaded. Table name -> rows, one per key."""
     in_runs: bool = True
-    """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
+    """Whether the run's row is in `runs`, or on its way. A run that does nothing gets its row only at its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
-    """What it writes beside something else, in order; whoever reads that settles them first."""
+    """Commits that run in the background, in order; call `settle` before reading what they write."""
     _appended: Appended = field(default_factory=Appended, repr=False)
-    """What this start appends to `audit`."""
+    """The rows that this start appends to `audit`."""
     _wave: int = 0
     _next: dict[str, object] = field(default_factory=dict)
-    """Columns of its row that aren't committed yet."""
+    """Columns of the run's row that aren't committed yet."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +80,7 @@ class Run:
         self.settle()
 
     def settle(self) -> None:
-        """Returns when all that the run has to commit is committed."""
+        """Commit what is still uncommitted, and wait for all of the run's commits."""
         if self._next:
             self.commit_state(self.state)
         self.commits.settle()
@@ -92,7 +91,7 @@ class Run:
 
     @property
     def epoch(self) -> int:
-        """Rises with every start."""
+        """The number of this start, from 1."""
         return int(self.row["epoch"])
 
     @property
@@ -109,48 +108,48 @@ class Run:
 
     @property
     def exit_code(self) -> int:
-        """Of a finished run."""
+        """The exit code of a finished run; 0 for any other."""
         return self.row["exit_code"] or 0
 
     @property
     def selected(self) -> Sequence[str] | None:
-        """The clusters asked for by name, None for all."""
+        """The requested clusters by name; None for all."""
         return [name for name in self.arguments.get(CLUSTERS_ARGUMENT, "").split(",") if name] or None
 
     @property
     def clusters(self) -> Sequence[ClusterSettings]:
-        """Those the run is about."""
+        """Settings of the run's clusters."""
         return self.settings.select(self.selected or ())
 
     @property
     def only(self) -> Sequence[str] | None:
-        """The kinds of actions asked for, as `--only` names them; None for all."""
+        """The requested kinds of actions, as `--only` names them; None for all."""
         return [name for name in self.arguments.get(ONLY_ARGUMENT, "").split(",") if name] or None
 
     @property
     def reverts(self) -> str | None:
-        """The run whose changes this one undoes."""
+        """Id of the run whose changes this run undoes; None if it undoes none."""
         return self.arguments.get(REVERTS_ARGUMENT) or None
 
     @property
     def rebalances(self) -> Rebalance | None:
-        """The broker that it drains or fills."""
+        """The broker that this run drains or fills; None if it does neither."""
         text = self.arguments.get(REBALANCE_ARGUMENT)
         return parse_rebalance(text) if text else None
 
     @property
     def by_manifests(self) -> bool:
-        """Whether it is to bring about what manifests declare."""
+        """Whether the run applies what manifests declare."""
         return self.reverts is None and self.rebalances is None and self.prunes is None
 
     @property
     def deletes_created(self) -> bool:
-        """Whether topics that the run it reverts created are to be deleted."""
+        """Whether a revert deletes the topics that the reverted run created."""
         return self.arguments.get(DELETES_ARGUMENT) == "true"
 
     @property
     def prunes(self) -> Prune | None:
-        """Which topics that no manifest names this one deletes."""
+        """The selection of unmanaged topics that this run deletes; None if it deletes none."""
         text = self.arguments.get(PRUNES_ARGUMENT)
         return Prune.from_json(text) if text else None
 
@@ -161,36 +160,36 @@ class Run:
 
     @property
     def of_earlier_manifests(self) -> bool:
-        """Whether an earlier version of `manifests` was asked for."""
+        """Whether the run is planned from an earlier version of `manifests`."""
         return bool(self.arguments.get(MANIFESTS_ARGUMENT))
 
     @property
     def of_files(self) -> bool:
-        """Whether it was planned from files, before they are in `manifests`."""
+        """Whether the run is planned from files that aren't loaded into `manifests`."""
         return bool(self.arguments.get(FILES_ARGUMENT))
 
     def version_of(self, table: Table) -> int | None:
-        """The version of one of `schemas.RESOURCES` that is planned from; None where there was no such table."""
+        """The version of one of `schemas.RESOURCES` that is planned from; None if the table didn't exist."""
         version = self.arguments.get(version_argument(table))
         return None if version is None else int(version)
 
     def latest_version_of(self, table: Table) -> int | None:
-        """The latest version of one of `schemas.RESOURCES` when the run began; None where there was no such table."""
+        """The latest version of one of `schemas.RESOURCES` when the run began; None if the table didn't exist."""
         version = self.arguments.get(latest_argument(table))
         return self.version_of(table) if version is None else int(version)
 
     def leaves_out(self, table: Table) -> bool:
-        """Whether it says nothing about one of `schemas.RESOURCES`, which wasn't there at the moment that it is of."""
+        """Whether the run leaves out one of `schemas.RESOURCES`: the table didn't exist at the moment planned from."""
         return self.of_earlier_manifests and self.version_of(table) is None
 
     @property
     def resumed(self) -> bool:
-        """Whether an earlier start of the same run left anything."""
+        """Whether an earlier start of the same run left a row in `runs`."""
         return self.found is not None
 
     @property
     def may_have_sent(self) -> bool:
-        """Whether an earlier start may have sent anything: the run was `applying` when this one took it up."""
+        """Whether an earlier start may have sent requests: the run was `applying` when this start found it."""
         return self.found is RunState.APPLYING
 
     @property
@@ -198,7 +197,7 @@ class Run:
         return self.ledger.spark
 
     def keep_row(self) -> None:
-        """Commit the run's row, the first of its commits, beside what comes next, where it isn't in `runs` yet."""
+        """Begin to commit the run's row, the first of its commits, unless it is in `runs` already."""
         if not self.in_runs:
             self.in_runs = True
             self.commits.add(partial(self._append_row, self.row))
@@ -207,13 +206,13 @@ class Run:
         self.ledger.append(RUNS, self.ledger.rows(RUNS, [row]), app_id=self.run_id, version=EPOCH_STEP)
 
     def next_version(self) -> int:
-        """The txnVersion of the run's next append: the epoch, then the wave."""
+        """Return the txnVersion of the run's next append: the epoch, then the wave."""
         assert self.in_runs, "the run's row is the first of its commits"
         self._wave += 1
         return self.epoch * EPOCH_STEP + self._wave
 
     def manifests(self, version: int) -> DataFrame:
-        """Rows of `manifests` at a version; of a plan from files as they would be with these loaded."""
+        """Read `manifests` at a version; for a plan from files, as the table would be once they are loaded."""
         rows = self.ledger.read(MANIFESTS, version)
         unloaded = self.unloaded.get(MANIFESTS.name)
         if unloaded is None:
@@ -222,8 +221,10 @@ class Run:
         return others.select(*MANIFESTS.schema.names).unionByName(unloaded)
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
-        """Rows of one of `schemas.RESOURCES` at a version, none where it is None; of a plan from files as they would be
-        with these."""
+        """Read one of `schemas.RESOURCES` at a version, or no rows if it is None.
+
+        For a plan from files, the rows are as they would be once the files are loaded.
+        """
         rows = self.ledger.rows(table, []) if version is None else self.ledger.read(table, version)
         unloaded = self.unloaded.get(table.name)
         if unloaded is None:
@@ -232,16 +233,19 @@ class Run:
         return others.select(*table.schema.names).unionByName(unloaded)
 
     def plans(self) -> DataFrame:
-        """This run's rows of `plans`."""
+        """Read this run's rows of `plans`."""
         self.commits.settle()
         return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
 
     def open_actions(self) -> DataFrame:
-        """Rows of `plans` for actions that nothing ended before validate, and `maybe_sent`: whether an earlier start
-        may have sent them already (C18)."""
+        """Read the rows of `plans` for actions that didn't end before validate.
+
+        The added column `maybe_sent` tells whether an earlier start may have sent the action already (C18).
+        """
         rows = self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
         if not self.may_have_sent:
-            # A first batch is marked beside the commit that says `applying`, and may be all that was committed.
+            # The first batch is marked in parallel with the commit of `applying`. After a crash the mark may exist
+            # without that commit, and then nothing was sent.
             return rows.withColumn("maybe_sent", F.lit(False))
         key = ["cluster", "action", "batch"]
         earlier = (F.col("run_id") == self.run_id) & (F.col("epoch") < self.epoch)
@@ -250,28 +254,28 @@ class Run:
         return rows.join(marked, on=key, how="left").withColumn("maybe_sent", F.coalesce("maybe_sent", F.lit(False)))
 
     def audit(self) -> DataFrame:
-        """This run's rows of `audit`."""
+        """Read this run's rows of `audit`."""
         self.commits.settle()
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
     @property
     def audit_digest(self) -> RowsDigest | None:
-        """Of all its rows of `audit`; None where other rows than the outcomes of this start are among them."""
+        """The digest of all rows of the run in `audit`; None if some aren't outcomes of this start."""
         self.commits.settle()
         return None if self.resumed else self._appended.digest
 
     def append_outcomes(self, ended: Sequence[PhaseResult], held: Leases | None) -> None:
-        """Append what requests came to as rows of `audit`, in one commit beside what comes next; `held`: see below.
+        """Append the outcomes of requests to `audit`, in one commit in the background.
 
-        Raises what the appends before it failed with; `commits` raises what this one fails with: LeaseLost where this
-        driver's leases expired.
+        `held`: the leases of a run that changes clusters. Raises the exception of an earlier append that failed. If
+        this one fails, `commits` raises its exception: LeaseLost if this driver's leases expired.
         """
-        # One at a time: outcomes would pile up in memory where a cluster is faster than the table.
+        # One at a time: outcomes would pile up in memory if a cluster is faster than the table.
         self.commits.settle()
         version = self.next_version()
 
         def append() -> None:
-            # A cluster that another holder has taken over is asked by the next start.
+            # If another holder has taken over a cluster, the next start asks the cluster again.
             kept = [each for each in ended if held is None or each.cluster not in held.lost]
             if not kept:
                 return
@@ -284,7 +288,7 @@ class Run:
     def append_audit(self, rows: DataFrame, held: Leases | None = None) -> None:
         """Append rows of `audit` in one commit. `held`: the leases of a run that changes clusters.
 
-        Raises LeaseLost where they expired.
+        Raises LeaseLost if they expired.
         """
         self._appended.add_unknown()
         self.commits.add(partial(self._append, rows, held, self.next_version()))
@@ -297,14 +301,14 @@ class Run:
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
 
     def put_state(self, state: RunState, **columns: object) -> None:
-        """Set the run's next state, and other columns of its row: committed with the next state, or by `settle`."""
+        """Set the run's state and other columns of its row, to be committed with the next state or by `settle`."""
         self._next |= {"state": state.value, **columns}
         self.row = {**self.row, **self._next}
 
     def commit_state(self, state: RunState, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row.
+        """Commit the run's state and other columns of its row.
 
-        Raises UsageError where another start has taken the run, or it was abandoned.
+        Raises UsageError if another start has taken the run, or it was abandoned.
         """
         self.put_state(state, **columns)
         values, self._next = self._next, {}
@@ -315,7 +319,7 @@ class Run:
         self.commits.settle()
 
     def _commit_row(self, values: Mapping[str, object]) -> None:
-        # A later start, or somebody who abandoned the run, must not be overruled.
+        # This must not overwrite the row if a later start has taken the run, or somebody has abandoned it.
         ours = f"{row_of(self.run_id)} AND epoch = {self.epoch}"
         unless = f"state <> {sql_value(RunState.ABANDONED.value)}"
         new = {name: sql_value(value) for name, value in values.items()}
@@ -323,10 +327,10 @@ class Run:
             raise self._not_ours()
 
     def require_ownership(self) -> Row:
-        """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
+        """Return the run's current row. Raises UsageError if another start has taken the run, or it was abandoned."""
         self.commits.settle()
         row = find_run(self.ledger, self.run_id)
-        # Not by Spark's application: several starts may share one.
+        # Spark's application doesn't identify a start: several starts may share one.
         ours = row is not None and row["epoch"] == self.epoch and row["start_id"] == self.row["start_id"]
         if row is None or not ours or row["state"] == RunState.ABANDONED:
             raise self._not_ours()
@@ -339,17 +343,17 @@ class Run:
 
 
 def version_argument(table: Table) -> str:
-    """The argument that has the version of one of `schemas.RESOURCES`; a run has none where there is no such table."""
+    """Return the argument's key for the version of one of `schemas.RESOURCES`; left out if there is no such table."""
     return f"{table.name}_version"
 
 
 def latest_argument(table: Table) -> str:
-    """The argument that has its latest version, where the run is planned from an earlier one."""
+    """Return the argument's key for the latest version of a table, if the run is planned from an earlier one."""
     return f"latest_{table.name}_version"
 
 
-class Waves:
-    """Collects outcomes and appends them: at most a commit per 10,000 outcomes or 10 s (DESIGN, Phases)."""
+class OutcomeWaves:
+    """Collects outcomes and appends them to `audit`: at most one commit per 10,000 outcomes or 10 s."""
 
     def __init__(self, run: Run, held: Leases | None) -> None:
         """`held`: the leases of a run that changes clusters."""
@@ -359,7 +363,7 @@ class Waves:
         self._since = time.monotonic()
 
     def add(self, ended: Sequence[PhaseResult]) -> None:
-        """Take outcomes; commits when enough are held."""
+        """Add outcomes; commits all of them if they are enough."""
         if not self._held:
             self._since = time.monotonic()
         self._held.extend(ended)
@@ -368,33 +372,33 @@ class Waves:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held that isn't on its way into the table."""
+        """Whether all added outcomes are committed or being committed."""
         return not self._held
 
     def flush_if_due(self) -> None:
-        """Commit what has been held for long enough."""
+        """Commit the outcomes if the oldest has waited for long enough."""
         if self._held and time.monotonic() - self._since >= WAVE_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Commit everything held."""
+        """Commit all outcomes that wait."""
         if self._held:
             held, self._held = self._held, []
             self._run.append_outcomes(held, self._leases)
 
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:
-    """The row of a run, or None."""
+    """Return the row of a run; None if there is none."""
     rows = ledger.read(RUNS).where(row_of(run_id)).limit(1).collect()
     return rows[0] if rows else None
 
 
 def shard_of(run_id: str) -> int:
-    """The partition of `runs` that has the run's row."""
+    """Return the partition of `runs` that has the run's row."""
     return zlib.crc32(run_id.encode()) % SHARDS
 
 
 def row_of(run_id: str) -> str:
-    """The condition of a run's row, in SQL, that leaves the partitions of other runs alone."""
-    # Rows of an older version have no shard, and its table isn't partitioned by it.
+    """Return the SQL condition for a run's row; it reads no partition of other runs."""
+    # Rows that an older version wrote have no shard, and its table isn't partitioned by shard.
     return f"(shard = {shard_of(run_id)} OR shard IS NULL) AND run_id = {sql_value(run_id)}"

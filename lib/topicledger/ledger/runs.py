@@ -1,4 +1,4 @@
-"""A run's life: how it is started, resumed and abandoned."""
+"""Start, resume and abandon runs."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
 _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
-"""What an argument that isn't given stands for, where it isn't `none`."""
+"""Argument -> what its absence means, for messages; `none` for the others."""
 EARLIER_CONFIGS = "earlier_configs_version"
-"""Of an audit's arguments: the version of `observed_configs` that it compares with."""
+"""Key in an audit's arguments: the version of `observed_configs` that it compares with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,46 +56,46 @@ class Files:
     """Manifest files that count as if they were loaded."""
 
     argument: str
-    """What `runs.arguments` keeps of them."""
+    """Their paths and digests, as in `runs.arguments`."""
     rows: DataFrame
-    """Of `manifests`; see `Run.unloaded`."""
+    """Their rows of `manifests`; see `Run.unloaded`."""
     resources: Mapping[str, DataFrame] = field(default_factory=dict)
-    """Of other tables, by their names."""
+    """Table name -> their rows of the other tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a user asked for."""
+    """A user's request to start or resume a run."""
 
     command: str
     """plan, apply, provision or audit."""
     run_id: str | None = None
-    """None makes a new one."""
+    """None: a new id."""
     clusters: tuple[str, ...] = ()
-    """Names to restrict the run to; empty takes all of the settings."""
+    """Names to restrict the run to; empty: all clusters of the settings."""
     requested_by: str | None = None
-    """None takes the OS user."""
+    """None: the OS user."""
     detailed_exitcode: bool = False
-    """Plan: exit 3 where changes are pending. Audit: where there is drift."""
+    """Exit 3 if changes are pending (plan) or if there is drift (audit)."""
     wait: bool = False
     """Wait for a cluster that another run is changing."""
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
     only: tuple[str, ...] = ()
-    """Kinds of actions to restrict the run to, as `--only` names them; empty takes all."""
+    """Kinds of actions to restrict the run to, as `--only` names them; empty: all."""
     manifests: int | datetime | Files | None = None
-    """Plan: what to plan from: a version of `manifests`, that of a time (UTC), or files beside the latest version.
-    None takes the latest."""
+    """Source of a plan: a version of `manifests`, a time (UTC) for the version of then, or files beside the latest
+    version. None: the latest version."""
     reverts: str | None = None
-    """Plan: the run whose changes to undo, instead of what `manifests` say."""
+    """For a plan that undoes a run instead of applying `manifests`: the run's id."""
     deletes: bool = False
     """With `reverts`: delete the topics that the run created."""
     instead: Rebalance | Prune | None = None
-    """Plan: a broker to drain or to fill, or the unmanaged topics to delete, instead of what `manifests` say."""
+    """For a plan that doesn't apply `manifests`: a broker to drain or to fill, or the unmanaged topics to delete."""
 
     @property
     def by_manifests(self) -> bool:
-        """Whether it is about what manifests declare."""
+        """Whether the run applies what manifests declare."""
         return self.reverts is None and self.instead is None
 
     @property
@@ -105,7 +105,7 @@ class Request:
         return {MANIFESTS.name: files.rows, **files.resources} if isinstance(files, Files) else {}
 
     def bearing(self) -> dict[str, str]:
-        """The arguments that bear on decisions: the same run id must come with the same ones."""
+        """Return the arguments that decisions depend on; a resumed run must be given the same ones."""
         return {
             CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters)),
             ONLY_ARGUMENT: ",".join(sorted(self.only)),
@@ -119,17 +119,19 @@ class Request:
 
 
 def new_run_id() -> str:
-    """A new id; ids sort by the time they were made."""
+    """Make a new run id; ids sort by the time at which they were made."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{secrets.token_hex(4)}"
 
 
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     """Begin or resume a run; the row of a new one is the first of its `commits`.
 
-    It is committed at once where the id was given, since another start may have the same one; else when it is needed.
-    Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't
+    If the user gave the id, the row is committed at once, since another start may have the same id. Otherwise it is
+    committed when it is needed.
+
+    Raises SecretError for a reference that can't be resolved here. Raises UsageError for a run id that `apply` doesn't
     find planned, that was abandoned, or that started with other settings or arguments; for a version of `manifests`
-    that can't be read, and for a run to revert that isn't over.
+    that can't be read; and for a run to revert that isn't over.
     """
     ledger.ensure(RUNS)
     moment = None
@@ -153,7 +155,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
 
 
 def _require_over(ledger: Ledger, run_id: str) -> None:
-    """A run that is still open can change what it did."""
+    """Raise UsageError unless the run is over and changed clusters: an open run can still change something."""
     row = find_run(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
@@ -166,7 +168,7 @@ def _require_over(ledger: Ledger, run_id: str) -> None:
 
 
 def begin(ledger: Ledger, settings: Settings, request: Request, arguments: Mapping[str, str]) -> Run:
-    """Begin a run that asks no cluster; `arguments` are kept in its row."""
+    """Begin a run that asks no cluster; its row keeps `arguments`."""
     run = _begin(ledger, settings, request, request.run_id or new_run_id(), (), arguments)
     run.keep_row()
     run.commits.settle()
@@ -182,7 +184,7 @@ def _begin(
     bearing: Mapping[str, str],
     moment: datetime | None = None,
 ) -> Run:
-    """`moment`: when the version of `manifests` that is asked for was the latest; None finds it out."""
+    """`moment`: when the requested version of `manifests` was the latest; if None, it is looked up."""
     ledger.ensure(MANIFESTS)
     arguments = {"command": request.command, **{k: v for k, v in bearing.items() if v or k == CLUSTERS_ARGUMENT}}
     others = [table for table in RESOURCES if request.command in _PROVISIONING and ledger.exists(table)]
@@ -280,9 +282,12 @@ def _digest(settings: Settings, command: str) -> str:
 
 
 def require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
-    """A plan older than `guards.max_plan_age` is refused as a whole; of one that is being applied, what is open is."""
+    """Raise GuardStopped if a plan is older than `guards.max_plan_age`: it is refused as a whole.
+
+    While a plan is being applied, only its open actions are refused: see `plan.intent.expired`.
+    """
     most = settings.guards.max_plan_age
-    # PySpark gives the moment in this process's own time zone, without saying so.
+    # PySpark returns naive timestamps in this process's own time zone.
     age = (datetime.now(UTC) - started_at.astimezone(UTC)).total_seconds()
     if age > most:
         raise GuardStopped(
@@ -297,8 +302,10 @@ def _app_id(spark: SparkSession) -> str | None:
 
 
 def _with_next_epoch(run: Run) -> Run:
-    """Return the run as this start's own. Everything that an earlier start appends from now on is dropped, and only
-    then is anything read."""
+    """Return the run under a new epoch, so that Delta ignores what an earlier start appends from now on.
+
+    Only after that is the run's state read.
+    """
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
@@ -312,12 +319,15 @@ def _with_next_epoch(run: Run) -> Run:
 
 
 def take_over(ledger: Ledger, settings: Settings, run_id: str) -> Run:
-    """An open run, to end what it has under way, whatever the settings are now; a driver that still applies it can't
-    write any more. Raises UsageError where it is unknown, finished, abandoned or changed no cluster."""
+    """Take an open run from a driver that may still apply it, to end its actions that are under way.
+
+    That driver can't write any more. The current settings may differ from the run's. Raises UsageError if the run is
+    unknown, finished or abandoned, or changed no cluster.
+    """
     ledger.ensure(RUNS)
     row = _to_abandon(ledger, run_id)
     if row["state"] == RunState.ABANDONED:
-        raise UsageError(f"run {run_id} was abandoned: nobody knows any more what of its moves is its own")
+        raise UsageError(f"run {run_id} was abandoned: it is unknown which moves under way are its own")
     if (row["arguments"] or {}).get("command") not in _PROVISIONING:
         raise UsageError(f"run {run_id} changed no cluster: there is nothing to cancel")
     run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=RunState(row["state"]))
@@ -334,10 +344,10 @@ def _to_abandon(ledger: Ledger, run_id: str) -> Row:
 
 
 def abandon(ledger: Ledger, settings: Settings, run_id: str) -> None:
-    """Abandon a run by hand: it can't be resumed any more, and ends with a digest as finished runs do.
+    """Abandon a run on request: it can't be resumed any more, and gets a digest as finished runs do.
 
-    An abandoned run without a digest, of an older topicledger, gets one. Raises UsageError where the run is finished or
-    unknown, and SecretError where `proof.key` can't be read here.
+    A run that an older topicledger abandoned without a digest gets one. Raises UsageError if the run is finished or
+    unknown, and SecretError if `proof.key` can't be read here.
     """
     ledger.ensure(RUNS)
     signs = proof.signer(settings)
@@ -355,14 +365,14 @@ class Expired:
 
     abandoned: Sequence[str]
     contradicted: Sequence[str]
-    """Left as they are: `audit` has rows of what they applied, and they say that they are plans only."""
+    """Runs that stay as they are: their state says that they are only planned, but `audit` has rows of applies."""
 
 
 def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Expired:
     """Abandon plans older than `guards.max_plan_age`, which may not be applied any more.
 
-    A run that is being applied stays, and so does one that applied something: its digest would prove rows that somebody
-    may have forged. Without `execute` nothing is changed.
+    A run that is being applied stays, and so does one with rows of applies in `audit`: its digest would prove rows that
+    somebody may have forged. Nothing is changed without `execute`.
     """
     oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
     waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
@@ -376,7 +386,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
     ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
     states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
     ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
-    # One of them may have been resumed, and be `applying`, in the meantime.
+    # One of them may have been resumed in the meantime, and be `applying` now.
     rows = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id").collect()
     done = sorted(row["run_id"] for row in rows)
     for run_id in done:
@@ -385,7 +395,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
 
 
 def _applied_something(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
-    """Those of the runs that have rows in `audit` of what was sent or found afterwards."""
+    """Return the runs that have rows of phase apply or verify in `audit`."""
     if not run_ids or not ledger.exists(AUDIT):
         return set()
     after = F.col("phase").isin(Phase.APPLY.value, Phase.VERIFY.value) & F.col("run_id").isin(*run_ids)

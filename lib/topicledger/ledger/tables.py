@@ -1,4 +1,4 @@
-"""The one module that writes Delta: the ledger's tables, created when missing, checked when present.
+"""The only module that writes to Delta tables.
 
 Every write is retried if another writer was faster or the storage failed (`retries`). An append carries txnAppId and
 txnVersion; other writes are idempotent, or check whether they succeeded.
@@ -228,17 +228,18 @@ class Ledger(Definitions):
         def write() -> int:
             if any(row["changes"] == 1 for row in rows):
                 return self._merge_changed(table, key, rows)
-            # States of runs are written this way, too: Java has run this before, and MERGE only for the first lease.
+            # States of runs are written with UPDATE, too, so Java has compiled it already; MERGE runs only for the
+            # first lease.
             known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
             values = {name: by_key(key, name, rows) for name in names if name != key}
             return self._update(table, f"{key} IN ({keys}) AND ({known})", values)
 
-        def came_through() -> int | None:
-            # One commit writes them all: missing ones were changed since, by another writer.
+        def written_before() -> int | None:
+            # One commit writes all rows: if some are missing, another writer changed them since.
             return self.read(table).where(f"{key} IN ({keys}) AND ({written})").count() or None
 
         what = f"table {self.location(table)} can't be updated"
-        return retried(what, write, done=came_through)
+        return retried(what, write, done=written_before)
 
     def _merge_changed(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         keys = ", ".join(sql_value(row[key]) for row in rows)
@@ -305,7 +306,7 @@ class Ledger(Definitions):
     def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
         """Remove files that no version of the last `hours` uses; returns their number."""
         vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
-        # It lists folders, too: that of the change data feed every time.
+        # VACUUM lists folders, too, such as that of the change data feed.
         name = F.substring_index("path", "/", -1)
 
         def old_files() -> int:

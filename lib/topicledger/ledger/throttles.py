@@ -1,4 +1,4 @@
-"""Which throttles may be set on clusters: rows of `throttles`, committed before one is set, and after it is gone."""
+"""Rows of `throttles`: throttles that may be set; committed before they are set and after they are removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONFIG = ("resource_type", "resource", "config")
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedThrottles:
-    """Throttles of one cluster; only who holds its lease writes about it."""
+    """Throttles of one cluster; only the holder of its lease writes these rows."""
 
     ledger: Ledger
     run_id: str
@@ -27,7 +27,7 @@ class RecordedThrottles:
     cluster_id: str
 
     def intend(self, throttles: Sequence[Throttle]) -> None:
-        """Returns when it is committed that these are going to be set."""
+        """Commit that these throttles will be set."""
         self.ledger.ensure(THROTTLES)
         common = {"run_id": self.run_id, "cluster": self.cluster, "cluster_id": self.cluster_id}
         now = datetime.now(UTC)
@@ -46,7 +46,7 @@ class RecordedThrottles:
         self.ledger.append(THROTTLES, self.ledger.rows(THROTTLES, rows), app_id=secrets.token_hex(16), version=1)
 
     def left(self) -> Sequence[Throttle]:
-        """Those that may be set, by whichever run; of the same config the latest last."""
+        """Return the throttles that any run may have left set; for the same config, the latest is last."""
         if not self.ledger.exists(THROTTLES):
             return []
         rows = self.ledger.read(THROTTLES).where(F.expr(self._open())).orderBy(*_CONFIG, "set_at")
@@ -62,7 +62,7 @@ class RecordedThrottles:
         ]
 
     def removed(self, throttles: Sequence[Throttle]) -> None:
-        """Returns when it is committed that these aren't set any more."""
+        """Commit that these throttles are no longer set."""
         if not throttles:
             return
         keys = [{name: getattr(each, name) for name in _CONFIG} for each in throttles]
@@ -84,7 +84,7 @@ class Leftover:
 
 
 def clusters_left(ledger: Ledger) -> Mapping[str, Leftover]:
-    """By cluster id, the clusters on which throttles may be set, by whichever run."""
+    """Return cluster id -> the throttles that any run may have left set there."""
     if not ledger.exists(THROTTLES):
         return {}
     rows = ledger.read(THROTTLES).where("removed_at IS NULL").select("cluster", "cluster_id", "run_id").distinct()

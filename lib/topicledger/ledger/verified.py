@@ -41,6 +41,6 @@ def render(verified: Verified, console: Console) -> None:
     if len(verified.findings) > SHOWN_FAILURES:
         say(f"the first {SHOWN_FAILURES} of {len(verified.findings):,}; all of them: --format json")
     if not verified.findings and verified.runs:
-        say("all as the runs left it")
+        say("nothing was changed since the runs ended")
     if verified.heads:
         say(f"digest to keep elsewhere: {', '.join(verified.heads)}")

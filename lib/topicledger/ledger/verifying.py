@@ -1,4 +1,4 @@
-"""`runs verify`: what the tables say now, against what each run ended with."""
+"""`runs verify`: compare the tables with the digests with which each run ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KEY_SET_LATER = "if proof.key was set later, verify --from the first signed run
 
 
 class Kind(StrEnum):
-    """What doesn't hold."""
+    """Kind of a finding."""
 
     ROWS_CHANGED = "rows_changed"
     ROWS_REMOVED = "rows_removed"
@@ -60,10 +60,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that isn't as a run left it."""
+    """A difference from the state in which a run left the tables."""
 
     run_id: str | None
-    """None of a digest that was expected, and of rows without a run id."""
+    """None for an expected digest, and for rows without a run id."""
     kind: Kind
     table: str
     message: str
@@ -71,24 +71,24 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What a verification came to."""
+    """Result of a verification."""
 
     runs: int
-    """Runs that were verified."""
+    """Number of verified runs."""
     first: str | None
     last: str | None
     signed: int
-    """Of these, with a key."""
+    """Number of verified runs that are signed with a key."""
     retention: Sequence[str]
-    """Of these, runs whose rows a maintenance removed by age: their own row in `runs` is verified only."""
+    """Verified runs whose rows a maintenance removed by age: only their row in `runs` is verified."""
     earlier: int
-    """Runs that were not verified, since they are before the one to verify from."""
+    """Number of runs that were not verified, since they are before the one to verify from."""
     other_key_runs: Sequence[str]
-    """Ids of runs under keys that were named as others: their digests can't be verified without these keys."""
+    """Ids of runs under other keys that the user named: their digests can't be verified without these keys."""
     unproven_runs: Sequence[str]
-    """Ids of runs with rows and no digest, which are open, or of before there were digests."""
+    """Ids of runs with rows and no digest: they are open, or older than digests."""
     open_runs: Sequence[str]
-    """Of these, the open ones."""
+    """The open runs among `unproven_runs`."""
     with_key: bool
     """Whether `proof.key` is set."""
     heads: Sequence[str]
@@ -103,12 +103,12 @@ class Verified:
 
     @property
     def exit_code(self) -> ExitCode:
-        # Who removes digests can say that these runs are open: with a key that is never a success.
+        # An attacker who removes digests could also mark these runs as open. So with a key, open runs are no success.
         not_proven = self.with_key and bool(self.open_runs)
         return exit_code({ExitCode.TOPICS_FAILED: bool(self.findings), ExitCode.CHANGES_PENDING: not_proven})
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         own = {"format_version": FORMAT_VERSION, "exit_code": self.exit_code, "unproven": self.unproven}
         return json.dumps({**own, **asdict(self)}, indent=2)
 
@@ -124,15 +124,15 @@ def verify(
     expected: Sequence[str] = (),
     other_keys: Collection[str] = (),
 ) -> Verified:
-    """Compute every digest again; if a run `since` is named, not of the runs that it names as before it.
+    """Compute every digest again and compare it; with `since`, without the runs that this run names as before it.
 
-    `other_keys`: ids of keys whose runs are listed, and verified elsewhere. Raises UsageError if there is no run
+    `other_keys`: ids of keys whose runs are listed, but verified elsewhere. Raises UsageError if there is no run
     `since` with a digest, or if runs are signed and `proof.key` isn't set.
     """
     ledger.ensure(RUNS)
     signs = verifier(settings)
     if signs.is_short:
-        log.warning("proof.key is shorter than %d bytes: it verifies, and signs no run", LEAST_KEY_BYTES)
+        log.warning("proof.key is shorter than %d bytes: it can verify runs, but not sign them", LEAST_KEY_BYTES)
     rows = read_rows(ledger)
     tables = [table for table in PROVEN if ledger.exists(table)]
     read = partial(_found, ledger, tables)
@@ -150,7 +150,10 @@ def verify_rows(
     expected: Sequence[str] = (),
     other_keys: Collection[str] = (),
 ) -> Verified:
-    """`verify`, of all rows of `runs`. `read`: the rows of runs by table and run id, but for those of the given ids."""
+    """Verify as `verify` does, given all rows of `runs`.
+
+    `read` returns the digests of runs' rows by table and run id, without the runs of the given ids.
+    """
     everything = [each for each in rows if each.digest]
     chain = Chain(everything, signs, other_keys)
     first = None if since is None else _first(everything, since, chain)
@@ -197,7 +200,7 @@ def verify_rows(
 
 
 def _first(everything: Sequence[RunRow], since: str, chain: Chain) -> RunRow:
-    """The run to verify from: of several rows, the one that its digest was made of."""
+    """Return the run to verify from; if several rows have its id, the authentic one."""
     named = sorted((each for each in everything if each.run_id == since), key=chain.authentic)
     if not named:
         raise UsageError(f"there is no run {since} with a digest; see `runs list`")
@@ -209,12 +212,12 @@ def _needs_key(run: RunRow, chain: Chain) -> bool:
 
 
 def _is_open(run: RunRow) -> bool:
-    """Whether it says that it hasn't ended."""
+    """Return whether the row says that the run hasn't ended."""
     return run.state in _OPEN and run.finished_at == NEVER
 
 
 def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Chain) -> Iterator[Finding]:
-    """Expected digests that no row bears which this digest was made of."""
+    """Yield the expected digests that no authentic row has."""
     there = {each.digest for each in everything}
     proven = {each.digest for each in everything if chain.authentic(each)}
     for digest in expected:
@@ -229,14 +232,14 @@ def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Cha
 
 def _out_of_order(run: RunRow, first: RunRow) -> Finding:
     message = (
-        f"a run under another key leads to it as before {show(first.run_id)}, and it is that run, or started or ended "
-        "after it, or has no such time: one of these rows was changed"
+        f"a run under another key names it as before {show(first.run_id)}, but it is that run itself, started or ended "
+        "after it, or has no start or end time: one of these rows was changed"
     )
     return Finding(run_id=run.run_id, kind=Kind.OUT_OF_ORDER, table=RUNS.name, message=message)
 
 
 def _found(ledger: Ledger, tables: Sequence[Table], earlier: Collection[str]) -> dict[tuple[str, str], RowsDigest]:
-    """By table and run, the rows that there are now, but for those of `earlier` runs."""
+    """Return the digests of the current rows by table and run id, without those of `earlier` runs."""
 
     def rows(table: Table) -> DataFrame:
         stored = ledger.stored(table)
@@ -250,15 +253,15 @@ def _found(ledger: Ledger, tables: Sequence[Table], earlier: Collection[str]) ->
 
 
 def _several_rows(rows: Sequence[RunRow]) -> Iterator[Finding]:
-    """Run ids of several rows of `runs`: a run has one, whatever its rows say."""
+    """Yield the run ids that several rows of `runs` have: a run has one row."""
     for run_id, count in Counter(each.run_id for each in rows).items():
         if count > 1:
-            message = f"{count} rows have this run id, and a run has one: the others were added"
+            message = f"{count} rows have this run id, but a run has one: the others were added"
             yield Finding(run_id=run_id, kind=Kind.RUN_ADDED, table=RUNS.name, message=message)
 
 
 def _own_row(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
-    """Whether the row in `runs` is the one that the digest was made of; unknown if an accepted other key signed it."""
+    """Yield a finding if the digest wasn't made of the run's row; nothing if an accepted other key signed it."""
     if chain.is_accepted(run):
         return
 
@@ -271,15 +274,15 @@ def _own_row(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
         about = show(str(run.proof.get(KEY_ID)))
         yield finding(
             Kind.OTHER_KEY,
-            f"it is signed with another key ({about}), or says so; if that was once the key of the settings, verify "
-            f"with it, and here with --other-key {about}",
+            f"it is signed with another key ({about}), or claims to be. If that was the key in the settings before, "
+            f"verify this run with that key, and use --other-key {about} here",
         )
     elif not run.holds(signs):
         yield finding(Kind.RUN_CHANGED, "its row was changed after it ended")
 
 
 def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
-    """Runs before it that aren't there, and whether those after it know it."""
+    """Yield findings for missing runs before it, and if no later run names it."""
 
     def finding(kind: Kind, message: str) -> Finding:
         return Finding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
@@ -287,46 +290,46 @@ def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
     for digest in chain.missing(run):
         yield finding(
             Kind.RUN_REMOVED,
-            f"no run has the digest {show(digest)} any more, which it names as before it: that run was removed, or "
-            "changed together with its digest",
+            f"it names a run with the digest {show(digest)} as before it, and there is none any more: that run was "
+            "removed, or changed together with its digest",
         )
-    # A run that this key signed and that nobody names is a run that ended: its last commit came late.
+    # If this key signed a run that no other names, the run did end: only its last commit was late.
     if (signs.key is None or chain.is_accepted(run)) and chain.is_unknown(run):
         yield finding(
             Kind.RUN_ADDED,
-            "runs that ended more than 10 minutes after it don't name it as before them: it was added or changed "
-            "later, or its driver was stopped right at its end",
+            "no run that ended more than 10 minutes after it names it as before it: it was added or changed later, or "
+            "its driver was stopped right at its end",
         )
     if chain.is_second_root(run):
         yield finding(
             Kind.RUN_ADDED,
-            "it names no run before it, and another run did so more than 10 minutes earlier: it was added, or comes "
-            "from another ledger that has the same key",
+            "it names no run before it, but isn't the first run: a run that ended more than 10 minutes earlier names "
+            "none, either. It was added, or comes from another ledger with the same key",
         )
 
 
 def _compared(run: RunRow, table: Table, now: RowsDigest) -> Finding | None:
-    """Whether a run's rows in a table are those that it ended with."""
+    """Return a finding if a run's rows in a table aren't those with which it ended."""
     then = read_recorded(run.proof, table)
     if now == then:
         return None
     kind = Kind.ROWS_REMOVED if now.rows < then.rows else Kind.ROWS_ADDED if now.rows > then.rows else Kind.ROWS_CHANGED
     message = f"{then.rows:,} rows when it ended, {now.rows:,} now"
     if kind is Kind.ROWS_CHANGED:
-        message = f"of its {now.rows:,} rows some were changed"
+        message = f"some of its {now.rows:,} rows were changed"
     if kind is Kind.ROWS_ADDED and run.state == RunState.ABANDONED:
-        message += "; it was abandoned: its driver may have been running still"
+        message += "; it was abandoned: its driver may still have been running"
     return Finding(run_id=run.run_id, kind=kind, table=table.name, message=message)
 
 
 class _Retention:
-    """What `maintain` removed by age."""
+    """The rows that `maintain` removed by age."""
 
     def __init__(self, everything: Sequence[RunRow], chain: Chain, signs: Signer) -> None:
         self._before: dict[str, datetime] = {}
         for each in everything:
             if chain.is_accepted(each) or any(_own_row(each, chain, signs)):
-                # Whoever forges rows could forge a maintenance, too.
+                # An attacker who forges rows could forge a maintenance, too.
                 continue
             for table in PROVEN:
                 days = each.arguments.get(f"{table.name}_retention_days", "")
@@ -335,7 +338,7 @@ class _Retention:
                     self._before[table.name] = max(kept, self._before.get(table.name, kept))
 
     def explains(self, run: RunRow, table: Table) -> bool:
-        """Whether rows of the run are old enough to have been removed."""
+        """Return whether rows of the run are old enough to have been removed."""
         before = self._before.get(table.name)
         return before is not None and run.started_at < before
 
@@ -343,11 +346,11 @@ class _Retention:
 def without_digest(
     left: Collection[str], rows: Sequence[RunRow], first: RunRow | None, signs: Signer
 ) -> Iterator[Finding | str]:
-    """Runs that have rows and no digest: a finding of each, or its id where it needs none.
+    """Yield, for each run that has rows and no digest, a finding, or the run's id if it needs no digest.
 
-    An open run has no digest yet. With a key, every run that is over must have one, except those that say that they
-    began before the run to verify from. Without a key, those must that began after the first run with a digest, and
-    of the abandoned ones those after the first run of a topicledger that seals them.
+    An open run has no digest yet. With a key, every run that is over must have one, unless its row says that it began
+    before the run to verify from. Without a key, a run must have one if it began after the first run with a digest; an
+    abandoned one, if it began after the first run of a topicledger that seals abandoned runs.
     """
     since = first.started_at if first is not None and first.holds(signs) else NEVER
     began = next((each.started_at for each in rows if each.digest), None)
@@ -361,7 +364,7 @@ def without_digest(
 
         row = by_id.get(run_id)
         if row is None:
-            yield finding(Kind.RUN_REMOVED, "there are rows of it in plans, audit or approvals, and it isn't in `runs`")
+            yield finding(Kind.RUN_REMOVED, "plans, audit or approvals have rows of it, but `runs` has none")
             continue
         abandoned = row.state == RunState.ABANDONED
         after = since if signs.key is not None else began_to_seal if abandoned else began
@@ -372,7 +375,7 @@ def without_digest(
             yield finding(
                 Kind.NO_DIGEST,
                 "it is abandoned and has no digest: its state was changed, it was added, or an older topicledger "
-                "abandoned it. In the last case `runs abandon` gives it one when it is called once more",
+                "abandoned it. In the last case, call `runs abandon` again to give it one",
             )
         else:
             older = "" if signs.key is None else f"; {_KEY_SET_LATER}"
@@ -384,7 +387,7 @@ def without_digest(
 
 
 def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[RunRow]) -> Iterator[Finding]:
-    """Tables whose version is before the one that a run left."""
+    """Yield the tables whose version is lower than the one that a run recorded."""
     for table in tables:
         versions = {
             version: each.run_id
@@ -395,5 +398,5 @@ def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[RunR
             continue
         then, now = max(versions), ledger.latest_version(table)
         if now < then:
-            message = f"it is at version {now}, and was at {then} when the run ended: an old copy is in its place"
+            message = f"it is at version {now}, but was at {then} when the run ended: it was replaced by an old copy"
             yield Finding(run_id=versions[then], kind=Kind.TABLE_RESTORED, table=table.name, message=message)

@@ -20,7 +20,7 @@ def os_user() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a run is made with, as `runs.versions` keeps them."""
+    """Return the versions of topicledger, Spark, Delta and kafka-python, as in `runs.versions`."""
     found = {"topicledger": __version__}
     for name, package in (("spark", "pyspark"), ("delta", "delta-spark"), ("kafka-python", "kafka-python")):
         try:
@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 
 def principal_of(clusters: Sequence[ClusterSettings]) -> str | None:
-    """The run's user on each cluster, as the settings show it; a reference stays one. None if it asks no cluster."""
+    """Return the run's user on each cluster as in the settings, without resolving references; None without clusters."""
     names = {cluster.name: str(cluster.client.get("sasl_plain_username", "ANONYMOUS")) for cluster in clusters}
     if len(set(names.values())) <= 1:
         return next(iter(names.values()), None)

@@ -1,4 +1,4 @@
-"""Approvals: who else has to agree before a plan is applied, and who did."""
+"""Approvals: the people who must approve a plan before it is applied, and those who have."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from topicledger.text import show
 
 @dataclass(frozen=True, kw_only=True)
 class Approvals:
-    """Of a run's plan."""
+    """Approvals of a run's plan."""
 
     run_id: str
     requested_by: str
-    """Who asked for it, and may not approve it."""
+    """The requester of the run, who can't approve it."""
     plan_digest: str
     needed: int
     by: tuple[str, ...]
-    """Others who approved this plan, each once, in order."""
+    """People who approved this plan, each once, in order."""
 
     @property
     def missing(self) -> int:
@@ -43,20 +43,20 @@ class Approvals:
 
     def __str__(self) -> str:
         people = "1 person" if self.missing == 1 else f"{self.missing} people"
-        so_far = f" beside {', '.join(map(show, self.by))}" if self.by else ""
+        so_far = f" in addition to {', '.join(map(show, self.by))}" if self.by else ""
         return (
-            f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who asked for it: "
+            f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who requested it: "
             f"runs approve --run-id {self.run_id} --by WHO"
         )
 
 
 def needed(guards: GuardSettings, classes: Collection[str]) -> int:
-    """Approvals of a plan that holds actions of these classes."""
+    """Return the number of approvals that a plan with actions of these classes needs."""
     return max([guards.approvals, *(count for name, count in guards.approvals_for.items() if name in classes)])
 
 
 def of_run(ledger: Ledger, guards: GuardSettings, run_id: str, requested_by: str) -> Approvals:
-    """What the plan of a run needs and has. Approvals of another plan, under the same run id, don't count."""
+    """Return the needed and given approvals of a run's plan. Approvals of an earlier plan of the run don't count."""
     of_plan = digests.of_run({PLANS.name: ledger.stored(PLANS).where(F.col("run_id") == run_id)})
     plan_digest = of_plan[PLANS.name].sha256
     classes = _classes(ledger, run_id) if guards.approvals_for else ()
@@ -80,8 +80,10 @@ def _person(name: str | None) -> str:
 
 
 def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
-    """The classes of what a plan would send. Of a loss the plan knows what was set on the topic, not the broker's
-    defaults: what may be a loss is one."""
+    """Return the classes of a plan's actions.
+
+    A plan has the configs that were set on topics, but not brokers' defaults: a possible loss counts as one.
+    """
     configs = F.transform(
         F.map_entries("before"), lambda each: F.struct(each["key"].alias("name"), each["value"].alias("value"))
     )
@@ -95,9 +97,9 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
 
 
 def classes_of(found: Mapping[str, bool]) -> Collection[ApprovedClass]:
-    """Classes of a plan with these kinds of actions, each with whether one of them can lose something.
+    """Return the classes of a plan. `found`: kind of action -> whether one of its actions can lose something.
 
-    A kind that isn't known is of every class.
+    An unknown kind belongs to every class.
     """
     classes: set[ApprovedClass] = set()
     for name, loses in found.items():
@@ -110,10 +112,10 @@ def classes_of(found: Mapping[str, bool]) -> Collection[ApprovedClass]:
 def approve(
     ledger: Ledger, settings: Settings, run_id: str, *, by: str | None = None, note: str | None = None
 ) -> Approvals:
-    """Record that somebody approves the plan of a run; who did already isn't recorded again.
+    """Record an approval of a run's plan, unless the same person has approved it already.
 
-    Raises UsageError where the run has no plan that waits to be applied, or where `by`, by default the OS user, asked
-    for it. Raises GuardStopped where the plan is too old to be applied.
+    `by` is the OS user by default. Raises UsageError if the run has no plan that waits to be applied, or if `by` is its
+    requester. Raises GuardStopped if the plan is too old to be applied.
     """
     ledger.ensure(RUNS)
     row = find_run(ledger, run_id)
@@ -121,7 +123,7 @@ def approve(
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     waits = row["state"] == RunState.PLANNED or (row["state"] == RunState.PLANNING and row["observed_at"] is not None)
     if row["state"] == RunState.APPLYING:
-        # A cluster that could not be reached was planned since.
+        # The plan may have grown since: a cluster that was unreachable before has been planned.
         waits = of_run(ledger, settings.guards, run_id, row["requested_by"]).missing > 0
     if not waits:
         reason = {
@@ -134,9 +136,9 @@ def approve(
     require_fresh(run_id, row["started_at"], settings)
     who = by if by is not None else os_user()
     if not _person(who):
-        raise UsageError("--by names who approves: it is empty")
+        raise UsageError("--by is empty: it must name the approver")
     if _person(who) == _person(row["requested_by"]):
-        raise UsageError(f"{show(who)} asked for run {run_id}: somebody else has to approve it; --by says who")
+        raise UsageError(f"{show(who)} requested run {run_id}: another person must approve it; name them with --by")
     ledger.ensure(PLANS, APPROVALS)
     found = of_run(ledger, settings.guards, run_id, row["requested_by"])
     if _person(who) not in map(_person, found.by):

@@ -1,4 +1,4 @@
-"""Phase plan: what is to be done, in order and in batches, as rows of `plans`."""
+"""Phase plan: the actions in order and in batches, as rows of `plans`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from topicledger.phases import PLANNED
 from topicledger.resources import registry
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
-"""Of decisions with their `action`: those that a plan has, each action and each refusal."""
+"""Condition for decisions that a plan has: each action and each refusal."""
 
 
 def records() -> Column:
-    """Metadata records that the controller writes for a row with an action (bigint): see `Cost.planned`."""
+    """Return the metadata records that the controller writes for an action (bigint): see `Cost.planned`."""
     kinds = registry.in_order()
     return F.coalesce(*(F.when(F.col("action") == kind.name, kind.cost.planned()) for kind in kinds), F.lit(0))
 
 
 def batched(most: int) -> Transform:
-    """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
+    """Add `batch`, 0, 1, 2... per cluster and action, so that no batch has more than `most` records (C15).
 
     In: `cluster`, `action`, `resource`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `moves`,
-    `phase`, `waits`; rows that ended get none. Resources go by name, those that wait for the room that deletes make
-    after all others. One above half of `most` goes alone; the others share batches that start every `most`/2 records:
-    the last resource of a batch may overlap its end, by at most `most`/2.
+    `phase`, `waits`; `batch` is null for rows that ended. Resources are ordered by name; those that wait for room which
+    deletes make come last. A resource with more than `most`/2 records has its own batch. The others share batches that
+    start every `most`/2 records: the last resource of a batch may exceed that by at most `most`/2.
     """
     half = max(1, most // 2)
 
@@ -45,7 +45,7 @@ def batched(most: int) -> Transform:
         of_light = F.when(F.col("_heavy") == 0, F.col("_shared"))
         last_shared = F.coalesce(F.max(of_light).over(together), F.lit(-1))
         own = last_shared + F.coalesce(F.sum("_heavy").over(so_far), F.lit(0)) + 1
-        # The first batch number of those that wait.
+        # The first batch number of the resources that wait.
         others = F.coalesce(F.max(F.when(~F.col("waits"), F.col("batch"))).over(alike) + 1, F.lit(0))
         return (
             rows.withColumns({"_records": records(), "_open": F.col("phase").isNull() & F.col("action").isNotNull()})
@@ -60,15 +60,15 @@ def batched(most: int) -> Transform:
 
 
 def of_topics(decisions: DataFrame) -> DataFrame:
-    """Adds what the decisions are about: `resource_type` and `resource`."""
+    """Add `resource_type` and `resource` to decisions on topics."""
     return decisions.withColumns({"resource_type": F.lit(ResourceType.TOPIC.value), "resource": F.col("topic")})
 
 
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
     """Turn decisions into rows of `plans`.
 
-    In: `phases.EVALUATED`, `resource_type` and `resource`, of what `NEEDS_SOMETHING`. Out: `phases.PLANNED`. A create
-    has no live id yet.
+    In: `phases.EVALUATED`, `resource_type` and `resource`, only rows that meet `NEEDS_SOMETHING`. Out:
+    `phases.PLANNED`. A create has no live id yet.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:

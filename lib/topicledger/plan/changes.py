@@ -1,4 +1,4 @@
-"""What is to be changed of topics that exist and are declared otherwise, where `[changes]` asks for it."""
+"""Changes of existing topics that differ from their declaration, as far as `[changes]` allows them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from topicledger.phases import CHANGE, ENDED, null
 from topicledger.resources.ending import ended, with_ended
 
 DESCRIBED = ("cluster", "topic", "configs", "config_error_code", "config_error")
-"""Columns of `observed_configs` that changes are decided on."""
+"""Columns of `observed_configs` from which changes are decided."""
 
 
 _GRANT = (
-    "this principal may not describe the topic's configs, so nobody knows what is to be changed; grant it "
+    "this principal may not describe the topic's configs, so it is unknown whether they need a change; grant it "
     "DescribeConfigs"
 )
-_UNREAD = "its configs could not be described, so nobody knows what is to be changed; run again"
+_UNREAD = "its configs could not be described, so it is unknown whether they need a change; run again"
 
 
 def to_describe(settings: Mapping[str, ChangeSettings], judged: DataFrame, seen: Observation) -> DataFrame | None:
-    """Declared topics that exist and of which configs, or the number of partitions, may have to be changed, or whose
-    number of replicas is declared lower than it is.
+    """Return the existing topics whose configs must be described, since they may need a change.
 
-    In: `settings` by cluster; what `manifests.judge` returns. Out: columns of `observed`; None where nothing asks.
+    Their configs may be altered, their partitions increased, or their number of replicas lowered. In: `settings` by
+    cluster; `judged` from `manifests.judge`. Out: columns of `observed`; None if the settings allow no change.
     """
     asked = {name: each for name, each in settings.items() if name in seen.known}
     if not asked:
@@ -47,7 +47,7 @@ def to_describe(settings: Mapping[str, ChangeSettings], judged: DataFrame, seen:
     )
     grows = _on(asked, lambda each: each.partitions == "grow") & (F.col("_count") > F.col("num_partitions"))
     more = F.exists(F.map_values("assignments"), lambda each: F.size(each) > F.col("_replicas"))
-    # What is lowered is compared with min.insync.replicas.
+    # A lower number of replicas is compared with min.insync.replicas.
     lowers = _on(asked, lambda each: each.replicas == "on") & more
     return (
         seen.topics.where("not internal")
@@ -62,7 +62,7 @@ def _on(settings: Mapping[str, ChangeSettings], mends: Callable[[ChangeSettings]
 
 
 def _asks_for_configs(settings: Mapping[str, ChangeSettings]) -> Column:
-    """Whether configs of a declared topic that lives may have to be altered. In: `cluster`, `configs` as declared."""
+    """Return whether configs of a declared, existing topic may be altered. In: `cluster`, `configs` as declared."""
     declares = F.coalesce(F.size(F.map_keys("configs")) > 0, F.lit(False))
     return _on(settings, lambda each: each.configs == "exact") | (
         _on(settings, lambda each: each.configs == "declared") & declares
@@ -70,7 +70,7 @@ def _asks_for_configs(settings: Mapping[str, ChangeSettings]) -> Column:
 
 
 def _declared_replicas() -> Column:
-    """Replicas that each partition has by its manifest (int); null where it leaves them as they are."""
+    """Return the declared number of replicas of each partition (int); null if the manifest leaves it as it is."""
     assigned = F.size(F.try_element_at(F.map_values("assignments"), F.lit(1)))
     return F.coalesce(F.when(assigned > 0, assigned), F.col("replication_factor"))
 
@@ -78,9 +78,9 @@ def _declared_replicas() -> Column:
 def describe(
     spark: SparkSession, kafka: KafkaSettings, clusters: Sequence[ClusterSettings], topics: DataFrame, seen: Observation
 ) -> tuple[Observation, DataFrame]:
-    """Describe the configs of `topics` (columns of `observed`), on the executors.
+    """Describe the configs of `topics` (columns of `observed`) on the executors.
 
-    Returns what was observed, where a cluster that didn't answer this is one that can't be reached, and `DESCRIBED`.
+    Returns the observation, in which a cluster that didn't answer is unreachable, and the configs (`DESCRIBED`).
     """
     found = observe_configs(spark, [each for each in clusters if each.name in seen.known], kafka, topics)
     statuses = {
@@ -91,10 +91,10 @@ def describe(
 
 
 def with_described(decisions: DataFrame, configs: DataFrame | None) -> DataFrame:
-    """Adds `live_configs`, and `_unread` where they are asked for and not known: what ends the row.
+    """Add `live_configs`, and `_unread`: the struct that ends a row whose configs are needed but unknown.
 
-    In: `phases.DECIDED`; `configs` as `describe` returns them. A topic whose configs may not be described is refused,
-    NOT_PERMITTED; where describing them failed otherwise, it is failed.
+    In: `phases.DECIDED`; `configs` from `describe`. A topic is refused with NOT_PERMITTED if its configs may not be
+    described, and fails if describing them failed for another reason.
     """
     if configs is None:
         return decisions.withColumn("_unread", null(ENDED))
@@ -114,11 +114,11 @@ def with_described(decisions: DataFrame, configs: DataFrame | None) -> DataFrame
 
 
 def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | None) -> Transform:
-    """Adds what is to be changed to topics that need nothing else.
+    """Add changes to topics that need no other action.
 
-    In and out: `phases.DECIDED`. `settings` are by cluster; `configs` as `describe` returns them. A topic that gets
-    partitions has the decision add_partitions; what is to be altered of its configs is `alters`. A topic whose configs
-    are not known is ended (`with_described`).
+    In and out: `phases.DECIDED`. `settings` are by cluster; `configs` is from `describe`. A topic that gets partitions
+    has the decision add_partitions; the configs to alter are in `alters`. A topic whose configs are unknown ends
+    (`with_described`).
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -140,7 +140,7 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
                     "alters": F.when(lives, alters),
                 }
             )
-            # A topic may be described for its moves alone.
+            # A topic may be described only for its moves.
             .withColumn("_hidden", F.when(lives & (F.col("_grows").isNotNull() | asks), F.col("_unread")))
             .withColumns(
                 {
@@ -157,7 +157,7 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
 
 
 def _by_cluster(settings: Mapping[str, ChangeSettings], change: Callable[[ChangeSettings], Column | None]) -> Column:
-    """A change by the settings of its cluster, null where they ask for none."""
+    """Return the change by the settings of the row's cluster; null if they allow none."""
     found = null(CHANGE)
     for each in dict.fromkeys(settings.values()):
         value = change(each)
@@ -168,7 +168,7 @@ def _by_cluster(settings: Mapping[str, ChangeSettings], change: Callable[[Change
 
 
 def with_alters(decisions: DataFrame) -> DataFrame:
-    """Turn configs to alter into actions of their own. In and out: `phases.DECIDED`.
+    """Turn configs to alter into separate actions. In and out: `phases.DECIDED`.
 
     A topic that needs nothing else has the decision alter_configs; one that gets partitions has a second row.
     """

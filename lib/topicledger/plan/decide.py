@@ -1,4 +1,4 @@
-"""Phase decide: the judged manifests and the observed clusters joined to one decision per (cluster, topic)."""
+"""Phase decide: join validated manifests and observed clusters to one decision per (cluster, topic)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from topicledger.resources.ending import ended, lookup
 
 
 def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transform:
-    """Decide on judged manifest rows.
+    """Decide on validated manifest rows.
 
-    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `statuses`.
-    Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic
-    that may not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State
-    absent and no such topic is unchanged (D2).
+    In: `phases.DECLARED`, from `manifests.judge`. `observed` has the columns of the table `observed`, for clusters of
+    `statuses`. Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before are kept.
+
+    If a topic may not be described, it is unknown whether it exists: `absent` is refused, `present` is tried (M3). The
+    decision for state absent without such a topic is unchanged (D2).
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
@@ -38,7 +39,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
         )
         same = (F.col("cluster") == F.col("live_cluster")) & (F.col("topic") == F.col("live_topic"))
         cluster = F.coalesce("cluster", "live_cluster")
-        # A row that only notes an identical copy stands beside the one that counts: a topic lives once.
+        # A row that only notes an identical copy comes in addition to the valid one: the topic must count only once.
         noted = F.coalesce(F.col("outcome") == Outcome.SKIPPED.value, F.lit(False))
         lives = F.coalesce(F.col("permitted"), F.lit(False)) & ~noted
         kept = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels", "placement")
@@ -69,11 +70,11 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
 
 
 IGNORED = "ignored_configs"
-"""The name of the warning of declared configs that `changes.ignore` names."""
+"""Name of the warning about declared configs that `changes.ignore` names."""
 
 
 def _left_to_others(manifests: DataFrame) -> Column:
-    """`violations`: a create sets no configs that are left to others."""
+    """Return `violations`: a warning if a create leaves out declared configs that `changes.ignore` names."""
     if "ignored" not in manifests.columns:
         return null(VIOLATIONS)
     creates = (F.col("_decision") == Action.CREATE.value) & F.col("_ended.phase").isNull()
@@ -82,7 +83,7 @@ def _left_to_others(manifests: DataFrame) -> Column:
 
 
 def left_out(kinds: Collection[str]) -> Transform:
-    """Actions that aren't of these kinds get the decision left_out. In and out: `phases.DECIDED`."""
+    """Set the decision of actions that aren't of these kinds to left_out. In and out: `phases.DECIDED`."""
     others = [each.value for each in Action if each.value not in kinds]
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -98,7 +99,7 @@ def left_out(kinds: Collection[str]) -> Transform:
 
 
 def shape() -> Column:
-    """A live topic's counts and assignments as map<string,string>, written as `actions.delete.shape` writes them."""
+    """Return a live topic's counts and assignments (map<string,string>), in the format of `actions.delete.shape`."""
     assignment = F.transform(
         F.array_sort(F.map_entries("live_assignments")),
         lambda each: F.concat_ws(":", each["key"], F.array_join(each["value"].cast("array<string>"), ",")),
@@ -137,9 +138,9 @@ def _drifted() -> Column:
 
 
 def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
-    """What ended the row already.
+    """Return the struct that ends a row.
 
-    The manifest phase, a cluster out of reach or not the one meant, a topic that may not be described.
+    Causes: the manifest phase, an unreachable or a different cluster, or a topic that may not be described.
     """
     unreachable = {name: status.error for name, status in statuses.items() if status.error is not None}
     refused = {name: status.refused for name, status in statuses.items() if status.refused is not None}
@@ -171,7 +172,7 @@ def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
                 F.lit(Outcome.REFUSED.value),
                 F.lit(Refusal.NOT_PERMITTED.value),
                 F.lit(
-                    "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe"
+                    "this principal may not describe the topic, so it is unknown whether it exists; grant it Describe"
                 ),
             ),
         )

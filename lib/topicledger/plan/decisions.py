@@ -1,4 +1,4 @@
-"""Phases decide, policy and guard as one transform, and the plan that they come to."""
+"""Phases decide, policy and guard as one transform, and the commit of the resulting plan."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ log = logging.getLogger(__name__)
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT)
 
 _NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT, Decision.DECLARED)
-"""Of declared topics."""
+"""Decisions for declared topics that need no action."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What phases decide, policy and guard came to."""
+    """Result of phases decide, policy and guard."""
 
     rows: DataFrame | None = None
-    """Actions and refusals, as `registry.found` returns them, materialised; None where no cluster was decided on."""
+    """Actions and refusals from `registry.found`, materialised; None if no cluster was decided on."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Topics by decision, of those that need nothing."""
+    """Decision -> topics that need no action."""
     ended: bool = False
-    """Whether anything ended before validate."""
+    """Whether any row ended before validate."""
     any_planned: bool = False
-    """Whether there is an action left."""
+    """Whether there is any planned action."""
     any_altered: bool = False
-    """Whether configs are to be altered."""
+    """Whether configs will be altered."""
     any_warned: bool = False
     """Whether an action has a warning."""
     any_to_place: bool = False
-    """Whether a create needs assignments that nobody has chosen yet."""
+    """Whether a create still needs assignments from the planner."""
 
     def also(self, other: Decided) -> Decided:
-        """Both: other kinds of resources go into the same plan."""
+        """Combine both results: other kinds of resources go into the same plan."""
         parts = [each for each in (self.rows, other.rows) if each is not None]
         return Decided(
             rows=reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts) if parts else None,
@@ -89,7 +89,7 @@ def decisions(
     *,
     again: bool,
 ) -> Decided:
-    """Decide on what was observed of `clusters`; `again`: an earlier start's plan said that they can't be reached."""
+    """Decide on the observed `clusters`. `again`: they were unreachable in the plan of an earlier start."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
     answers = None
@@ -104,7 +104,7 @@ def decisions(
 
     found = made()
     if found.any_to_place:
-        # Few runs create a topic with a placement, and the others are spared to look for one beforehand.
+        # Few runs create a topic with a placement. Checking for one beforehand would cost the others time.
         creates = moving.planned(wanted.judged, seen, Sizes(), moving.CREATES)
         answers = creates if answers is None else answers.unionByName(creates)
         found = made()
@@ -112,7 +112,7 @@ def decisions(
 
 
 def sizes_on(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Sizes:
-    """Return how large the replicas of clusters are and how much room their brokers have."""
+    """Return the sizes of replicas and the free room of brokers on the clusters."""
     if not clusters:
         return Sizes()
     found = observe_log_dirs(spark, clusters, kafka)
@@ -139,7 +139,7 @@ def _of_topics(
 def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, again: bool) -> Decided:
     """Materialise decisions with their actions (`registry.found`), with `resource_type` and `resource`.
 
-    `counted`: names of the counts, by decision, of what needs nothing. `again`: see `decisions`.
+    `counted`: name of a count -> the decision that it counts, for rows that need no action. `again`: see `decisions`.
     """
     ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
     metered = [
@@ -156,7 +156,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
         observed = rows.observe(metrics, *metered)
         if again:
             observed = observed.transform(_decided_again).transform(_not_planned_before(run))
-        # Most runs of an estate that is as declared have no row left here, and need no batches and no commit.
+        # If clusters are as declared, no row is left here, and the run needs no batches and no commit.
         kept = observed.where(NEEDS_SOMETHING).localCheckpoint()
         found = metrics.get
         return Decided(
@@ -173,7 +173,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
 
 
 def commit_plan(run: Run, decided: Decided) -> None:
-    """Commit `decided` as rows of `plans`. Raises UsageError where another start has taken the run."""
+    """Commit `decided` as rows of `plans`. Raises UsageError if another start has taken the run."""
     run.keep_row()
     run.commits.settle()
     now, most = datetime.now(UTC), run.settings.kafka.max_batch_records
@@ -181,12 +181,12 @@ def commit_plan(run: Run, decided: Decided) -> None:
     rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most))
     run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     if run.id_given:
-        # A plan that came too late was dropped.
+        # If another start has taken the run, Delta has ignored this plan.
         run.require_ownership()
 
 
 def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
-    """Adds to `before` of deletes the configs set on their topics: of clusters that give topics no ids (D7)."""
+    """Add the configs set on topics to `before` of their deletes, for clusters without topic ids (D7)."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         names = [cluster.name for cluster in clusters]
@@ -213,9 +213,9 @@ def decided(
     settings: Settings,
     answers: DataFrame | None = None,
 ) -> Transform:
-    """Phases decide, policy and guard. In: `phases.DECLARED`. Out: `phases.EVALUATED`.
+    """Return phases decide, policy and guard as one transform. In: `phases.DECLARED`. Out: `phases.EVALUATED`.
 
-    `answers`: what the planner of replicas says (`moving.planned`), where it was asked.
+    `answers`: the answers of the planner of replicas (`moving.planned`), if it was asked.
     """
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -246,7 +246,7 @@ def decided(
 
 
 def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
-    """Policies of alters. Those of a user's own get each topic once: not with the row that says that it grows, too."""
+    """Evaluate policies of alters. A user's own policies get each topic once, without the row of added partitions."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         if not any(rule.users_own for rule in rules):
@@ -258,7 +258,7 @@ def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
 
 
 def moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
-    """Policies of moves. Those of a user's own get each topic once, so they see nothing but moves."""
+    """Evaluate policies of moves. A user's own policies get each topic once, so they see only moves."""
     of_moves, move = [rule for rule in rules if rule.action is ReplicaAction.REASSIGN], ReplicaAction.REASSIGN.value
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -271,7 +271,7 @@ def moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
-    """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
+    """Evaluate policies of deletes and their guard first: only deletes that will be sent make room for creates."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         return decisions.transform(
@@ -282,7 +282,7 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
 
 
 def _spared(policies: Collection[str]) -> Transform:
-    """What only these policies refuse is skipped, with their reason; what they can't judge stays refused."""
+    """Skip actions that only these policies refuse, with their reason; actions that can't be evaluated stay refused."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         others = F.exists("violations", lambda each: ~each["policy"].isin(*policies))
@@ -299,7 +299,7 @@ def _spared(policies: Collection[str]) -> Transform:
 
 
 def _not_planned_before(run: Run) -> Transform:
-    """Drops refusals that an earlier start's plan has already."""
+    """Drop refusals that the plan of an earlier start has already."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         key = ("cluster", "resource_type", "resource", "phase", "error")
@@ -311,10 +311,10 @@ def _not_planned_before(run: Run) -> Transform:
 
 
 def _decided_again(decisions: DataFrame) -> DataFrame:
-    """Each declared topic of a cluster that was unreachable gets a row after the one that says so.
+    """Give each declared topic of a cluster that was unreachable a later row than CLUSTER_UNREACHABLE.
 
-    What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
-    would be CLUSTER_UNREACHABLE for good.
+    Topics that need no action are skipped. Topics that end in phase observe, which also has that earlier row, end in
+    phase policy instead. Otherwise a topic's result would stay CLUSTER_UNREACHABLE.
     """
     needs_nothing = F.col("decision").isin(*(each.value for each in _NEED_NOTHING))
     # A row without a topic is about its cluster.

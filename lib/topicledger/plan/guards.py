@@ -1,4 +1,4 @@
-"""Phase guard: limits on a run as a whole. What a guard stops ends in exit code 5."""
+"""Phase guard: limits on a run as a whole. A run that a guard stops has exit code 5."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topicledger.resources.ending import stopped
 
 
 def max_deletes(most: int) -> Transform:
-    """All deletes of a cluster are stopped where there are more than `most` of them; creates go on.
+    """Stop all deletes of a cluster if there are more than `most`; creates continue.
 
     In and out: `phases.DECIDED`. Deletes that a policy refused don't count.
     """
@@ -31,7 +31,7 @@ def max_deletes(most: int) -> Transform:
 
 
 def max_changes(most: int | None) -> Transform:
-    """All changes of a cluster are stopped where more than `most` topics are to be changed; None: no limit.
+    """Stop all changes of a cluster if more than `most` topics would be changed; None: no limit.
 
     In and out: `phases.DECIDED`, with a row per action. Changes that a policy refused don't count.
     """
@@ -48,10 +48,11 @@ def max_changes(most: int | None) -> Transform:
 
 
 def max_losses(most: int) -> Transform:
-    """All actions of a cluster that can lose something are stopped where more than `most` topics have any: altered
-    configs, added partitions, moves that leave fewer replicas. With a topic's move goes the election of its leaders.
+    """Stop all actions of a cluster that can lose something if more than `most` topics have such actions.
 
-    In and out: `phases.DECIDED`, with a row per action. Actions that a policy refused don't count.
+    These are altered configs, added partitions, and moves to fewer replicas; the election of a topic's leaders is
+    stopped with its move. In and out: `phases.DECIDED`, with a row per action. Actions that a policy refused don't
+    count.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -75,7 +76,7 @@ def max_losses(most: int) -> Transform:
 
 
 def _first(where: Column) -> Column:
-    """1 for the first such row of its topic, else 0: one that grows and is altered has two."""
+    """Return 1 for the first such row of a topic, else 0: a topic that grows and is altered has two rows."""
     rows = Window.partitionBy("cluster", "topic").orderBy(where.desc(), "decision")
     return (where & (F.row_number().over(rows) == 1)).cast("int")
 
@@ -85,16 +86,15 @@ def _in_cluster(count: str) -> Column:
 
 
 def _elects_after(moved: Column) -> Column:
-    """Whether it elects leaders of a topic that has such a move."""
+    """Return whether a row elects leaders of a topic that has such a move."""
     of_topic = F.max(F.coalesce(moved, F.lit(False))).over(Window.partitionBy("cluster", "topic"))
     return of_topic & (F.col("decision") == ReplicaAction.ELECT_LEADERS.value)
 
 
 def max_moves(most: int) -> Transform:
-    """All moves of replicas on a cluster are stopped where more than `most` partitions are to be moved, and with a
-    topic's moves the election of its leaders.
+    """Stop all moves of replicas on a cluster if more than `most` partitions would be moved.
 
-    In and out: `phases.DECIDED`, with a row per action.
+    The election of a topic's leaders is stopped with its moves. In and out: `phases.DECIDED`, with a row per action.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -109,5 +109,5 @@ def max_moves(most: int) -> Transform:
 
 
 def moved_partitions() -> Column:
-    """Partitions that a reassignment moves (int); null of other actions."""
+    """Return the number of partitions that a reassignment moves (int); null for other actions."""
     return F.when(F.col("decision") == ReplicaAction.REASSIGN.value, F.size("moves"))

@@ -16,7 +16,7 @@ _DATA, _SAFETY, _ORDER = "can lose data at once", LESS_SAFE, "loses the order of
 
 
 def found() -> Column:
-    """The possible loss of a change or a move, with old and new values (string); null if there is none.
+    """Return the possible loss of a change or a move, with old and new values (string); null if there is none.
 
     In: `phases.DECIDED` of one action a row. A config that is reset gets the broker's default, which is unknown
     and may be lower.

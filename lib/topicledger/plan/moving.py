@@ -1,7 +1,7 @@
-"""What is to become of where replicas and leaders are: the planner, asked for each cluster, and its answers as actions.
+"""Planning the places of replicas and leaders: the planner runs for each cluster, and its answers become actions.
 
-Executors ask it, a cluster each (`applyInArrow`): it is plain Python that needs a cluster's every partition at once, so
-that clusters are planned side by side, and the driver has no more of them than their moves.
+The planner is plain Python and needs all partitions of a cluster at once. It runs on the executors, one cluster each
+(`applyInArrow`): so clusters are planned in parallel, and the driver only gets their moves.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _ANSWER = StructType(
         StructField("warning", StringType()),
     ]
 )
-"""The planner's answer. A create has its `assignments`, a reassign its `moves`; a reassign and elect_leaders have
-`before` and `after`, as `plans` has them. A refusal has an error instead. `warning` tells what could be better."""
+"""The planner's answer. A create has `assignments`, a reassign has `moves`; a reassign and elect_leaders have `before`
+and `after` as in `plans`. A refusal has an error instead. `warning`: shortcomings of the result."""
 
 _ASKED = ("num_partitions", "replication_factor", "placement")
 _DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels", "placement")
@@ -50,23 +50,23 @@ _DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Of which clusters, by name, what may be planned."""
+    """A request to the planner: names of clusters by what may be planned on them."""
 
     moves: Collection[str] = ()
-    """Replicas of topics that exist are moved."""
+    """Clusters on which replicas of existing topics may be moved."""
     elections: Collection[str] = ()
-    """Preferred replicas are to lead."""
+    """Clusters on which preferred replicas may be elected."""
     growing: Collection[str] = ()
-    """Topics may get partitions: these are moved by a later run."""
+    """Clusters on which topics may get partitions; a later run moves the replicas of these topics."""
 
     rebalance: Rebalance | None = None
-    """Instead of what manifests say: a broker that is drained or filled."""
+    """A broker to drain or fill, instead of applying manifests."""
     creates: bool = False
-    """Instead: topics that are created on any cluster get a place."""
+    """Place the replicas of new topics on any cluster, and nothing else."""
 
     @property
     def clusters(self) -> Collection[str]:
-        """Those where moves or elections are planned."""
+        """Clusters on which moves or elections may be planned."""
         return {*self.moves, *self.elections}
 
 
@@ -76,18 +76,18 @@ NOTHING_ASKED = Asked()
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What log directories say; empty where nobody knows."""
+    """Sizes from log directories; empty if unknown."""
 
     replicas: DataFrame | None = None
     """cluster, topic, partition, bytes: a row per replica."""
     rooms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """By cluster and broker, the bytes that it has room for."""
+    """Cluster -> broker -> free bytes."""
 
 
 def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
-    """Ask the planner about declared topics: `_ANSWER`, materialised, of those with something to do.
+    """Ask the planner about declared topics; return `_ANSWER`, materialised, for topics that need an action.
 
-    In: what `manifests.judge` returns.
+    In: `judged` from `manifests.judge`.
     """
     clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
     here = F.col("cluster").isin(*clusters)
@@ -121,8 +121,10 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
 
 
 def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
-    """Topics of placement spread of which a plan would move or turn replicas, though each partition kept their number:
-    cluster, topic, partitions (int). None where nothing is declared so. In: what `manifests.judge` returns."""
+    """Return topics of placement spread of which a plan would move or reorder replicas, with unchanged counts.
+
+    In: `judged` from `manifests.judge`. Out: cluster, topic, partitions (int); None if no topic declares spread.
+    """
     spread = judged.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
     if spread.isEmpty():
         return None
@@ -134,7 +136,7 @@ def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> D
 def answer(
     name: str, cluster: LiveCluster, rows: Sequence[Mapping[str, Any]], asked: Asked
 ) -> Iterator[dict[str, Any]]:
-    """Rows of `_ANSWER` for one cluster. In: its topics, and those that are declared."""
+    """Yield rows of `_ANSWER` for one cluster. In: its existing and its declared topics."""
     topics = [
         TopicReplicas(
             topic=row["topic"],
@@ -182,7 +184,7 @@ def _rebalanced(
     declared: Mapping[str, Mapping[str, Any]],
     rebalance: Rebalance,
 ) -> Mapping[str, Change]:
-    """Moves that drain or fill a broker: within the placement of what is declared, and anywhere of what isn't."""
+    """Plan moves that drain or fill a broker: within declared placements; other topics may move to any broker."""
     broker = rebalance.broker
     placements = {
         topic: parse_placement(row["placement"]) for topic, row in declared.items() if row["placement"] is not None
@@ -244,7 +246,7 @@ def _moves(topic: TopicReplicas, change: Change) -> dict[str, Any]:
 
 def _crowded(change: Change) -> str | None:
     partitions = ", ".join(map(str, change.crowded))
-    return f"partitions {partitions} have a rack twice: no broker of another may have them" if partitions else None
+    return f"partitions {partitions} have a rack twice: no allowed broker is in another rack" if partitions else None
 
 
 def _to_elect(
@@ -253,10 +255,10 @@ def _to_elect(
     target: Mapping[int, tuple[int, ...]],
     cluster: LiveCluster,
 ) -> Mapping[int, int]:
-    """Partitions whose preferred replica doesn't lead, or won't once the replicas are moved -> who leads.
+    """Return partition -> leader, for partitions that their preferred replica doesn't lead, or won't after the move.
 
-    A leader that goes makes way for the first replica by itself. A partition without a leader, or whose preferred
-    replica is down, is left alone: the election would fail.
+    A leader whose replica is removed needs no election: Kafka makes the first replica the leader. A partition without a
+    leader, or whose preferred replica is down, is left out: the election would fail.
     """
     found = {}
     for partition, now in sorted(topic.replicas.items()):
@@ -292,14 +294,14 @@ def _creates(
 
 
 def to_place() -> Column:
-    """boolean: a create whose replicas the planner has to place."""
+    """Return whether a row is a create whose replicas the planner must place (boolean)."""
     asks = F.col("placement").isNotNull() & (F.col("placement") != str(ANYWHERE))
     is_create = (F.col("decision") == Action.CREATE.value) & F.col("phase").isNull()
     return is_create & asks & F.col("assignments").isNull()
 
 
 def with_placed_creates(answers: DataFrame) -> Transform:
-    """Creates get the assignments that the planner chose, or are refused. In and out: `phases.DECIDED`."""
+    """Give creates the assignments that the planner chose, or refuse them. In and out: `phases.DECIDED`."""
     found = answers.where(F.col("decision") == Action.CREATE.value).select(
         "cluster",
         "topic",
@@ -331,10 +333,10 @@ def _refused(refused: Column, error: Column, message: Column) -> dict[str, Colum
 
 
 def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
-    """Adds moves and elections as actions of their own, in place of the row of a topic that needs nothing else.
+    """Add moves and elections as separate actions; they replace the row of a topic that needs no other action.
 
-    In and out: `phases.DECIDED`. `judged`: what `manifests.judge` returns; `configs` as `changes.describe` returns
-    them: `resolved_configs` of a move are those that its topic has once the run's open alters are done.
+    In and out: `phases.DECIDED`. `judged` is from `manifests.judge`, and `configs` from `changes.describe`.
+    `resolved_configs` of a move are the topic's configs after the run's open alters.
     """
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
     counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
@@ -383,7 +385,7 @@ def _with_live_configs(configs: DataFrame | None) -> Transform:
 
 
 def _altered() -> Column:
-    """`resolved_configs`: of a move those of its topic's open alter, where there is one."""
+    """Return `resolved_configs`: for a move, those of the topic's open alter if there is one."""
     decision, of_topic = F.col("decision"), Window.partitionBy("cluster", "topic")
     alters = (decision == Action.ALTER_CONFIGS.value) & F.col("phase").isNull()
     altered = F.first(F.when(alters, F.col("resolved_configs")), ignorenulls=True).over(of_topic)

@@ -1,8 +1,8 @@
-"""`prune`: topics that no manifest names, and that nobody uses any more, are planned to be deleted.
+"""`prune`: plan to delete topics that no manifest names and that are no longer used.
 
-Kafka doesn't say when a topic was made or last written to. Of records that are kept it returns the largest timestamp;
-of a topic that keeps none only the end offset. So each prune keeps the end offset of each topic that it judged in
-`plans.before`: the same offset of the same topic, seen as long ago as is asked for, is what shows that nobody wrote.
+Kafka doesn't report when a topic was created or last written to. It returns the largest timestamp of the kept records;
+for a topic without records, only the end offset. So each prune stores the end offset of each evaluated topic in
+`plans.before`. If an earlier prune, long enough ago, saw the same offset of the same topic, nobody has written since.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from topicledger.resources.ending import ended, refused, with_ended
 from topicledger.schemas import MANIFESTS, PLANS, RUNS
 
 TOOLS_OWN = "_"
-"""How the names of topics begin that tools keep for themselves, such as `_schemas`: not all of them are internal."""
+"""Prefix of topics in which tools keep their own data, such as `_schemas`: not all of them are internal."""
 USED = ("in_use", "no_consumer_groups", "no_recent_records")
-"""The policies that say that somebody uses a topic."""
+"""The policies that find out whether a topic is used."""
 
 
 def rules(run: Run, prune: Prune) -> Sequence[Policy]:
-    """The policies of `USED`, which judge a prune whatever the settings name: when it is planned, and when it is
-    applied. What can't be known of a topic refuses it."""
+    """Return the policies of `USED`, which always apply to a prune: when it is planned, and when it is applied.
+
+    A topic is refused if its use is unknown.
+    """
     made = (in_use(), no_consumer_groups(), not_written_for(prune.idle_days, partial(_seen_since, run)))
     return [Policy(name=name, action=Action.DELETE, rule=rule) for name, rule in zip(USED, made, strict=True)]
 
 
 def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
-    """That topics which no manifest names, of these names, are deleted where nobody uses them."""
+    """Return the request to delete unused topics that match the patterns and that no manifest names."""
     return Wanted(
         judged=_clusters(run, selected or [cluster.name for cluster in run.clusters]),
         kinds=[Action.DELETE.value],
@@ -50,9 +52,11 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
 
 
 def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) -> Transform:
-    """Actions on topics that manifests name by now, as `intent` has them. In: rows of `manifests` at that version, and
-    the settings' clusters."""
-    message = F.lit(f"no manifest named it, and manifests at version {now_version} do: it stays")
+    """Refuse actions on topics that manifests name by now, like the transforms of `intent`.
+
+    In: rows of `manifests` at version `now_version`, and the settings' clusters.
+    """
+    message = F.lit(f"no manifest named it when it was planned, but manifests at version {now_version} do: it stays")
     return lambda planned: (
         planned.transform(_with_named(now, clusters))
         .withColumn("error_message", F.coalesce(F.when(F.col("_named"), message), F.col("_unreadable")))
@@ -61,8 +65,10 @@ def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) 
 
 
 def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
-    """What `manifests.judge` returns, with a row without a topic for each cluster: it stands in the plan where the
-    cluster can't be reached or is another one."""
+    """Return a row without a topic for each cluster, with the columns of `manifests.judge`.
+
+    It is in the plan if the cluster can't be reached or is a different one.
+    """
     schema = MANIFESTS.schema
     rows = run.spark.createDataFrame([(name, ABSENT) for name in names], "cluster string, state string")
     columns = {name: F.col(name) if name in rows.columns else F.lit(None) for name in schema.names}
@@ -74,14 +80,17 @@ def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
 
 
 def _with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
-    """Adds `_named`, whether any row of `manifests` names the topic, wrong rows among them; and `_unreadable` (string),
-    why a row may mean it whose topic can't be read. A row whose cluster is none of `clusters` may mean each of them."""
+    """Add `_named`: whether any row of `manifests`, even a refused one, names the topic. Add `_unreadable` (string).
+
+    `_unreadable` is the reason to keep a topic if some row has a topic that can't be read, and may mean this one. A row
+    whose cluster isn't in `clusters` may mean each of them.
+    """
     every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
     meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
     legible = legal_topic().reason.isNull()
     rows = declared.select(meant, "topic", legible.alias("_legible")).distinct()
     named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
-    why = text("it stays: a row of manifests may mean it whose topic can't be read: ", F.min("topic"))
+    why = text("it stays: a row of manifests whose topic can't be read may mean it: ", F.min("topic"))
     unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))
     return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
         F.broadcast(unreadable), on="cluster", how="left"
@@ -89,7 +98,7 @@ def _with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
 
 
 def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
-    """Unmanaged topics of these names get the decision delete, and those that are never pruned the reason.
+    """Set the decision of matching unmanaged topics to delete; topics that are never pruned end with the reason.
 
     In and out: `phases.DECIDED`; topics that manifests name are unchanged.
     """
@@ -139,12 +148,12 @@ def _may_be_meant() -> Column:
 
 
 def _never() -> Column:
-    """Why a topic is never pruned, whoever uses it; null where it may be."""
+    """Return the struct that ends a topic which is never pruned, used or not; null if it may be pruned."""
     phase = F.lit(Phase.OBSERVE.value)
     tools_own = f"its name begins with {TOOLS_OWN}: tools keep their own data in such topics, and prune leaves them"
     no_ids = (
-        "this cluster gives topics no ids (brokers before 2.8), so when it is applied nobody knows whether this "
-        "is still the topic that was looked at"
+        "this cluster gives topics no ids (brokers before 2.8), so it would be unknown at apply whether this is still "
+        "the planned topic"
     )
     return F.when(
         F.startswith("topic", F.lit(TOOLS_OWN)),
@@ -156,7 +165,7 @@ def _never() -> Column:
 
 
 def _seen_since(run: Run) -> DataFrame:
-    """What earlier prunes saw (cluster, topic, topic_id, end_offset), and when first (`seen_since`)."""
+    """Return the end offsets that earlier prunes saw: cluster, topic, topic_id, end_offset, and the first time."""
     prunes = run.ledger.read(RUNS).where(F.col("arguments")[PRUNES_ARGUMENT].isNotNull()).select("run_id")
     ids = [row["run_id"] for row in prunes.collect()]
     return (

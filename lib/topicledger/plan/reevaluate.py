@@ -1,7 +1,7 @@
-"""Policies asked again about a run's open actions, when more is known than at the plan.
+"""Evaluate policies again on a run's open actions, once more is known than at the plan.
 
-After validate: what the broker resolved. Before a resumed plan is applied: fresh metadata and usages. After its
-deletes: which of them made the room that other creates wait for.
+After validate: the values that brokers resolved. Before a resumed plan is applied: current metadata and usages. After
+the deletes: which of them made the room that creates wait for.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from topicledger.policies.contract import MAKE_PARTITIONS, created_replicas, par
 from topicledger.schemas import MANIFESTS, USAGES
 
 NOTED = StructType([StructField(name, VIOLATIONS) for name in ("planned_violations", "noted_violations")])
-"""Columns beside `phases.DECIDED`: the violations that the plan, or a row of `audit`, has already."""
+"""Columns in addition to `phases.DECIDED`: the violations that the plan, or a row of `audit`, has already."""
 DECIDED_AGAIN = StructType([*DECIDED, *NOTED])
 
 
 def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], brokers: DataFrame) -> Facts:
-    """What policies may read beside the topics."""
+    """Return the data that policies may read in addition to the topics."""
     return Facts(
         brokers=brokers,
         usages=ledger.read(USAGES),
@@ -52,12 +52,12 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Reevaluated:
-    """What judging again came to."""
+    """Result of the evaluation."""
 
     reported: bool
-    """Whether anything was refused, or newly warned of: then `audit` has rows that it hadn't."""
+    """Whether rows were appended to `audit`: for refusals and new warnings."""
     waiting: DataFrame | None
-    """(cluster, topic) of creates that need room which an open delete has yet to make; None where there are none."""
+    """(cluster, topic) of creates that need room which open deletes must make first; None if there are none."""
 
 
 def reevaluate(
@@ -70,15 +70,15 @@ def reevaluate(
     waited: DataFrame | None = None,
     held: Leases | None = None,
 ) -> Reevaluated:
-    """Judge open actions of these kinds again; what is refused gets its last row in `audit`, in `phase`.
+    """Evaluate open actions of these kinds again; refused ones get their last row in `audit`, in `phase`.
 
-    They are judged on `seen`, what this start observed; clusters that it didn't reach are left out. Owners and labels
-    are those of the manifests at `manifest_version`.
+    They are evaluated on `seen`, this start's observation; clusters that it didn't reach are left out. Owners and
+    labels are from the manifests at `manifest_version`.
 
-    A create of `waited`, which waited in vain for room, is failed, BUDGET_NOT_FREED. New warnings get a row in phase
-    policy, ok. `held`: the leases of a run that changes clusters.
+    Creates of `waited` that still have no room fail with BUDGET_NOT_FREED. New warnings get a row of phase policy with
+    outcome ok. `held`: the leases of a run that changes clusters.
     """
-    # Clusters without open actions may be out of reach: nothing is asked of them.
+    # Clusters without open actions may be unreachable: they aren't asked.
     concerned = run.open_actions().select("cluster").distinct()
     brokers = seen.brokers.join(concerned, on="cluster", how="left_semi")
     known = facts(run.ledger, run.settings, run.clusters, brokers)
@@ -107,7 +107,7 @@ def reevaluate(
 
 
 def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | None) -> DataFrame:
-    """Rows of `audit` for what was judged."""
+    """Convert evaluated rows to rows of `audit`."""
     rows = judged.withColumn("in_vain", F.lit(False))
     if waited is not None:
         known = waited.withColumn("_waited", F.lit(True))
@@ -115,7 +115,7 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
             "in_vain", F.coalesce("_waited", F.lit(False))
         )
     refused = F.coalesce(F.col("outcome") == Outcome.REFUSED.value, F.lit(False))
-    unfreed = F.concat(F.lit("the deletes that were to make room did not: "), F.col("error_message"))
+    unfreed = F.concat(F.lit("the planned deletes did not make enough room: "), F.col("error_message"))
     values = {
         "phase": F.when(refused, F.lit(phase.value)).otherwise(F.lit(Phase.POLICY.value)),
         "outcome": F.when(refused & F.col("in_vain"), F.lit(Outcome.FAILED.value))
@@ -131,29 +131,29 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
 
 
 def _resolved() -> Column:
-    """What validateOnly returned: num_partitions, replication_factor, configs."""
+    """Return the values of validateOnly: num_partitions, replication_factor, configs."""
     values = F.struct("num_partitions", "replication_factor", "configs")
     return F.any_value(F.when(is_phase(Phase.VALIDATE) & is_ok(), values), ignoreNulls=True)
 
 
 def _noted() -> Column:
-    """The violations that `audit` has since validate."""
+    """Return the violations in `audit` since validate."""
     return F.any_value(F.when(is_phase(Phase.POLICY), F.col("violations")), ignoreNulls=True)
 
 
 def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
-    """`phases.DECIDED` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
+    """Return the run's planned topics and all existing ones on its clusters. Out: `phases.DECIDED` and `NOTED`.
 
-    `phase` is null for what passed validate and has no outcome yet; the others are as they are, and use up what they
-    use. What this run created lives, and what it deleted doesn't, whatever the listing says (C21). Values that
-    validateOnly resolved are filled in; owners and labels are the manifests' at `manifest_version`.
+    `phase` is null for actions that passed validate and have no outcome yet; the other rows only count in budgets. A
+    topic that this run created exists, and one that it deleted doesn't, even if the listing lags (C21). Values that
+    validateOnly resolved are filled in; owners and labels are from the manifests at `manifest_version`.
     """
     key = ["cluster", "topic"]
     known = F.col("cluster").isin(*seen.known)
-    # An alter has no part in what topics use together, and what it is judged by is as planned, or it is refused (K2).
-    judged_kinds = F.col("action").isin(Action.DELETE.value, *(each.value for each in MAKE_PARTITIONS))
-    # Owners are those of the manifests as they are now.
-    planned = run.plans().drop("owner").where(judged_kinds & known)
+    # An alter doesn't count in budgets. Its policies need no second evaluation: it is sent as planned, or refused (K2).
+    evaluated_kinds = F.col("action").isin(Action.DELETE.value, *(each.value for each in MAKE_PARTITIONS))
+    # Owners are from the manifests at `manifest_version`.
+    planned = run.plans().drop("owner").where(evaluated_kinds & known)
     declared = (
         run.manifests(manifest_version)
         .transform(manifests.judged_by(run.settings, run.selected))

@@ -1,6 +1,6 @@
-"""Resources beside topics, as a run plans them: what their tables declare, beside what clusters have.
+"""Planning of resources other than topics: compares the declarations in their tables with clusters.
 
-A run of an estate that declares none of a kind, and manages none, asks no cluster for them and reads no table.
+If no resource of a kind is declared or managed, a run doesn't ask clusters for the kind, and reads no table of it.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACTION_KEY, BROKERS
 
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
-"""Names of counts of a run, by decision, of what needs nothing."""
+"""Name of a run's count -> the decision that it counts, for resources that need no action."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WantedResources:
-    """What a run is to bring about of one kind."""
+    """The goal of a run for one kind of resource."""
 
     kind: ResourceKind
     judged: DataFrame
-    """What the kind's `judge` returns, materialised; of a run that reverts another, what that one changed."""
+    """Rows from the kind's `judge`, materialised; for a revert, the changes of the reverted run."""
     clusters: Sequence[ClusterSettings]
-    """Those that are to be listed."""
+    """Clusters whose resources will be listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedResources:
-    """And what clusters have of it."""
+    """The goal for one kind of resource, and the clusters' existing resources."""
 
     wanted: WantedResources
     listed: Listed
 
 
 def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Sequence[WantedResources]:
-    """What is declared of `clusters`, of the kinds that are declared or managed and that the run is about."""
+    """Return the goal for `clusters`, per kind that is declared or managed and that the run may change."""
     found = _declared(run, clusters, selected) if run.reverts is None else _done(run, run.reverts, clusters)
     return list(found)
 
@@ -74,7 +74,7 @@ def _declared(
         declared = version is not None or unloaded is not None
         if about.isdisjoint(kinds_of(run)) or run.leaves_out(kind.table) or not (declared or managed):
             continue
-        # Most ledgers have the table and no row in it: to judge none takes Spark 0.3 s.
+        # Most ledgers have the table without any row, and validating no rows takes Spark 0.3 s.
         if not managed and run.resources(kind.table, version).isEmpty():
             continue
         judged = _judged(run, kind, version, selected).localCheckpoint()
@@ -85,7 +85,7 @@ def _declared(
 
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
-    """What a run changed."""
+    """Yield the changes of run `reverted`, per kind."""
     kinds = {kind.resource_type.value: kind for kind in KINDS}
     selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
@@ -100,7 +100,7 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
 
 
 def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
-    """What the kind's `judge` returns; with rows of unknown clusters, which may mean a selected one."""
+    """Return the rows of the kind's `judge`, with rows of unknown clusters, which may mean a selected one."""
     rows, known = run.resources(kind.table, version), list(run.settings.clusters)
     judged = rows.transform(kind.rows.judge(known, selected))
     if selected is None:
@@ -112,9 +112,9 @@ def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequenc
 def list_into_tables(
     run: Run, resources: Sequence[WantedResources], seen: Observation
 ) -> tuple[Observation, Sequence[ListedResources]]:
-    """List what clusters that were reached have; it is in the observed table before anything relies on it.
+    """List the resources of reached clusters, and write them to the observed tables before anything relies on them.
 
-    Returns what was observed, where a cluster that didn't answer this is one that can't be reached, and what is listed.
+    Returns the observation, in which a cluster that didn't answer is unreachable, and the listed resources.
     """
     found = []
     for each in resources:
@@ -141,7 +141,7 @@ def list_into_tables(
 def decisions(
     run: Run, rules: Sequence[Policy], resources: ListedResources, seen: Observation, *, again: bool
 ) -> Decided:
-    """Decide on what was listed; `again`: an earlier start's plan said that clusters can't be reached."""
+    """Decide on listed resources. `again`: clusters were unreachable in the plan of an earlier start."""
     kind, judged, listed = resources.wanted.kind, resources.wanted.judged, resources.listed
     declared = None if run.reverts is None else _judged(run, kind, run.version_of(kind.table), None)
     if declared is not None:
@@ -151,7 +151,7 @@ def decisions(
     rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by))
     rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
     if run.selected is not None or again:
-        # A refused row of an unknown cluster protects what it may mean, and is reported by runs about all clusters.
+        # A refused row of an unknown cluster protects resources that it may mean; runs on all clusters report it.
         rows = rows.where(F.col("cluster").isin(*seen.statuses))
     rows = registry.found(rows, kinds_of(run), kind.resource_type)
     if declared is not None:
@@ -164,7 +164,7 @@ def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen:
     if not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
-    # The manifests that the run is about, be they in files.
+    # The run's own manifests, which may be in files.
     known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
     return policies.judge(of_kind, known, wanted.kind.policies.subject)
 
@@ -176,9 +176,12 @@ def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
 def refused_now(
     run: Run, rules: Sequence[Policy], planned: Callable[[], DataFrame]
 ) -> Iterator[tuple[Transform, Mapping[str, str]]]:
-    """What refuses planned actions that policies don't allow any more: on what clusters have now, with the owners and
-    labels of the latest tables; and by cluster, why it can't be judged. Of planned actions (columns of `plans`) it asks
-    their clusters, where there are policies of them."""
+    """Yield transforms that refuse planned actions which policies don't allow any more, and clusters' errors.
+
+    Policies are evaluated on the clusters' current resources, with owners and labels from the latest tables. Clusters
+    are asked only about planned actions (columns of `plans`) of kinds with policies. The errors: cluster -> why its
+    actions can't be evaluated.
+    """
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
         if not of_kind:
@@ -205,12 +208,12 @@ def refused_now(
         judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
         decided = judged.transform(kind.deciding.decide(listed, statuses, run.settings, judged_by))
         refused = decided.where(F.col("phase") == Phase.POLICY.value)
-        unjudged = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
-        yield partial(_with_refusals, refused=refused), unjudged
+        errors = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
+        yield partial(_with_refusals, refused=refused), errors
 
 
 def _with_refusals(planned: DataFrame, *, refused: DataFrame) -> DataFrame:
-    """Those of planned actions that are refused: `REFUSED` and violations."""
+    """Return the refused ones of planned actions: `REFUSED` and violations."""
     why = ("error", "error_message", "violations")
     ended = refused.where(F.col("outcome") == Outcome.REFUSED.value)
     known = ended.select("cluster", "resource_type", "resource", F.col("decision").alias("action"), *why)
@@ -218,8 +221,8 @@ def _with_refusals(planned: DataFrame, *, refused: DataFrame) -> DataFrame:
     return planned.drop(*why).join(known, on=list(ACTION_KEY), how="inner").select(*REFUSED, violations)
 
 
-def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
-    """What refuses actions that the latest tables don't ask for as planned; none where they are as they were then."""
+def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
+    """Return transforms that refuse actions which the latest tables don't ask for; none if no table has changed."""
     planned = {target.action for _, batches in work.values() for batch in batches for target in batch}
     found = []
     for kind in KINDS:
@@ -231,7 +234,7 @@ def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
             continue
         judged = _judged(run, kind, latest, run.selected)
         if run.reverts is not None or run.of_earlier_manifests:
-            # The plan differs from the table on purpose: what counts is whether that was changed since.
+            # The plan differs from the table on purpose: only a change of the table since the plan matters.
             before = _judged(run, kind, then, run.selected)
             found.append(resources_declared_otherwise(kind, before, judged, then, latest))
         else:

@@ -1,4 +1,4 @@
-"""How far the planned actions of a run came, by `plans` and `audit`: a resumed run goes on from there."""
+"""The planned actions of a run by how far they came, from `plans` and `audit`: a resumed run continues there."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from topicledger.resources import registry
 
 
 def standing(run: Run, *where: Standing) -> DataFrame:
-    """Planned actions that stand there.
+    """Return the planned actions that came this far.
 
-    Out: the columns of `plans`, `maybe_sent`, `standing`, and `applied`, the answer, if they were (`outcomes.ANSWER`).
+    Out: the columns of `plans`, `maybe_sent`, `standing`, and `applied`: the answer (`outcomes.ANSWER`), or null.
     """
     rows = with_outcomes(run.open_actions(), run.audit()).drop("validated", "exists", "over", "result")
     return rows.where(F.col("standing").isin(*(each.value for each in where)))
 
 
 def sendable(run: Run, less: Sequence[str] = (), left_open: Collection[Key] = ()) -> DataFrame:
-    """Actions that wait to be sent, but for those on the clusters `less`, and those that are `left_open`."""
+    """Return the actions that wait to be sent, without those on the clusters `less` and those in `left_open`."""
     rows = standing(run, Standing.VALIDATED).where(~F.col("cluster").isin(*less))
     if not left_open:
         return rows
@@ -35,7 +35,7 @@ def sendable(run: Run, less: Sequence[str] = (), left_open: Collection[Key] = ()
 
 
 def applied(run: Run) -> tuple[Work, Results]:
-    """Actions that wait to be verified, and what was answered to them."""
+    """Return the actions that wait to be verified, and the answers to them."""
     results: dict[Key, TopicResult] = {}
 
     def keep(row: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ def in_batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], 
 
 
 def target(row: Mapping[str, Any]) -> Target:
-    """A planned action, of a row of `plans` with `maybe_sent`."""
+    """Convert a row of `plans` with `maybe_sent` to a target."""
     assignments = row["assignments"]
     return Target(
         resource=row["resource"],
@@ -91,7 +91,7 @@ def target(row: Mapping[str, Any]) -> Target:
 
 
 def only(work: Work, chosen: Callable[[str, Target], bool]) -> Work:
-    """The actions of `work` that are `chosen`, by cluster and target, in their batches."""
+    """Return the actions of `work` for which `chosen` (of cluster and target) is true, in their batches."""
     found: dict[str, tuple[str, list[list[Target]]]] = {}
     for name, (cluster_id, batches) in work.items():
         kept = [each for each in ([target for target in batch if chosen(name, target)] for batch in batches) if each]

@@ -1,4 +1,4 @@
-"""What a run is to bring about: what manifests declare, that what an earlier run changed is undone, or a prune."""
+"""The goal of a run: what manifests declare, the undoing of an earlier run, a rebalance, or a prune."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from topicledger.resources import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a run is to bring about."""
+    """The goal of a run on topics."""
 
     judged: DataFrame
-    """What `manifests.judge` returns: the topics that are to be there, and those that aren't."""
+    """Rows from `manifests.judge`: topics that should exist, and topics that should not."""
     kinds: Collection[str]
     """The kinds of actions that the run may plan."""
     require: Callable[[Observation], None] = lambda _: None
-    """Raises where what was observed can't be what is asked for: the run then plans nothing."""
+    """Raises if the observed clusters don't fit the request; the run then plans nothing."""
     to_describe: Callable[[Observation], DataFrame | None] = lambda _: None
-    """The topics whose configs changes are decided on (columns of `observed`); None where there are no changes."""
+    """Returns the topics whose configs are needed for changes (columns of `observed`); None if there are no changes."""
     changes: Callable[[DataFrame | None], Transform] | None = None
     """Adds the changes of existing topics to decisions (`phases.DECIDED`), from those configs."""
     spares: Collection[str] = ()
-    """Policies that don't refuse a delete but spare the topic: where no other refuses it, it is skipped."""
+    """Policies that skip a delete instead of refusing it, unless another policy refuses it."""
     replicas: Asked = NOTHING_ASKED
-    """Where replicas are to be moved, and leaders elected."""
+    """The request to the planner of replicas and leaders."""
 
 
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
-    """What manifests declare, as far as `--only` and `[changes]` let the run bring it about."""
+    """Return the goal that manifests declare, as far as `--only` and `[changes]` allow."""
     judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
     return brought_about(judged, run.settings.changes, kinds_of(run))
 
 
 def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:
-    """That topics become what `judged` (what `manifests.judge` returns) declares, as far as settings and kinds let."""
+    """Return the goal that topics become as declared in `judged`, as far as settings and kinds allow."""
     narrow = narrowed(changes, kinds)
     asked = {name: each for name, each in narrow.items() if (each.configs, each.partitions) != ("off", "off")}
     return Wanted(
@@ -64,19 +64,19 @@ def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kind
 
 
 def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
-    """That a broker is drained or filled, as far as placements of manifests allow it."""
+    """Return the goal that a broker is drained or filled, as far as the manifests' placements allow."""
     judge = manifests.judged_by(run.settings, selected)
     names = [each.name for each in run.clusters]
 
     def require_broker(seen: Observation) -> None:
-        """Raises ClusterError where a cluster wasn't reached, and UsageError where it has no such broker."""
+        """Raise ClusterError if a cluster wasn't reached, and UsageError if it has no such broker."""
         for name in names:
             problem = seen.statuses[name].problem
             if problem is not None:
                 raise ClusterError(problem)
             up = [row["broker_id"] for row in seen.brokers.where(F.col("cluster") == name).collect()]
             has = F.exists(F.flatten(F.map_values("assignments")), lambda each: each == rebalance.broker)
-            # One that is gone for good is drained, too.
+            # A broker that is gone for good can be drained, too.
             if rebalance.broker not in up and (rebalance.fills or seen.topics.where(has).isEmpty()):
                 raise UsageError(
                     f"cluster {name} has no broker {rebalance.broker} that is up: it has "
@@ -94,9 +94,9 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
 
 
 def _require_all_seen(run: Run, broker: int) -> None:
-    """Raises GuardStopped if a broker that is drained has, or may have, replicas of topics hidden from this principal.
+    """Raise GuardStopped if a broker to drain has, or may have, replicas of topics hidden from this principal.
 
-    Their replicas would stay, and be lost with the broker.
+    These replicas would stay, and be lost with the broker.
     """
     named = run.spark.createDataFrame([(each.name,) for each in run.clusters], "cluster string")
     asked = read_unseen_topics(run.spark, run.clusters, run.settings.kafka, named, on=broker)
@@ -122,12 +122,12 @@ def _asked_of_replicas(changes: Mapping[str, ChangeSettings], kinds: Collection[
 
 
 def kinds_of(run: Run) -> Collection[str]:
-    """The kinds of actions that `--only` lets a run plan."""
+    """Return the kinds of actions that `--only` allows a run to plan."""
     return [kind.name for kind in registry.in_order() if run.only is None or kind.option in run.only]
 
 
 def narrowed(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Mapping[str, ChangeSettings]:
-    """Settings of changes by cluster, as far as they are of these kinds; clusters that have none left are left out."""
+    """Return the settings of changes by cluster, limited to these kinds; clusters without any left are left out."""
     wanted = {kind.safeguards.switch for kind in registry.in_order() if kind.name in kinds}
     off: dict[str, Any] = {switch: "off" for switch in get_args(Switch) if switch not in wanted}
     of_kinds = {name: replace(each, **off) for name, each in changes.items()}

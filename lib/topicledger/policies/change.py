@@ -1,4 +1,4 @@
-"""Policies for changes of topics that exist; see `create`."""
+"""Policies for changes of existing topics; see `create`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def partitions_growth(*, max_factor: float) -> RowRule:
 
 @built_in(Action.ADD_PARTITIONS)
 def keyed_topics_keep_partitions(*, label: str = "keyed", values: Sequence[str] = ("true",)) -> RowRule:
-    """A topic whose `label` has one of `values` keeps its partitions: a key's records would go to another one."""
+    """A topic whose `label` has one of `values` keeps its partitions, so that a key's records stay in one partition."""
     if not label.strip() or not values:
         raise ValueError("give a label and at least one value")
     value = F.col("labels")[label]
@@ -98,5 +98,5 @@ def reset() -> Column:
 
 
 def _counts() -> tuple[Column, Column]:
-    """How many partitions a topic has and gets (int)."""
+    """Return the current and the planned number of partitions (int)."""
     return F.col("before")["num_partitions"].cast("int"), F.col("after")["num_partitions"].cast("int")

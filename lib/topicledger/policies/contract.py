@@ -72,14 +72,14 @@ class RowRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Data that a set rule may read beside the topics. Nothing is read before a rule asks for it."""
+    """Data that a set rule may read in addition to the topics. Nothing is read before a rule asks for it."""
 
     brokers: DataFrame
     """cluster, cluster_id, broker_id, rack, host, port, controller, observed_at: the brokers that are up."""
     usages: DataFrame
     """The table `usages`: cluster, topic, consumer, valid_until, note (P2)."""
     now: datetime
-    """The one time of day that all rules go by, in UTC."""
+    """The time (UTC) that all rules use."""
     consumer_groups: Callable[[DataFrame], DataFrame]
     """Asks the clusters who consumes these topics (cluster, topic). Returns cluster, topic, group, members, committed;
     error is set, and the rest null, if a cluster didn't answer."""
@@ -90,7 +90,7 @@ class Facts:
     """Asks these clusters (cluster) how many topics exist that this principal doesn't see (M3). Returns cluster and
     unseen, one row a cluster; error says what to grant, and unseen is null, if that is unknown."""
     manifests: Callable[[], DataFrame]
-    """Reads the table `manifests`: its rows as they were written, wrong ones among them."""
+    """Reads the table `manifests`: its rows as they were written, including refused ones."""
 
 
 SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
@@ -103,7 +103,7 @@ create waits until that delete was acknowledged. Only open rows may use anything
 
 @dataclass(frozen=True)
 class FullSight:
-    """A set rule that lets too much through where topics are hidden from the principal: return `FullSight(rule)`.
+    """A set rule that allows too much if topics are hidden from the principal: return `FullSight(rule)`.
 
     On a cluster with topics that may be hidden, the actions it evaluates are UNJUDGEABLE, unless the settings of the
     policy say `needs = "visible"`. They can ask the same of any other set rule, by `needs = "full"`.
@@ -121,7 +121,7 @@ Rule: TypeAlias = Column | RowRule | SetRule
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A rule as a run's settings want it."""
+    """A rule with the settings of a run."""
 
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
@@ -136,17 +136,17 @@ class Policy:
     error: Refusal = Refusal.POLICY_VIOLATION
     """The audit's `error` if it is the first rule broken."""
     clusters: tuple[str, ...] = ()
-    """Only topics of these; empty takes all."""
+    """Only topics of these clusters; empty: all."""
     owners: tuple[str, ...] = ()
-    """Only topics of these; empty takes all."""
+    """Only topics of these owners; empty: all."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Only topics that have all of these."""
     concerns: Column | None = None
-    """boolean: which of them it evaluates; None for all."""
+    """boolean: which actions of its kind it evaluates; None: all."""
     users_own: bool = False
-    """Not ours: what it returns is checked before anything relies on it."""
+    """Whether it is a user's own policy, whose results must be checked."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """The settings it was made from, for `policies explain`."""
+    """The settings from which it was made, for `policies explain`."""
 
     @property
     def needs_full_sight(self) -> bool:
@@ -154,7 +154,7 @@ class Policy:
         return self.needs == "full" or (self.needs is None and isinstance(self.rule, FullSight))
 
     def asked(self) -> Column:
-        """Whether the policy is asked about a row: an action of its kind, within its clusters, owners and labels."""
+        """Return whether the policy evaluates a row: an action of its kind, within its clusters, owners and labels."""
         asked = (F.col("decision") == self.action.value) & F.col("phase").isNull()
         if self.clusters:
             asked &= F.col("cluster").isin(*self.clusters)
@@ -180,18 +180,20 @@ def replicas() -> Column:
 
 
 def fewer_replicas() -> Column:
-    """Partitions that a move leaves with fewer replicas (array<struct<partition,before,after>>, counts); null of other
-    actions."""
+    """Partitions that a move leaves with fewer replicas (array<struct<partition,before,after>>, counts).
+
+    Null for other actions.
+    """
     return F.filter(_replica_counts(), lambda each: each["after"] < each["before"])
 
 
 def changes_replication_factor() -> Column:
-    """Whether a move changes the number of replicas of a partition; null of other actions."""
+    """Whether a move changes the number of replicas of a partition; null for other actions."""
     return F.exists(_replica_counts(), lambda each: each["after"] != each["before"])
 
 
 def moved_replicas() -> Column:
-    """Least number of replicas that a partition has after a move (int); null of other actions."""
+    """Least number of replicas that a partition has after a move (int); null for other actions."""
     return F.array_min(F.transform(_replica_counts(), lambda each: each["after"]))
 
 
@@ -208,7 +210,7 @@ def _replica_counts() -> Column:
 
 
 def added_replicas() -> Column:
-    """Number of replicas that a move adds, less those that it removes (bigint); null of other actions."""
+    """Number of replicas that a move adds, less those that it removes (bigint); null for other actions."""
     added = F.transform(_replica_counts(), lambda each: (each["after"] - each["before"]).cast("bigint"))
     return F.aggregate(added, F.lit(0).cast("bigint"), lambda total, each: total + each)
 
@@ -261,7 +263,7 @@ def text(*parts: Column | str | int | float) -> Column:
 
 
 def listed(values: Column) -> Column:
-    """An array of strings as text, in order of the alphabet, the first 20 of them."""
+    """An array of strings as text: the first 20 in alphabetical order, and the number of the others."""
     ordered = F.array_sort(values)
     more = F.when(F.size(values) > 20, text(" and ", F.size(values) - 20, " more")).otherwise("")
     return F.concat(F.array_join(F.slice(ordered, 1, 20), ", "), more)

@@ -1,4 +1,4 @@
-"""Policies for creates that judge one topic. A factory's parameters are its settings; a bad value is a ValueError."""
+"""Policies for creates that evaluate single topics. A factory's parameters are its settings; it raises ValueError."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from topicledger.policies.contract import (
 )
 
 _UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
-"""Configs of which -1 means without limit (Kafka's topic configs)."""
+"""Topic configs for which -1 means no limit."""
 _NUMBER = "decimal(38,9)"
 _MAX_COUNT = 2**31 - 1
 """Kafka's own limit, an int32: no sum of such products overflows a bigint."""

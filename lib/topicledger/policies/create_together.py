@@ -1,4 +1,4 @@
-"""Policies for creates that judge topics together; see `create`."""
+"""Policies for creates that evaluate several topics together; see `create`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_COUNT = 2**31 - 1
 
 @built_in(Action.CREATE)
 def distinct_racks() -> SetRule:
-    """Where assignments are given, the replicas of one partition are in distinct racks."""
+    """If assignments are given, the replicas of each partition are in distinct racks."""
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
         racks = facts.brokers.groupBy("cluster").agg(
@@ -111,15 +111,15 @@ def partition_budget(*, max: int) -> SetRule:
 
 @built_in(Action.CREATE, growth=True, moves=True)
 def replicas_per_broker(*, max: int) -> SetRule:
-    """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20).
+    """The brokers of a cluster that are up have at most `max` replicas each, on average (C20).
 
-    A move that adds replicas takes what all creates and the moves before it by name leave; deletes make no room for it.
+    Moves that add replicas come after all creates, in the order of their topics' names; deletes make no room for them.
     """
     _limited(max)
     budget = _budget(
         keys=(F.col("cluster"),),
         what="replicas",
-        of=text("cluster ", F.col("cluster"), " with ", F.col("_brokers"), f" brokers, {max} on the average,"),
+        of=text("cluster ", F.col("cluster"), " with ", F.col("_brokers"), f" brokers, {max} on average,"),
         need=partitions().cast("bigint") * replicas(),
         used=F.col("live_num_partitions").cast("bigint") * F.col("live_replication_factor"),
         limit=F.col("_brokers") * max,
@@ -192,18 +192,19 @@ def _budget(
     ownerless: Column | None = None,
     moved: Column | None = None,
 ) -> SetRule:
-    """At most `limit` of something for each of `keys`: what lives uses it, an open delete frees it.
+    """Return a rule that allows at most `limit` of something for each of `keys`.
 
-    Creates, and topics that grow, take what is left in the order of their names. The first over the budget and all
-    later ones are refused, even smaller ones: which topics are created must not depend on what is asked for after them.
-    Refused topics use nothing. A need that isn't known yet uses nothing until validate returns it. `moved`: what a move
-    adds; where it is given, a topic may have a row for its move beside its own.
+    Existing topics use the budget, and open deletes free it. Creates and growing topics take the rest in the order of
+    their names. The first topic over the budget and all later ones are refused, even smaller ones: whether a topic is
+    created must not depend on later ones. Refused topics use nothing. An unknown need uses nothing until validate
+    returns it. `moved`: the need of a move; if given, a topic may have a second row for its move.
     """
     in_order = Window.partitionBy(*keys).orderBy("topic")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     # A total needs no order, but in the same order Spark sorts once for all of them.
     together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    # A planned create that lives already is counted there, and needs nothing more. A topic that grows needs the rest.
+    # A planned create that exists already is counted as existing, and needs nothing more. A growing topic needs the
+    # difference.
     grows = F.coalesce(F.col("decision") == Action.ADD_PARTITIONS.value, F.lit(False))
     moves = F.lit(False) if moved is None else F.coalesce(moved > 0, F.lit(False))
     new = ~F.coalesce(F.col("live"), F.lit(False)) | grows | moves
@@ -211,7 +212,7 @@ def _budget(
     if moved is not None:
         needed = F.when(moves, moved).otherwise(needed)
     move = moves & F.col("open")
-    # Rows of one topic stand together: it is counted once.
+    # The rows of one topic are adjacent: count it once.
     lives = F.col("live") & ~F.lag("topic").over(in_order).eqNullSafe(F.col("topic"))
     create = is_one_of_actions(MAKE_PARTITIONS) & F.col("open") & new
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
@@ -229,7 +230,7 @@ def _budget(
         )
         taken = total(needed, create, before)
         if moved is not None:
-            # Creates were accepted before, and get what there is.
+            # Creates were accepted before moves, and take the budget first.
             taken = F.when(moves, total(needed, create) + total(needed, move, before)).otherwise(taken)
         rows = rows.withColumns(
             {

@@ -77,7 +77,7 @@ built_in(Action.DELETE)(owner_required)
 
 @built_in(Action.DELETE)
 def no_consumer_groups() -> SetRule:
-    """A topic that consumer groups have committed offsets of, or members at, is not deleted. Asks the cluster."""
+    """A topic is not deleted if consumer groups have committed offsets or members for it. Asks the cluster."""
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
         live = F.when(F.col("members") == 1, F.lit("1 member")).otherwise(text(F.col("members"), " members"))
@@ -121,10 +121,12 @@ def no_recent_records(*, days: int) -> SetRule:
 
 
 def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> SetRule:
-    """As `no_recent_records`, of which a topic that keeps no records can ask for more: `seen` returns end offsets that
-    were seen before (cluster, topic, topic_id, end_offset, seen_since), and one that is the same for `days` days says
-    that nobody wrote meanwhile; without it the topic can't be judged. Nor is one deleted whose end offset is another
-    than in `before`."""
+    """Return the rule of `no_recent_records`; with `seen`, also for topics that keep no records.
+
+    `seen` returns earlier end offsets: cluster, topic, topic_id, end_offset, seen_since. If a topic without records has
+    had the same end offset for `days` days, nobody wrote meanwhile; otherwise it can't be evaluated. A topic whose end
+    offset differs from `before` isn't deleted, either.
+    """
     if not 1 <= days <= MAX_DAYS:
         raise ValueError(f"days must be from 1 to {MAX_DAYS}")
 
@@ -148,7 +150,9 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
                 "reason": F.when(
                     F.col("_last") > since,
                     text(
-                        "its last record is of ", _utc(F.col("_last")), f"; delete it when it was quiet for {days} days"
+                        "its last record is from ",
+                        _utc(F.col("_last")),
+                        f"; delete it after {days} quiet days",
                     ),
                 ).when(
                     F.col("end_offset") != planned,
@@ -168,23 +172,22 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
 
 
 def _never_known(days: int, now: datetime) -> Column:
-    """Why it isn't known when a topic that keeps no records was last written to, and when it will be."""
+    """Return why it is unknown when a topic without records was last written to, and when to prune again."""
     since = F.coalesce("seen_since", F.lit(now))
     return text(
-        "it keeps no records, so Kafka doesn't say when the last one came; where its end offset is still ",
-        F.col("end_offset"),
-        ", first seen at ", _utc(since), ", it is known to be quiet for ", days, " days from ",
-        _utc(since + F.make_interval(days=F.lit(days))), " on: prune again then",
+        "it keeps no records, so Kafka doesn't report when the last one came. Its end offset ", F.col("end_offset"),
+        " was first seen at ", _utc(since), ": if it is still the same at ",
+        _utc(since + F.make_interval(days=F.lit(days))), ", the topic was quiet for ", days, " days; prune again then",
     )  # fmt: skip
 
 
 def _asked(topics: DataFrame) -> DataFrame:
-    """The deletes that a policy asks clusters about: refused ones too, to report all that is wrong (P3)."""
+    """Return the deletes about which a policy asks clusters: also refused ones, to report all problems (P3)."""
     return topics.where("asked").select("cluster", "topic")
 
 
 def _utc(moment: Column) -> Column:
-    """A timestamp as text, whatever the session's time zone is."""
+    """Return a timestamp as text in UTC, independent of the session's time zone."""
     return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), ISO_TIME)
 
 

@@ -1,8 +1,8 @@
 """Phase policy: rules about actions, evaluated on all resources of a kind at once (P1, P3).
 
-A policy adds violations to rows, it never drops a row and never stops at the first rule broken. Rules about single
-topics are asked first; then the rules about sets, in the settings' order, each of which lets only those topics use
-something up that no rule before it refused.
+A policy adds violations to rows. It never drops a row, and never stops at the first broken rule. Row rules, which are
+about single topics, are evaluated first. Set rules follow in the settings' order; for each of them, only topics that no
+earlier rule refused use up a budget.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from topicledger.text import show
 log = logging.getLogger(__name__)
 
 _SHOWN_CHARACTERS = 400
-"""Of the error that a policy of the user's raised."""
+"""Longest text to show of an exception that a user's own policy raised."""
 
 _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": BooleanType(), "inputs": StringType()}
 
 
 def warning(policy: str, message: Column) -> Column:
-    """`violations` with one warning of `policy`, which refuses nothing; null if there is no `message`."""
+    """Return `violations` with one warning of `policy`; null if there is no `message`."""
     found = F.array(F.struct(F.lit(policy).alias("policy"), message.alias("message"), F.lit(True).alias("warns")))
     return F.when(message.isNotNull(), found).cast(VIOLATIONS)
 
 
 def together(one: Column, other: Column) -> Column:
-    """The violations of two columns, each once; null if there are none."""
+    """Combine the violations of two columns, each once; null if there are none."""
     both = one.isNotNull() & other.isNotNull()
     return F.when(both, F.array_union(one, other)).otherwise(F.coalesce(one, other))
 
 
 def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
-    """Judge topics: adds each policy's violations, and ends the rows that a policy refuses (phase policy, refused).
+    """Evaluate policies: add their violations, and end rows that a policy refuses (phase policy, outcome refused).
 
-    In and out: `phases.DECIDED`; of another subject its columns, and those that say what ended a row. Every policy
-    judges every row that was open before the first one: all rules that a topic breaks are reported, not only the first
-    (P3). The row's `error` is that of the first policy, in their order, that refuses it. `waits` becomes true where a
-    create has to wait for the deletes that make room for it.
+    In and out: `phases.DECIDED`; for another subject, its columns and those of `phases.ENDED`. Every policy evaluates
+    every row that was open before the first one, so all broken rules are reported, not only the first (P3). The row's
+    `error` is that of the first policy, in their order, that refuses it. `waits` becomes true if a create must wait for
+    deletes that make room for it.
 
-    Raises PolicyError where a policy that isn't ours fails or doesn't keep to its contract.
+    Raises PolicyError if a user's own policy fails or breaks its contract.
     """
 
     def transform(topics: DataFrame) -> DataFrame:
@@ -68,9 +68,9 @@ def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS
 
 
 def verdicts(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
-    """Adds the verdict of each policy, in their order; ends no row.
+    """Add the verdict of each policy, in their order; ends no row.
 
-    In: as `judge`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
+    In: as for `judge`. Out: also verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
     """
 
     def transform(topics: DataFrame) -> DataFrame:
@@ -96,13 +96,13 @@ def verdicts(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOP
 
 
 def _answered(policies: Sequence[Policy], facts: Facts, subject: Subject) -> Transform:
-    """Adds `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
+    """Add `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
 
     def transform(topics: DataFrame) -> DataFrame:
         action = F.col("decision").isin(*subject.actions)
         rows = topics.withColumn("open", F.coalesce(action & F.col("phase").isNull(), F.lit(False)))
         if any(policy.users_own for policy in policies):
-            # It is read more than once; nothing before it should be computed again each time.
+            # The rows are read more than once: don't compute everything before them again each time.
             rows = rows.localCheckpoint()
         numbered = list(enumerate(policies))
         ours = [(n, policy, rule) for n, policy in numbered if (rule := _row_rule(policy)) and not policy.users_own]
@@ -112,7 +112,7 @@ def _answered(policies: Sequence[Policy], facts: Facts, subject: Subject) -> Tra
         rows = rows.withColumns(answers).transform(_closed([(n, policy) for n, policy, _ in ours]))
         asked = {number for number, _, _ in ours}
         left = [(n, policy) for n, policy in numbered if n not in asked]
-        # Whatever is about single topics comes first: what it refuses uses nothing up.
+        # Row rules come first: topics that they refuse use up no budget.
         partial_sight = _partial_sight(policies, facts)
         for number, policy in sorted(left, key=lambda each: _row_rule(each[1]) is None):
             if policy.users_own:
@@ -149,11 +149,14 @@ def _answer(
 
 
 def _partial_sight(policies: Sequence[Policy], facts: Facts) -> Column:
-    """Why it isn't known that every topic of a row's cluster is seen; null where it is. Asks only who needs it (M3)."""
+    """Return why topics of a row's cluster may be hidden from this principal; null if none is (M3).
+
+    Clusters are asked only if a policy needs to know.
+    """
     nothing = F.lit(None).cast("string")
     if not any(policy.needs_full_sight for policy in policies):
         return nothing
-    or_else = 'or set needs = "visible" to judge by what is seen'
+    or_else = 'or set needs = "visible" to evaluate only visible topics'
     seen: list[str] = []
     why: list[Column] = []
     for row in facts.unseen_topics(facts.brokers.select("cluster").distinct()).collect():
@@ -161,7 +164,7 @@ def _partial_sight(policies: Sequence[Policy], facts: Facts) -> Column:
         if unseen == 0:
             seen.append(cluster)
             continue
-        message = f"it is not known whether topics are hidden from this principal: {error}; {or_else}"
+        message = f"it is unknown whether topics are hidden from this principal: {error}; {or_else}"
         if unseen is not None:
             hidden = f"{unseen} topics of cluster {cluster} are hidden from this principal"
             log.warning("%s: grant it Describe on all topics", hidden)
@@ -183,7 +186,7 @@ def _ask_set(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> Data
 
 
 def _closed(policies: Sequence[tuple[int, Policy]]) -> Transform:
-    """Rows that these policies refuse are not open any more: they use nothing up in what is asked next."""
+    """Close rows that these policies refuse: they use up nothing in later policies."""
     refused = reduce(
         lambda one, other: one | other,
         (_broken(number, policy).isNotNull() for number, policy in policies if policy.mode == "refuse"),
@@ -193,18 +196,18 @@ def _closed(policies: Sequence[tuple[int, Policy]]) -> Transform:
 
 
 def _broken(number: int, policy: Policy) -> Column:
-    """The message of a policy's violation, null where there is none."""
+    """Return the message of a policy's violation; null if there is none."""
     return F.when(policy.asked(), F.coalesce(F.col(f"_reason_{number}"), _unjudgeable(number)))
 
 
 def _unjudgeable(number: int) -> Column:
-    """What can't be judged for good: only of a create more gets known, by validate."""
+    """Return why a policy can't evaluate a row; null for a create before validate, which may return what is missing."""
     final = F.col("validated") | (F.col("decision") != Action.CREATE.value)
     return F.when(final, F.col(f"_unjudgeable_{number}"))
 
 
 def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts, subject: Subject) -> DataFrame:
-    """A rule of the user's gets a copy; of its answer only the columns that it may add are used, once it is checked."""
+    """Evaluate a user's own rule on a copy of the rows; only columns that it may add are used, after a check."""
     noted = (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.SKIPPED.value)
     key = ("cluster", subject.key)
     keyed = F.col("cluster").isNotNull() & F.col(subject.key).isNotNull() & ~F.coalesce(noted, F.lit(False))
@@ -238,7 +241,7 @@ def _blamed_on(policy: Policy) -> Iterator[None]:
 
 def _why(error: BaseException) -> str:
     if isinstance(error, PythonException):
-        # Of a function that ran on an executor: what it raised stands below its traceback's indented lines.
+        # The function ran on an executor: its exception follows the indented lines of the traceback.
         return show(re.split(r"\n[ \t][^\n]*(?=\n)", str(error))[-1].strip(), _SHOWN_CHARACTERS)
     if isinstance(error, PySparkException | Py4JError):
         return show(first_sentence(error), _SHOWN_CHARACTERS)
@@ -264,7 +267,7 @@ def _check_columns(policy: Policy, answer: DataFrame, subject: Subject) -> None:
             is_type = answer.schema[name].dataType.simpleString()
             problems.append(f"has {name} as {is_type}, not {_TYPES[name].simpleString()}")
     if problems:
-        raise PolicyError(f"policy {show(policy.name)}: what it returned {'; '.join(problems)}")
+        raise PolicyError(f"policy {show(policy.name)}: the returned DataFrame {'; '.join(problems)}")
 
 
 def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame, subject: Subject) -> None:
@@ -282,7 +285,7 @@ def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame, subject: Su
 def _with_violations(policies: Sequence[Policy]) -> Transform:
     numbered = list(enumerate(policies))
     refusing = [(number, policy) for number, policy in numbered if policy.mode == "refuse"]
-    # Made once: each Column is dozens of calls into the JVM.
+    # Columns are made only once: each takes dozens of calls into the JVM.
     broken = [_broken(number, policy) for number, policy in numbered]
 
     def violation(number: int, policy: Policy) -> Column:
@@ -297,11 +300,11 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
 
     nothing = F.lit(None).cast("string")
     any_broken = F.coalesce(*broken).isNotNull()
-    # Spark compiles no `filter` but interprets it: slow, so it is left to the few rows that need it.
+    # Spark interprets `filter` instead of compiling it, which is slow: only the few rows that need it run it.
     found = F.when(
         any_broken, F.filter(F.array(*(violation(*each) for each in numbered)), lambda each: each.isNotNull())
     )
-    # Two policies may say the same, such as that a cluster can't be asked.
+    # Two policies may have the same message, such as that a cluster can't be asked.
     messages = nothing
     if refusing:
         said = F.array_distinct(F.array(*(broken[number] for number, _ in refusing)))
@@ -320,7 +323,7 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
         }
     ).withColumns(
         {
-            # Warnings of before stay: of a placement, of configs that are left to others.
+            # Earlier warnings are kept: about a placement, or about ignored configs.
             "violations": together(F.col("violations"), F.col("_found")),
             "error": F.when(refused, F.col("_error")).otherwise(F.col("error")),
             "error_message": F.when(refused, F.col("_messages")).otherwise(F.col("error_message")),

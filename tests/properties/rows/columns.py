@@ -269,12 +269,12 @@ class Window:
 
 
 def key_of(by: Sequence[Column], row: Row, rows: Rows) -> tuple[Any, ...]:
-    """What rows of a group have in common."""
+    """Return the values that the rows of a group have in common."""
     return tuple(comparable(each.of(row, rows)) for each in by)
 
 
 def order_of(order: Sequence[Column], row: Row, rows: Rows) -> tuple[Any, ...]:
-    """What rows are sorted by."""
+    """Return the key by which rows are sorted."""
     return tuple(_Place(comparable(each.of(row, rows)), each) for each in order)
 
 
@@ -328,11 +328,11 @@ def literal(value: Any) -> Column:
 
 
 column_of = literal
-"""Of a method's argument: a text is a value."""
+"""Converts a method's argument: a text is a value."""
 
 
 def named(name: Any) -> Column:
-    """Of a function's argument: a text is a column's name."""
+    """Convert a function's argument: a text is a column's name."""
     return name if isinstance(name, Column) else _named(name)
 
 

@@ -228,7 +228,7 @@ class Metrics:
 
 
 class Table:
-    """What a DataFrame's `toArrow` returns: as much of `pyarrow.Table` as `in_batches` needs."""
+    """The result of a DataFrame's `toArrow`: as much of `pyarrow.Table` as `in_batches` needs."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._rows = rows

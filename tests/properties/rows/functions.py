@@ -38,7 +38,7 @@ def when(condition: Column, value: Any) -> Column:
     return case([(condition.of, literal(value).of)])
 
 
-# -- of values: null where an argument is
+# -- functions of values: null if an argument is null
 
 
 def _of(make: Callable[..., Any], *columns: Any) -> Column:

@@ -160,7 +160,7 @@ class Turns:
 
     def __init__(self, *_: object) -> None:
         self._tasks: deque[_Turn] = deque()
-        # Of a run that is started meanwhile.
+        # The turns of a run that is started meanwhile.
         self._before, Turns.current = Turns.current, self
 
     current: Turns | None = None

@@ -1,8 +1,7 @@
-"""acl_add and acl_delete: CreateAcls and DeleteAcls (A1 to A6). Both come to the same when they are sent twice (A2).
+"""acl_add and acl_delete: CreateAcls and DeleteAcls (A1 to A6). Sending either of them twice does no harm (A2).
 
-Adds go before deletes, other than Kafka's own alter of KIP-4 had it: where planned adds grant again what a delete
-takes, wholly or in part, they are there before the old ACL goes, and controllers keep that order. A delete waits for
-all that replaces it: it isn't sent where any of that isn't there.
+Adds are sent before deletes, and controllers keep that order. So if adds replace all or part of what a delete removes,
+the new ACLs exist before the old one is removed. A delete is only sent if all ACLs that replace it exist.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from topicledger.resources.acls.acl import ALLOW, Acl
 from topicledger.resources.acls.cluster_acls import principal_unknown
 
 _SHOWN_WITHIN = 10.0
-"""Seconds until brokers show what was added or removed: over 3 s where they are busy (A6)."""
+"""Seconds until brokers show added or removed ACLs: over 3 if they are busy (A6)."""
 REPLACED_BY = "replaced_by"
-"""Of a delete, the key of `after` that has the ACLs which replace it, as JSON."""
+"""Key in `after` of a delete: the ACLs that replace it, as JSON."""
 
 
 def _adds(target: Target) -> bool:
@@ -56,9 +55,9 @@ def _acl(target: Target) -> Acl:
 
 
 def _removed(target: Target) -> str | None:
-    """Words of a removal: how many rights come in its place."""
+    """Describe a removal: the number of ACLs that replace it."""
     replacing = len(_replaced_by(target))
-    return f"replaced by {counted(replacing, 'right')}" if replacing else None
+    return f"replaced by {counted(replacing, 'ACL')}" if replacing else None
 
 
 def _replaced_by(target: Target) -> frozenset[Acl]:
@@ -66,7 +65,7 @@ def _replaced_by(target: Target) -> frozenset[Acl]:
 
 
 class _Listed:
-    """The ACLs that a cluster has of the principals of some targets, or why nobody knows."""
+    """A cluster's ACLs of the targets' principals; `unknown` is the reason if they can't be listed."""
 
     def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
         self.requested_at = datetime.now(UTC)
@@ -80,11 +79,11 @@ class _Listed:
             self.unknown = str(error)
 
     def is_done(self, target: Target) -> bool:
-        """Whether an add is there, or a delete gone."""
+        """Return whether an added ACL exists, or a deleted one is gone."""
         return (_acl(target) in self._acls) == _adds(target)
 
     def missing(self, target: Target) -> frozenset[Acl]:
-        """Of a delete, what should replace it and isn't there."""
+        """Return the ACLs that should replace a delete and don't exist."""
         return _replaced_by(target) - self._acls
 
     def answer(self, result: TopicResult | None = None) -> Answer:
@@ -92,12 +91,12 @@ class _Listed:
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Kafka has no validate for ACLs: what there is, and what this principal may do, is asked instead."""
+    """List the ACLs and check this principal's permissions, since Kafka has no validateOnly for ACLs."""
     listed = _Listed(context, targets)
     may_alter = context.ask(lambda: requests.may_alter_acls(context.admin))
     context.require_planned_cluster()
     for target in targets:
-        own = _takes_own_right(context, target)
+        own = _restricts_itself(context, target)
         if not requests.knows_acls_like(context.admin, _acl(target)):
             yield context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, _TOO_OLD)
         elif listed.unknown is not None:
@@ -119,11 +118,14 @@ _TOO_OLD = (
 
 
 def _done_already(target: Target) -> str:
-    return "there already" if _adds(target) else "gone already"
+    return "exists already" if _adds(target) else "gone already"
 
 
-def _takes_own_right(context: ClusterContext, target: Target) -> tuple[Refusal, str] | None:
-    """Decided before, too: settings may have been corrected since."""
+def _restricts_itself(context: ClusterContext, target: Target) -> tuple[Refusal, str] | None:
+    """Return why an action would restrict the run's own principal, or None.
+
+    The plan decides this, too, but settings may have been corrected since.
+    """
     acl, own = _acl(target), context.admin.principal
     if _adds(target) == (acl.permission == ALLOW):
         return None
@@ -134,24 +136,24 @@ def _takes_own_right(context: ClusterContext, target: Target) -> tuple[Refusal, 
     return None
 
 
-OWN_RIGHTS = "it would take a right from the principal that this run itself signs in as"
+OWN_RIGHTS = "it would take permissions from the principal with which this run itself signs in"
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Skips what is done by now, but for what an earlier start may have sent: that is sent again, and does no harm."""
+    """Skip actions that are done by now, except those that an earlier start may have sent, which may be sent twice."""
     listed = _Listed(context, targets)
     context.require_planned_cluster()
     for target in targets:
         if listed.unknown is not None:
             yield context.refused(target, Phase.APPLY, Refusal.NOT_PERMITTED, listed.unknown)
-        elif (own := _takes_own_right(context, target)) is not None:
+        elif (own := _restricts_itself(context, target)) is not None:
             yield context.refused(target, Phase.APPLY, *own)
         elif listed.is_done(target) and not target.maybe_sent:
             yield context.skipped(target, Phase.APPLY, _done_already(target))
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that are as planned, within the time that brokers need to show them (A6)."""
+    """Find actions that are done, within the time that brokers need to show them (A6)."""
 
     def observe(left: Sequence[Target]) -> _Listed:
         listed = _Listed(context, left)
@@ -174,7 +176,7 @@ def _changed(result: TopicResult, target: Target) -> TopicResult:
 
 
 def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreateAcls, but for first ACLs on the cluster itself that would take it from this run."""
+    """CreateAcls, without first ACLs on the cluster itself that would lock out this run."""
     stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets})
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
@@ -191,8 +193,7 @@ def _refused(
 
 
 def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """DeleteAcls of those whose replacements, where they have any, are there, but for the last ones on the cluster
-    itself."""
+    """DeleteAcls for ACLs whose replacements all exist, without the last ACLs on the cluster itself."""
     stopped: dict[str, tuple[Refusal, str]] = {}
     if any(map(_replaced_by, targets)):
         missing = _wait_for_replacements(context, targets)
@@ -203,7 +204,7 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.delete_acls, context.admin), changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
-            # An empty list of matches: it was gone (A2).
+            # No match: the ACL was gone before (A2).
             if answer.maybe_done or target.maybe_sent:
                 yield _recovered(context, target, answer)
             else:
@@ -213,7 +214,7 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
 
 
 def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -> dict[str, str]:
-    """By resource, why a delete isn't sent. What was added before is visible late (A6)."""
+    """Return resource -> why a delete isn't sent; waits for added replacements, which become visible late (A6)."""
     missing: dict[str, frozenset[Acl]] = {}
     for _ in context.looks(context.retry_policy.visibility):
         listed = _Listed(context, targets)
@@ -226,7 +227,7 @@ def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -
     return {resource: _MISSING + ", ".join(map(_words, sorted(each))) for resource, each in missing.items()}
 
 
-_MISSING = "what replaces it is not there, so it stays, and nobody loses a right in between: "
+_MISSING = "it is not removed, since ACLs that replace it don't exist yet: "
 
 
 def _words(acl: Acl) -> str:
@@ -245,7 +246,7 @@ def _applied(context: ClusterContext, target: Target, answer: Answer) -> PhaseRe
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-    """List the ACLs once; they are visible late where a broker is busy (A6)."""
+    """List the ACLs once; they become visible late if a broker is busy (A6)."""
     targets = [target for target, _ in applied]
     listed = _Listed(context, targets)
     for target in targets:

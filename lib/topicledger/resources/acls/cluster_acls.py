@@ -1,8 +1,9 @@
-"""ACLs on a cluster itself, where brokers may allow everyone what no ACL is about (I2).
+"""ACLs on a cluster itself, whose brokers may allow everyone access to resources without ACLs (I2).
 
-With `allow.everyone.if.no.acl.found=true` the first ACL on `kafka-cluster` takes it from everyone else, the run's own
-principal included, and after the last one everyone may do everything to it. A plan refuses both (`first_acls`,
-`last_acls`), and so do adds and removals right before a request: ACLs and settings may have changed since.
+With `allow.everyone.if.no.acl.found=true`, the first ACL on `kafka-cluster` denies access to all other principals,
+including the run's own. Without the last one, everybody may do everything to the cluster. Plans refuse both
+(`first_acls`, `last_acls`). Adds and removals check it again right before a request, since ACLs and settings may have
+changed.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from topicledger.resources.acls.requests import ALLOW_EVERYONE
 CLUSTER = "CLUSTER"
 """The resource type of a cluster itself."""
 NEEDED = ("ALTER", "CREATE", "ALTER_CONFIGS")
-"""Operations on a cluster itself that runs do; each implies the matching DESCRIBE."""
+"""Operations on a cluster itself that runs use; each implies the matching DESCRIBE."""
 
 Stopped = dict[str, tuple[Refusal, str]]
-"""By resource, why its request isn't sent."""
+"""Resource -> why its request isn't sent."""
 
 
 def first_refused(context: ClusterContext, adds: Mapping[str, Acl]) -> Stopped:
-    """Refuse the first ACLs on the cluster itself, unless they keep the rights of the run's own principal.
+    """Refuse the first ACLs on the cluster itself, unless they allow the run's own principal what it needs.
 
-    `adds`: by resource. Asks the cluster only if one of them is about it.
+    `adds`: by resource. Asks the cluster only if one of them is on the cluster itself.
     """
     found = _Found(context, adds)
     own, stopped = context.admin.principal, found.unknown
@@ -59,14 +60,14 @@ def _acls_of(context: ClusterContext) -> frozenset[Acl]:
 
 
 class _Found:
-    """The ACLs on the cluster itself, if any is asked for, and whether brokers allow everyone what no ACL is about."""
+    """ACLs on the cluster itself, if any is requested, and whether brokers allow access to resources without ACLs."""
 
     def __init__(self, context: ClusterContext, acls: Mapping[str, Acl]) -> None:
         self.asked = {name: each for name, each in acls.items() if each.resource_type == CLUSTER}
         self.allow_everyone: bool | None = False
         self.live: frozenset[Acl] = frozenset()
         self.unknown: Stopped = {}
-        """Those that are refused since the ACLs may not be listed."""
+        """Resource -> refusal, if the ACLs may not be listed."""
         if not self.asked:
             return
         self.allow_everyone = context.ask(lambda: requests.authorizer_settings(context.admin))[ALLOW_EVERYONE]
@@ -85,27 +86,27 @@ class _Found:
 
 
 def _grants(acl: Acl, own: str) -> bool:
-    """Whether it allows `own` something, wherever that principal connects from."""
+    """Return whether the ACL allows `own` something from any host."""
     return acl.principal in (own, EVERYONE) and (acl.permission, acl.host) == (ALLOW, WILDCARD)
 
 
 def is_open(allow_everyone: bool | None) -> str:
-    """Why a cluster may allow everyone what no ACL is about, where this isn't known to be false."""
+    """Return why a cluster may allow everyone access to resources without ACLs. `allow_everyone`: true or unknown."""
     if allow_everyone:
         return f"{ALLOW_EVERYONE} is set on this cluster (brokers hide its value)"
     return f"it isn't known whether {ALLOW_EVERYONE} is set on this cluster, since not every broker shows its configs"
 
 
 def takes_own(own: str, allow_everyone: bool | None) -> str:
-    """Why a first ACL on the cluster itself isn't added."""
+    """Return why a first ACL on the cluster itself isn't added."""
     return (
         f"{is_open(allow_everyone)}: as the first ACL on the cluster itself it may take {', '.join(NEEDED)} from "
-        f"{own}, which this run signs in as: let a run add ALL for that principal first, or name it in acls.super_users"
+        f"{own}, with which this run signs in: let a run add ALL for it first, or name it in acls.super_users"
     )
 
 
 def opens_cluster(allow_everyone: bool | None) -> str:
-    """Why the last ACLs on the cluster itself aren't removed."""
+    """Return why the last ACLs on the cluster itself aren't removed."""
     return (
         f"{is_open(allow_everyone)}: without the last ACL on the cluster itself everybody may do everything to it: "
         "keep one, such as ALL of an administrator"
@@ -113,8 +114,8 @@ def opens_cluster(allow_everyone: bool | None) -> str:
 
 
 def principal_unknown(cluster: str) -> str:
-    """Why no right is taken away by a client that doesn't know who it is."""
+    """Return why a client that doesn't know its own principal removes no permissions."""
     return (
-        f"brokers know this client by a certificate, a ticket or a token, so it isn't known whether it would take away "
-        f"its own rights: set clusters.{cluster}.principal"
+        "brokers know this client by a certificate, a ticket or a token, so it is unknown whether the run would remove "
+        f"its own permissions: set clusters.{cluster}.principal"
     )

@@ -1,7 +1,7 @@
-"""Which rights are to be added and removed: the judged rows of `acls` and the listed ACLs, joined to decisions.
+"""Decide which ACLs to add and to remove: joins validated rows of `acls` with the listed ACLs.
 
-Only what `[acls] manage` names is ever removed. The run's own principal and super users never lose a right by a run:
-no setting turns that off.
+Only ACLs of principals that `[acls] manage` names are ever removed. A run never takes permissions from its own
+principal or from super users; no setting changes that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
-    """Phases decide, guard and policy for rights: see `ResourceKind.decide`.
+    """Return phases decide, guard and policy for ACLs: see `ResourceKind.decide`.
 
     The decision is acl_add, acl_delete, unchanged or unmanaged; `acl` is a struct of `ACL_KEY`.
     """
@@ -54,13 +54,14 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
 
 
 UNUSUAL = "unusual_acl"
-"""The name that warnings of ACLs go by which almost never apply."""
+"""Name of the warning about ACLs that almost never apply."""
 
 
 def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform) -> Transform:
-    """Policies, and what refused adds mean for removals. A removal that stays makes no room: policies are asked again.
+    """Evaluate policies, and keep ACLs that refused adds would have replaced.
 
-    Ends, since each round closes a removal that the one before left open.
+    An ACL that is kept makes no room, so policies are evaluated again. This ends, since each round keeps at least one
+    more ACL than the previous one.
     """
     guards = first_acls(seen, settings)
 
@@ -83,13 +84,15 @@ def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform
 
 
 def decided_to_stay() -> Column:
-    """Whether a removal isn't made because of a refused row."""
+    """Return whether a removal isn't made because of a refused row."""
     return F.coalesce((F.col("decision") == DELETE) & (F.col("outcome") == Outcome.SKIPPED.value), F.lit(False))
 
 
 def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
-    """Decide and guard: removals first, so that only those that will be sent make room. In: as `decide`. Out: what
-    policies of rights see."""
+    """Decide, and apply the guards; removals first, so that only removals that will be sent make room.
+
+    In: as `decide`. Out: the rows that policies of ACLs see.
+    """
     live = seen.rows.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("live_acl"))
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -98,7 +101,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
             judged.withColumn("acl", F.struct(*ACL_KEY))
             .drop(*ACL_KEY)
             .transform(beside_live(ResourceType.ACL, live, seen, clusters))
-            # A policy needs no answer of a broker's to judge a right.
+            # Policies of ACLs need no answer from brokers.
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings, declared_only=seen.declared_only))
             .transform(_protected(own, settings, seen.rows))
@@ -117,7 +120,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
 
 
 def managed(settings: AclSettings) -> Column:
-    """Whether `[acls] manage` names the principal of the struct `acl`."""
+    """Return whether `[acls] manage` names the principal of the struct `acl`."""
     return reduce(lambda found, pattern: found | matches("acl.principal", pattern), settings.manage, F.lit(False))
 
 
@@ -142,13 +145,15 @@ def _decided(settings: Settings, *, declared_only: bool) -> Transform:
     return transform
 
 
-_NOT_MANAGED = "no pattern of acls.manage matches its principal, so it is not removed: name it there if it is meant"
-_SUPER_USER = "its principal is one of acls.super_users, whose rights are never removed"
+_NOT_MANAGED = "no pattern of acls.manage matches its principal, so it is not removed: add one if it should be"
+_SUPER_USER = "its principal is one of acls.super_users, whose ACLs are never removed"
 
 
 def _protected(own: Mapping[str, str | None], settings: Settings, live: DataFrame) -> Transform:
-    """Stops what would take a right from the run's own principal: an ALLOW of its own or of everyone that goes, a DENY
-    that comes. Undeclared ACLs of its own are unmanaged. A super user needs no ACL."""
+    """Stop actions that would restrict the run's own principal: removed ALLOWs and added DENYs for it or for everyone.
+
+    Its undeclared ACLs are unmanaged. A super user needs no ACL.
+    """
 
     def transform(rows: DataFrame) -> DataFrame:
         permission, principal = F.col("acl.permission"), F.col("acl.principal")
@@ -171,8 +176,8 @@ def _protected(own: Mapping[str, str | None], settings: Settings, live: DataFram
 
 
 _EVERYONE = (
-    "it would take a right from everyone, the principal that this run itself signs in as among them: grant that one "
-    "the right by an ACL of its own first, or name it in acls.super_users"
+    "it would take permissions from everyone, including the principal with which this run itself signs in: first grant "
+    "that principal the same by an ACL of its own, or name it in acls.super_users"
 )
 
 
@@ -182,7 +187,7 @@ def _around(text: str, value: Column) -> Sequence[Column]:
 
 
 def _kept_by_own(own: Mapping[str, str | None], live: DataFrame) -> Transform:
-    """Adds `_kept`: of an ALLOW of everyone, whether an ACL of the run's own principal grants at least the same."""
+    """Add `_kept`: for an ALLOW for everyone, whether an ACL of the run's own principal grants at least the same."""
 
     def transform(rows: DataFrame) -> DataFrame:
         mine = live.where(
@@ -206,15 +211,18 @@ def _kept_by_own(own: Mapping[str, str | None], live: DataFrame) -> Transform:
 
 
 def covers(wide: str, narrow: str) -> Column:
-    """Whether a grant, the struct `wide`, holds wherever the struct `narrow` does; hosts and principals aside."""
+    """Return whether the grant `wide` (struct) covers the grant `narrow`, ignoring hosts and principals."""
     same_type = F.col(f"{wide}.resource_type") == F.col(f"{narrow}.resource_type")
     operation = F.col(f"{wide}.operation").isin("ALL") | (F.col(f"{wide}.operation") == F.col(f"{narrow}.operation"))
     return same_type & operation & name_covers(wide, narrow)
 
 
 def _kept(claims: DataFrame) -> Transform:
-    """Skips removals that a refused row may mean (`replaced.of_refused`): of an ACL that no row declares where it is
-    about the same principal and resource, of one that is declared absent where it would replace it."""
+    """Skip removals that a refused row may be meant to prevent (`replaced.of_refused`).
+
+    An undeclared ACL is kept if a refused row may be about the same principal and resource. An ACL that is declared
+    absent is kept if a refused row would replace it.
+    """
 
     def transform(rows: DataFrame) -> DataFrame:
         removals = rows.where(decided(DELETE)).select(
@@ -238,7 +246,7 @@ def _kept(claims: DataFrame) -> Transform:
 
 
 def _refused_adds(rows: DataFrame) -> DataFrame:
-    """Claims of adds that a guard or a policy refused, as `replaced.of_refused` has them."""
+    """Return claims of adds that a guard or a policy refused, with the columns of `replaced.of_refused`."""
     refused_adds = rows.where((F.col("decision") == ADD) & (F.col("outcome") == Outcome.REFUSED.value))
     return refused_adds.select("cluster", _claim(), F.col("resource").alias("row"))
 
@@ -267,8 +275,10 @@ def protected(judged: DataFrame, clusters: Collection[str]) -> Transform:
 
 
 def _replaced(rows: DataFrame) -> DataFrame:
-    """Adds `before` and `after`. Of a delete of what adds grant again, wholly or in part, `after` names all of them: it
-    isn't sent before they are there."""
+    """Add `before` and `after`.
+
+    If adds replace all or part of a deleted ACL, `after` of the delete names them: it isn't sent before they exist.
+    """
     adds = rows.where(decided(ADD)).select("cluster", _claim(), F.col("acl").alias("_new"))
     deletes = rows.where(decided(DELETE)).select("cluster", "resource", F.col("acl").alias("old"))
     replacements = (
@@ -301,7 +311,7 @@ def asked_by(planned: DataFrame) -> DataFrame:
 
 
 def _as_rows(changed: DataFrame, added: str, removed: str) -> DataFrame:
-    """Actions as rows of `acls`, less owner and labels, with these states."""
+    """Convert actions to rows of `acls` without owner and labels, with these states."""
     adds = F.col("action") == ADD
     acl = F.when(adds, F.col("after")).otherwise(F.col("before"))
     state = F.when(adds, F.lit(added)).otherwise(F.lit(removed))
@@ -309,12 +319,10 @@ def _as_rows(changed: DataFrame, added: str, removed: str) -> DataFrame:
 
 
 def undo(done: DataFrame) -> DataFrame:
-    """See `AsRows.undo`: what was added goes, what was removed comes back."""
+    """See `AsRows.undo`: added ACLs are removed, and removed ones added again."""
     added, there = F.col("action") == ADD, F.col("now").isNotNull()
     return done.transform(_as_rows, ABSENT, PRESENT).withColumns(
         {
-            "stale": F.when(added & ~there, F.lit("it is gone already")).when(
-                ~added & there, F.lit("it is there again")
-            ),
+            "stale": F.when(added & ~there, F.lit("it is gone already")).when(~added & there, F.lit("it exists again")),
         }
     )

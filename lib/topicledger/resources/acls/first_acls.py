@@ -1,7 +1,7 @@
-"""The first ACL on a resource, where brokers allow everyone what no ACL is about (I2).
+"""The first ACL on a resource, if brokers allow everyone access to resources without ACLs (I2).
 
-With `allow.everyone.if.no.acl.found=true` such an ACL takes the resource from everyone else. Brokers show whether that
-is set, and hide its value: where it is set, it counts as true.
+With `allow.everyone.if.no.acl.found=true`, such an ACL denies the resource to everybody else. Brokers show whether the
+property is set, but hide its value: if it is set, it counts as true.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
 
 FIRST_ACL = "first_acl"
-"""The name that these warnings go by."""
+"""Name of these warnings."""
 _ADD = AccessAction.ACL_ADD.value
 
 
 def may_be_open(seen: Listed) -> Mapping[str, bool | None]:
-    """By cluster that was listed and isn't known to have the setting off: whether the setting is known to be set."""
+    """Return each listed cluster on which the property may be set -> true if it is set, None if unknown."""
     return {
         name: status.allow_everyone
         for name, status in seen.statuses.items()
@@ -40,7 +40,7 @@ def may_be_open(seen: Listed) -> Mapping[str, bool | None]:
 
 
 def uncovered(acls: DataFrame, others: DataFrame) -> DataFrame:
-    """Those of `acls` whose resources none of `others` is about. Both have cluster and `acl`."""
+    """Return the rows of `acls` whose resources none of `others` covers. Both have cluster and `acl`."""
     there = others.select(F.struct("cluster", "acl.*").alias("_there"))
     same_type = F.col("acl.resource_type") == F.col("_there.resource_type")
     covered = (F.col("_there.cluster") == F.col("cluster")) & same_type & name_covers("_there", "acl")
@@ -48,8 +48,10 @@ def uncovered(acls: DataFrame, others: DataFrame) -> DataFrame:
 
 
 def first_acls(seen: Listed, settings: Settings) -> Transform:
-    """Stops the first ACLs on a cluster itself that would take its rights from the run's own principal, and warns of
-    the first ones on other resources. In and out: decided rows; those that policies refused count for nothing."""
+    """Stop first ACLs on a cluster itself that would lock out the run's own principal; warn of other first ACLs.
+
+    In and out: decided rows; rows that policies refused don't count.
+    """
     open_to_all = may_be_open(seen)
     if not open_to_all:
         return lambda rows: rows
@@ -96,25 +98,28 @@ def _without_own_rights(seen: Listed, settings: Settings, open_to_all: Mapping[s
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What a warning says of one ACL, and of a cluster's many."""
+    """Texts of a warning, for one ACL and for all of a cluster."""
 
     before: str
     after: str
-    """With what the ACL is about between them."""
+    """The ACL's resource comes between `before` and `after`."""
     all: str
-    """One warning for a cluster whose setting is unknown; the number of its ACLs follows."""
+    """Text of the only warning for a cluster on which the property is unknown; the number of its ACLs follows."""
 
 
 _FIRST = Words(
-    before="where it is true, this first ACL takes ",
-    after=" from everybody else",
-    all="where it is true, first ACLs take their resources from everybody else; first ACLs of this plan: ",
+    before="if it is true, this first ACL ends everybody else's access to ",
+    after="",
+    all="if it is true, first ACLs end everybody else's access to their resources; first ACLs of this plan: ",
 )
 
 
 def with_warnings(policy: str, column: str, open_to_all: Mapping[str, bool | None], words: Words) -> Transform:
-    """Warn of the rows that `column` (boolean) names: of each where the setting is set; of the first one of a cluster,
-    with their number, where that isn't known."""
+    """Warn of the rows in which `column` (boolean) is true.
+
+    If the property is set, each row gets a warning. If that is unknown, only the first row of a cluster gets one, with
+    the number of rows.
+    """
     name, pattern = F.col("acl.resource_name"), F.col("acl.pattern_type")
     every, rest = text("every ", F.col("acl.resource_type")), " that no other ACL is about"
     of_all = F.when((pattern != PREFIXED) & (name == WILDCARD), text(every, rest))

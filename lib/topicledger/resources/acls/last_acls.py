@@ -1,6 +1,6 @@
-"""The last ACL on a resource, where brokers allow everyone what no ACL is about (I2): see `first_acls`.
+"""The last ACL on a resource, if brokers allow everyone access to resources without ACLs (I2): see `first_acls`.
 
-Without it everybody may use the resource.
+Without the last ACL, everybody may use the resource.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
 
 LAST_ACL = "last_acl"
-"""The name that these warnings go by."""
+"""Name of these warnings."""
 _ADD, _DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
 _LAST = Words(
-    before="where it is true, everybody may use ",
+    before="if it is true, everybody may use ",
     after=" once this last ACL on it is removed",
-    all="where it is true, everybody may use what the last ACL is removed from; last ACLs that this plan removes: ",
+    all="if it is true, everybody may use resources whose last ACL is removed; last ACLs that this plan removes: ",
 )
 
 
 def last_acls(seen: Listed) -> Transform:
-    """Stops removals of the last ACLs on a cluster itself, and warns of the last ones on other resources.
+    """Stop removals of the last ACLs on a cluster itself, and warn of last ACLs on other resources.
 
-    In and out: decided rows, with all that policies and guards refused.
+    In and out: decided rows, after all policies and guards.
     """
     open_to_all = may_be_open(seen)
     if not open_to_all:

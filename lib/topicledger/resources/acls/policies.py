@@ -1,4 +1,4 @@
-"""Policies for rights: asked about every ACL that a run adds; see `create`."""
+"""Policies for ACLs: they evaluate every ACL that a run adds; see `create`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def acl_forbidden(
     pattern_types: Sequence[str] = (),
     permissions: Sequence[str] = (ALLOW,),
 ) -> RowRule:
-    """No ACL is added that fits all that is given; `principals` and `names` are patterns (RE2), the rest Kafka's names.
+    """No ACL is added that fits all given settings.
 
-    An ACL of ALL fits each of `operations`, since it grants each.
+    `principals` and `names` are patterns (RE2), the others are Kafka's names. An ACL of ALL fits each of `operations`,
+    since it grants each.
     """
     if not any((principals, operations, resource_types, names, pattern_types)):
         raise ValueError("give at least one of principals, operations, resource_types, names and pattern_types")
@@ -69,7 +70,7 @@ def acl_forbidden(
     }  # fmt: skip
     words = "; ".join(f"{name} {', '.join(values)}" for name, values in given.items() if values)
     found = reduce(lambda one, other: one & other, fits)
-    return RowRule(reason=F.when(found, text("such rights are forbidden: ", words)), inputs=F.col("resource"))
+    return RowRule(reason=F.when(found, text("such ACLs are forbidden: ", words)), inputs=F.col("resource"))
 
 
 @built_in(AccessAction.ACL_ADD)

@@ -24,7 +24,7 @@ _TO_EVERYONE, _OF_ALL = "to everyone", "of all"
 
 
 def name_covers(wide: str, narrow: str) -> Column:
-    """Whether the struct `wide` is about every resource that the struct `narrow` is about; types aside."""
+    """Return whether the struct `wide` covers every resource name that the struct `narrow` covers."""
     name, pattern = F.col(f"{wide}.resource_name"), F.col(f"{wide}.pattern_type")
     other, other_pattern = F.col(f"{narrow}.resource_name"), F.col(f"{narrow}.pattern_type")
     return (
@@ -35,7 +35,7 @@ def name_covers(wide: str, narrow: str) -> Column:
 
 
 def of_refused(clusters: Collection[str]) -> Transform:
-    """Claims of refused rows (cluster, `claim`, and `row`, its text). In: the result of `manifests.acls.judge`.
+    """Return claims of refused rows. In: the result of `manifests.acls.judge`. Out: cluster, `claim`, `row` (its text).
 
     A row whose cluster isn't in `clusters` may mean each of them.
     """
@@ -51,7 +51,7 @@ def of_refused(clusters: Collection[str]) -> Transform:
 
 
 def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
-    """Pairs of a removal and a claim of the same principal, or of everyone, on resources that overlap.
+    """Return pairs of a removal and a claim of the same principal, or of everyone, on overlapping resources.
 
     In: `removals` with cluster and `old` (struct of `ACL_KEY`), `claims` with cluster and `claim`. Out: the columns of
     both, each pair once.
@@ -72,7 +72,7 @@ def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
 
 
 def alike() -> Column:
-    """Whether `claim` allows, or denies, any of the operations of `old`."""
+    """Return whether `claim` allows, or denies, any of the operations of `old`."""
     permission, operation = F.col("claim.permission"), F.col("claim.operation")
     return (permission.isNull() | (permission == F.col("old.permission"))) & (
         operation.isNull()
@@ -90,5 +90,5 @@ def _with_implied(operation: Column) -> Column:
 
 
 def stays() -> Column:
-    """The reason why a removal isn't made (string), with the text `row` of the refused row that may mean it."""
+    """Return the reason why a removal isn't made (string), with the text `row` of the refused row that may mean it."""
     return text("it stays: a refused row may be meant to keep or to replace it: ", F.col("row"))

@@ -1,6 +1,6 @@
-"""alter_quota: AlterClientQuotas (KIP-546, Q1 to Q4). All that an entity needs goes in one request.
+"""alter_quota: AlterClientQuotas (KIP-546, Q1 to Q4). One request has all changes of an entity.
 
-Each entity is in a request once, and each of its limits: Kafka refuses the second and applies the first (Q3).
+Each entity, and each of its limits, is in a request only once: Kafka applies the first and refuses the second (Q3).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from topicledger.resources.quotas.entity import Entity
 from topicledger.text import number_text
 
 _SHOWN_WITHIN = 3.0
-"""Seconds until brokers show what was altered: thousands of changes need one."""
+"""Seconds until brokers show altered quotas: thousands of changes need one."""
 
 
 class _Described:
-    """The limits that entities of some targets have, or why nobody knows."""
+    """The cluster's quotas; `unknown` is the reason if they may not be described."""
 
     def __init__(self, context: ClusterContext) -> None:
         self.requested_at = datetime.now(UTC)
@@ -58,12 +58,12 @@ class _Described:
         context.require_planned_cluster()
 
     def of(self, target: Target) -> Mapping[str, str]:
-        """The limits that the entity has, of those that the target touches."""
+        """Return the entity's current limits among those that the target touches."""
         limits = self._quotas.get(Entity.of_text(target.resource), {})
         return {name: number_text(value) for name, value in limits.items() if name in target.touched}
 
     def is_done(self, target: Target) -> bool:
-        """Whether the entity has the limits that the target sets."""
+        """Return whether the entity has the limits that the target sets."""
         return _same(self.of(target), target.after)
 
     def answer(self, result: TopicResult | None = None) -> Answer:
@@ -75,7 +75,7 @@ def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 
 def _foreign(target: Target, found: Mapping[str, str]) -> str | None:
-    """Why what is there is neither what the plan saw nor what it asks for; null where it is, limit by limit."""
+    """Return why live limits have neither the previous nor the planned value; None if each has one of them."""
     others = []
     for name in sorted(target.touched):
         live, before, after = (values.get(name) for values in (found, target.before, target.after))
@@ -85,7 +85,7 @@ def _foreign(target: Target, found: Mapping[str, str]) -> str | None:
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """AlterClientQuotas with validateOnly, which gives the real answers (Q1)."""
+    """AlterClientQuotas with validateOnly, which returns the real answers (Q1)."""
     validate_only = partial(requests.alter_quotas, context.admin, validate_only=True)
     for target, answer in context.send_each(targets, validate_only, changes=False):
         if answer.result.error_code == CLUSTER_AUTHORIZATION_FAILED:
@@ -108,12 +108,12 @@ def _check(
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses entities whose limits another client changed."""
+    """Refuse entities whose limits another client changed."""
     yield from (refused for _, refused in _check(context, targets, Phase.APPLY) if refused is not None)
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that are as planned, within the time that brokers need to show them."""
+    """Find entities that are as planned, within the time that brokers need to show them."""
     for target, described in done_within(context, targets, _SHOWN_WITHIN, lambda _: _Described(context)):
         done = described.answer(TopicResult(after=described.of(target)))
         message = "an earlier request of this run altered it"
@@ -121,7 +121,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """AlterClientQuotas. What another client changed since the plan is refused."""
+    """AlterClientQuotas; entities that another client changed since the plan are refused."""
     alter = CheckedRequest(
         context, partial(_check, context), partial(requests.alter_quotas, context.admin, validate_only=False)
     )
@@ -135,7 +135,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-    """Describe once what was altered; thousands of changes are visible within a second."""
+    """Describe the altered entities once; thousands of changes are visible within a second."""
     described = _Described(context)
     for target, _ in applied:
         found = described.of(target)
@@ -153,8 +153,10 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 
 
 def not_declared() -> Column:
-    """It is asked for where its entity is declared with what it sets, and without what it removes. `now_limits`: what
-    is declared, as text by name."""
+    """A change is declared if its entity is declared with the limits that it sets, without those that it removes.
+
+    In: `now_limits`, the declared limits as text by name.
+    """
     others = F.filter(touched(), lambda name: ~F.col("now_limits")[name].eqNullSafe(F.col("after")[name]))
     return F.when(
         F.size(others) > 0, F.concat(F.lit("declare other limits of it: "), F.array_join(F.array_sort(others), ", "))
@@ -164,7 +166,7 @@ def not_declared() -> Column:
 MAX_QUOTA_CHANGES = Guard(
     setting="max_quota_changes",
     error=Refusal.MAX_QUOTA_CHANGES_EXCEEDED,
-    counted="entities of this cluster whose quotas are to be changed",
+    counted="planned quota changes of this cluster",
 )
 
 KIND = ActionKind(

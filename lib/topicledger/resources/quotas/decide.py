@@ -1,6 +1,6 @@
-"""Which client quotas are to be altered: the judged rows of `quotas` and the described quotas, joined to decisions.
+"""Decide which client quotas to alter: joins validated rows of `quotas` with the described quotas.
 
-What is declared of an entity is all that it is to have. Entities that no row names are left alone.
+A row declares all limits of its entity. Entities without a row aren't changed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from topicledger.resources.quotas.rows import declared_limits, entity_of, limits
 
 ALTER = AccessAction.ALTER_QUOTA.value
 UNUSUAL = "unusual_quota"
-"""The name that warnings of quotas go by which almost never apply."""
+"""Name of the warning about quotas that almost never apply."""
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
-    """Phases decide, policy and guard for quotas: see `ResourceKind.decide`.
+    """Return phases decide, policy and guard for quotas: see `ResourceKind.decide`.
 
-    The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ. What a policy
-    refuses doesn't count for the guard.
+    The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ. Actions that
+    a policy refuses don't count for the guard.
     """
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -49,7 +49,7 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
 
 
 def compared(seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
-    """Phase decide. In: as `decide`. Out: what policies of quotas see."""
+    """Return phase decide. In: as `decide`. Out: the rows that policies of quotas see."""
     live = seen.rows.select(
         "cluster", text_of().alias("resource"), limits_of().alias("live_limits"),
         *(F.col(name).alias(f"_{name}") for name in ENTITY),
@@ -60,7 +60,7 @@ def compared(seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
         return (
             judged.withColumn("limits", declared_limits())
             .transform(beside_live(ResourceType.QUOTA, live, seen, clusters))
-            # A policy needs no answer of a broker's to judge a quota.
+            # Policies of quotas need no answer from brokers.
             .withColumns({**entity, "validated": F.lit(True)})
             .transform(_decided)
         )
@@ -69,8 +69,10 @@ def compared(seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
 
 
 def differing() -> dict[str, Column]:
-    """`before` and `after` (map<string,string>): those of `live_limits` and of `limits` that the other lacks or has
-    otherwise; null is none."""
+    """Return `before` and `after` (map<string,string>): the limits of `live_limits` and of `limits` that differ.
+
+    A null map counts as empty.
+    """
     limits, live = (F.coalesce(name, F.create_map().cast(VALUES)) for name in ("limits", "live_limits"))
 
     def differs(name: Column, _: Column) -> Column:
@@ -102,7 +104,7 @@ def live(observed: DataFrame) -> DataFrame:
 
 
 def _as_rows(changed: DataFrame, old: str, new: str) -> DataFrame:
-    """Changes of `now` as rows of `quotas`, less owner and labels: what `old` names goes, and `new` comes."""
+    """Convert changes to rows of `quotas` without owner and labels: `now` without the limits of `old`, with `new`."""
     now = F.coalesce("now", F.create_map().cast(VALUES))
     kept = F.map_filter(now, lambda name, _: ~F.array_contains(F.map_keys(old), name))
     kept = F.map_filter(kept, lambda name, _: ~F.array_contains(F.map_keys(new), name))
@@ -122,12 +124,12 @@ def asked_by(planned: DataFrame) -> DataFrame:
 
 
 def undo(done: DataFrame) -> DataFrame:
-    """See `AsRows.undo`: limits that were changed become what they were; others stay as they are."""
+    """See `AsRows.undo`: changed limits get their previous values; the others stay as they are."""
     now = F.coalesce("now", F.create_map().cast(VALUES))
 
     def changed(name: Column) -> Column:
         return ~now[name].cast("double").eqNullSafe(F.col("after")[name].cast("double"))
 
     others = F.array_sort(F.filter(touched(), changed))
-    stale = F.concat(F.lit("it has other limits by now: "), F.array_join(others, ", "))
+    stale = F.concat(F.lit("its limits were changed since: "), F.array_join(others, ", "))
     return done.transform(_as_rows, "after", "before").withColumn("stale", F.when(F.size(others) > 0, stale))

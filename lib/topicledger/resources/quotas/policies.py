@@ -1,6 +1,6 @@
-"""Policies for quotas: asked about every entity whose quotas a run alters; see `create`.
+"""Policies for quotas: they evaluate every entity whose quotas a run alters; see `create`.
 
-A row is all that an entity is to have, so all of its limits are judged, not only those that change.
+A row declares all limits of an entity, so all of them are evaluated, not only those that change.
 """
 
 from __future__ import annotations
