@@ -17,9 +17,7 @@ WORKERS ?= 2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 # Folders and files without a finding of scripts/check_prose.py; each one that is rewritten joins them.
-PLAIN := benchmarks jobs schemas scripts lib/topicledger_testing tests examples README.md CHANGELOG.md $(filter-out docs/architecture.md docs/developing.md,$(wildcard docs/*.md)) \
-  $(addprefix lib/topicledger/,actions apply arrow.py config drift errors.py files kafka ledger manifests model notify observe phases.py pipeline.py plan/replicas policies report review serving text.py) \
-  $(addprefix lib/topicledger/cli/,__init__.py clusters.py drift.py live_policies.py maintenance.py manifests.py metrics.py options.py plans.py policies.py provisioning.py reports.py runs.py show.py topics.py)
+PLAIN := benchmarks jobs schemas scripts lib tests examples README.md CHANGELOG.md $(filter-out docs/architecture.md docs/developing.md,$(wildcard docs/*.md))
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile

@@ -272,7 +272,7 @@ def test_policies_explain_says_what_each_rule_says_of_a_right(
         ("deny_needs_label", "broken"),
     ]
     known = explained("User:rights-there ALLOW READ TOPIC LITERAL rights.x *")
-    assert known["notes"] == ["unchanged: judged as if it were added now"]
+    assert known["notes"] == ["unchanged: evaluated as if it were now added"]
     assert [each["verdict"] for each in known["verdicts"]] == ["broken", "fine"]
     assert "INVALID_ACL" in explained("User:rights-there ALLOW REED TOPIC LITERAL rights.x *")["notes"][0]
     with pytest.raises(UsageError, match="no right"):

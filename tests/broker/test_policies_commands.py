@@ -167,7 +167,7 @@ def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) 
         ("protected_topics", "broken"),
     ]
     stranger = explain(config, "explained.stranger")
-    assert stranger["notes"] == ["unmanaged: judged as if it were created today as it is"]
+    assert stranger["notes"] == ["unmanaged: evaluated as if it were created now as it is"]
     found = {each["policy"]: (each["verdict"], each["inputs"]) for each in stranger["verdicts"]}
     assert found["config_range"] == ("broken", "retention.ms 604800000")
     assert found["num_partitions"][0] == "fine"

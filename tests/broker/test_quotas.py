@@ -234,7 +234,7 @@ def test_policies_evaluate_quotas_and_an_audit_finds_differences(
     wide, stranger = explained("user=wide"), explained("user=stranger")
     assert [each["message"] for each in wide["verdicts"]] == ["producer_byte_rate is 101; allowed is any to 100"]
     assert (stranger["decision"], stranger["verdicts"][0]["verdict"]) == ("unmanaged", "fine")
-    assert stranger["notes"] == ["unmanaged: judged as if it were altered to what it is now"]
+    assert stranger["notes"] == ["unmanaged: evaluated as if it were now altered to its current limits"]
     with pytest.raises(UsageError, match="no row of quotas declares it"):
         explained("user=nobody")
 

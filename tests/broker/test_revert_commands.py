@@ -35,7 +35,7 @@ def test_a_run_is_applied_and_undone_by_command(config: Path, kafka: EmbeddedKaf
     assert set_on(kafka, "asked.one") == {"asked.one": {"retention.ms": "600000000"}}
     planned = invoke("runs", "revert", *common, "shorter", "--plan-id", "back", "--detailed-exitcode")
     assert planned.exit_code == 3, planned.output
-    assert "the manifests declare it otherwise" in planned.stdout
+    assert "the manifests declare other values" in planned.stdout
     assert "apply --run-id back" in planned.stdout
     shown = json.loads(invoke("runs", "show", *common, "back", "--format", "json").stdout)
     assert [each["change"] for each in shown] == ["retention.ms 600000000 -> 700000000"]

@@ -148,10 +148,10 @@ def test_the_digest_changes_with_any_setting_of_a_policy(load: Load) -> None:
         ),
         (create("In_Us"), "policies.create[1]: there is no create policy `In_Us`; known: `config_range`, "),
         (delete("in_used"), "policies.delete[1]: there is no delete policy `in_used`; did you mean `in_use`?"),
-        (create("in_use"), "policies.create[1]: in_use judges deletes: write it under [[policies.delete]]"),
+        (create("in_use"), "policies.create[1]: in_use is a policy of deletes: write it under [[policies.delete]]"),
         (
             delete("partition_budget", "max = 3"),
-            "policies.delete[1]: partition_budget judges creates: write it under [[policies.create]]",
+            "policies.delete[1]: partition_budget is a policy of creates: write it under [[policies.create]]",
         ),
         (create("name_collision"), "policies.create[1]: name_collision always holds and has no settings: leave it out"),
         (delete("internal_topic"), "policies.delete[1]: internal_topic always holds and has no settings: leave it out"),
@@ -196,7 +196,7 @@ CONFIG_LIMIT = 2**63 - 1
         (create("replication_factor", f"max = {10**30}"), f"replication_factor: max must be at most {LIMIT}"),
         (
             create("num_partitions", "max = 3\nneeds = 'full'"),
-            "num_partitions: `needs` is for rules about topics together, and this one judges each by itself",
+            "num_partitions: `needs` is for rules about several topics, but this rule is about single topics",
         ),
         (create("configs_allowed"), "configs_allowed: `names`, a list, each a string, is missing"),
         (create("configs_allowed", "names = 'a'"), "configs_allowed: `names` must be a list, each a string"),

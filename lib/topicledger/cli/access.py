@@ -1,4 +1,4 @@
-"""`access who` and `access what`: effective rights, from a cluster's ACLs or from those that are declared."""
+"""`access who` and `access what`: effective permissions by a cluster's ACLs or by declared ACLs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KNOWN_OPERATIONS = sorted({each for named in OPERATIONS.values() for each in na
 
 @dataclass(frozen=True, kw_only=True)
 class Right:
-    """What a principal may do, or is denied."""
+    """An operation that a principal is allowed or denied."""
 
     principal: str
     resource_type: str
@@ -38,19 +38,19 @@ class Right:
     resource_name: str
     operation: str
     host: str
-    """`*`: any that no ACL names."""
+    """`*`: any host that no ACL names."""
     result: str
     """allowed, denied, or unknown."""
     because: str
     acls: Sequence[str]
     """The ACLs that decide it."""
     exceptions: Sequence[str]
-    """DENYs on a part of what the pattern allows."""
+    """DENYs on a part of the pattern's resources."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The ACLs that an answer is made from."""
+    """The ACLs from which an answer is made."""
 
     acls: Sequence[Acl]
     brokers: Brokers
@@ -59,7 +59,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Effective rights, in order."""
+    """Effective permissions, in order."""
 
     cluster: str
     source: str
@@ -68,39 +68,39 @@ class Answer:
     notes: Sequence[str]
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
 
 
 def _asked(command: Callable[..., int]) -> Callable[..., Any]:
-    """Adds the options that both commands take."""
+    """Add the options of both commands."""
     operation = click.option("--operation", metavar="OP", help="Only this operation, by Kafka's name.")
     source = click.option(
         "--from",
         "source",
         type=click.Choice(["observed", "declared"]),
         default="observed",
-        help="The cluster's ACLs, asked now, or those that the table `acls` declares.",
+        help="Use the cluster's current ACLs, or those that the table `acls` declares.",
     )
     return operation(source(command))
 
 
 @click.group("access")
 def access_group() -> None:
-    """Who may do what: effective rights, as Kafka's authorizer decides them."""
+    """Show effective permissions, as Kafka's authorizer decides them."""
 
 
 @access_group.command("who")
-@click.option("--topic", multiple=True, help="Who may do something to this topic; may be repeated.")
-@click.option("--group", multiple=True, help="Who may do something to this consumer group; may be repeated.")
+@click.option("--topic", multiple=True, help="Show permissions on this topic; may be repeated.")
+@click.option("--group", multiple=True, help="Show permissions on this consumer group; may be repeated.")
 @_asked
 @common
 def access_who(
     options: Options, topic: tuple[str, ...], group: tuple[str, ...], operation: str | None, source: str
 ) -> int:
-    """Who may do what to topics and groups of one --cluster, and which ACLs say so. Changes nothing."""
+    """Show who may do what to topics and groups of one --cluster, and by which ACLs. Changes nothing."""
     if not topic and not group:
-        raise UsageError("access who needs a --topic or a --group: what is asked about")
+        raise UsageError("access who needs a --topic or a --group")
     resources = [
         *(("TOPIC", each) for each in dict.fromkeys(topic)),
         *(("GROUP", each) for each in dict.fromkeys(group)),
@@ -109,11 +109,11 @@ def access_who(
 
 
 @access_group.command("what")
-@click.option("--principal", required=True, help="Whose rights, such as User:payments.")
+@click.option("--principal", required=True, help="The principal, such as User:payments.")
 @_asked
 @common
 def access_what(options: Options, principal: str, operation: str | None, source: str) -> int:
-    """What a principal may do on one --cluster, and which ACLs say so. Changes nothing."""
+    """Show what a principal may do on one --cluster, and by which ACLs. Changes nothing."""
     if not principal.startswith("User:"):
         raise UsageError(f"--principal is {principal}; Kafka's authorizer knows only User:name")
     return _answered(options, operation, source, lambda known: _what(known, principal, operation))
@@ -123,7 +123,7 @@ def _answered(
     options: Options, operation: str | None, source: str, answer: Callable[[Known], Iterator[Right]]
 ) -> ExitCode:
     if len(options.cluster) != 1:
-        raise UsageError("access needs one --cluster: whose ACLs are meant")
+        raise UsageError("access needs one --cluster")
     if operation is not None and operation not in _KNOWN_OPERATIONS:
         raise UsageError(f"there is no operation {operation}; {nearest(operation, _KNOWN_OPERATIONS)}")
     settings = open_settings(options)
@@ -135,13 +135,13 @@ def _answered(
 
 
 def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
-    """Raises GuardStopped where the cluster isn't the one that the settings state."""
+    """Read a cluster's ACLs; raises GuardStopped if it isn't the cluster in the settings."""
     with ClusterAdmin(cluster, settings.kafka) as admin:
         described = admin.describe_cluster()
         if cluster.cluster_id not in (None, described.cluster_id):
             raise GuardStopped(
-                f"cluster {cluster.name} answers with the cluster id {described.cluster_id}, and "
-                f"clusters.{cluster.name}.cluster_id is {cluster.cluster_id}: another cluster is behind its address"
+                f"cluster {cluster.name} answers with the cluster id {described.cluster_id}, but "
+                f"clusters.{cluster.name}.cluster_id is {cluster.cluster_id}: its address leads to a different cluster"
             )
         acls = requests.describe_acls(admin)
         is_set = requests.authorizer_settings(admin)
@@ -149,7 +149,7 @@ def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
     allow_everyone = False if is_set[ALLOW_EVERYONE] is False else None
     if allow_everyone is None:
         why = "brokers hide its value" if is_set[ALLOW_EVERYONE] else "not every broker shows its configs"
-        notes.append(f"{ALLOW_EVERYONE} is not known, {why}: what no ACL is about is `unknown`")
+        notes.append(f"{ALLOW_EVERYONE} is not known, {why}: access to resources without ACLs is `unknown`")
     if not settings.acls.super_users and is_set[SUPER_USERS] is not False:
         notes.append(f"the brokers' {SUPER_USERS} may do everything, and brokers hide who they are: acls.super_users")
     brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=allow_everyone)
@@ -159,9 +159,9 @@ def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
 def _declared(options: Options, settings: Settings, cluster: ClusterSettings) -> Known:
     ledger = open_ledger(options, settings, "access")
     brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=None)
-    notes = [f"no cluster was asked: what no declared ACL is about is `unknown`, {ALLOW_EVERYONE} decides it"]
+    notes = [f"no cluster was asked: access to resources without declared ACLs is `unknown`, since {ALLOW_EVERYONE} is"]
     if not ledger.exists(ACLS):
-        return Known(acls=[], brokers=brokers, notes=[*notes, "no right is declared: there is no table acls"])
+        return Known(acls=[], brokers=brokers, notes=[*notes, "no ACL is declared: there is no table acls"])
     judged = ledger.read(ACLS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
     rows = judged.select(*Acl._fields, "state", "phase").collect()
     refused = sum(row["phase"] is not None for row in rows)
@@ -194,7 +194,7 @@ def _what(known: Known, principal: str, operation: str | None) -> Iterator[Right
 
 
 def _within(acl: Acl, pattern_type: str, name: str) -> bool:
-    """Whether an ACL is about a part of what a pattern is about."""
+    """Return whether an ACL covers a part of a pattern's resources."""
     whole = Acl("", "", "", "", pattern_type, name, "")
     return covers_pattern(whole, acl.pattern_type, acl.resource_name)
 
@@ -208,7 +208,7 @@ def _of_principal(
     operation: str | None,
     within: Sequence[Acl] = (),
 ) -> Iterator[Right]:
-    """What is allowed, denied or not known; on hosts that ACLs name, where that is another answer."""
+    """Yield what a principal is allowed or denied, or unknown; for named hosts only if the answer differs."""
     hosts = sorted({each.host for each in found if each.principal in (principal, EVERYONE)} - {WILDCARD})
     for each in OPERATIONS.get(resource_type, ()):
         if operation not in (None, each):
@@ -219,7 +219,7 @@ def _of_principal(
             differs = host != WILDCARD and verdict.allowed != usual.allowed
             tells = verdict.allowed is not False or verdict.why is Why.DENY
             if differs or (host == WILDCARD and tells):
-                # Of any host also what only one of them is denied.
+                # For `*`, exceptions also include DENYs for a single host.
                 of_host = {WILDCARD, host, *(acl.host for acl in within if host == WILDCARD)}
                 exceptions = [acl for acl in within if acl.host in of_host and covers_operation(acl, each)]
                 yield _right(principal, resource_type, pattern, each, host, verdict, exceptions)
@@ -254,7 +254,7 @@ def _text(acl: Acl) -> str:
 
 
 def render(answer: Answer, console: Console) -> None:
-    """Print effective rights, a row for each."""
+    """Print effective permissions, a row for each."""
     console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}", highlight=False)
     if answer.rights:
         grid = Grid()
@@ -275,5 +275,5 @@ def render(answer: Answer, console: Console) -> None:
 
 
 def _lines(text: str) -> str:
-    """A cell of several lines, each safe to print."""
+    """Return a cell of several lines, each safe to print."""
     return "\n".join(cell(line) for line in text.split("\n"))

@@ -1,4 +1,4 @@
-"""`policies list`, `check` and `explain`: trying rules out without a run."""
+"""`policies list`, `check` and `explain`: try rules out without a run."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What one policy says of one topic."""
+    """The verdict of one policy on one resource."""
 
     policy: str
     action: str
-    """What it judges."""
+    """The kind of action that it evaluates."""
     mode: str
     settings: Mapping[str, Any]
     verdict: str
-    """fine, broken, unjudgeable, or `not asked` where the topic is none of its clusters, owners or labels."""
+    """fine, broken, unjudgeable, or `not asked` if the policy's clusters, owners or labels don't match."""
     inputs: str | None
-    """The values that were judged."""
+    """The evaluated values."""
     message: str | None
 
 
 def list_policies(settings: Settings | None, *, as_json: bool) -> None:
-    """Print the policies to choose from: the built-in ones, and those of the user's own that `settings` name.
+    """Print the available policies: the built-in ones, and the user's own in `settings`.
 
-    Raises SettingsError where one of these can't be imported.
+    Raises SettingsError if one of these can't be imported.
     """
     found = [
         {"judges": action.value, "policy": name, "settings": _settings(factory), "what": _what(factory)}
@@ -83,13 +83,13 @@ def list_policies(settings: Settings | None, *, as_json: bool) -> None:
         click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
         return
     grid = Grid()
-    for name in ("judges", "policy", "settings", "what"):
+    for name in ("action", "policy", "settings", "what"):
         grid.add_column(name, overflow="fold")
     for each in found:
         grid.add_row(cell(each["judges"]), cell(each["policy"]), cell("; ".join(each["settings"])), cell(each["what"]))
     text_console(200).print(grid)
-    click.echo("each also takes mode (refuse or warn), clusters, owners and labels: which topics it judges;")
-    click.echo("rules about topics together take needs (full or visible): what of a cluster must be seen to judge")
+    click.echo("each also takes mode (refuse or warn), and clusters, owners and labels, which select its topics;")
+    click.echo("rules about several topics take needs (full or visible): whether all topics must be visible")
 
 
 def _settings(factory: Factory) -> list[str]:
@@ -97,7 +97,7 @@ def _settings(factory: Factory) -> list[str]:
 
 
 def _kind(option: Option) -> str:
-    """What a setting takes, and what it is where it is left out."""
+    """Return the type of a setting, and its default."""
     words = [] if option.type is None else [type_name(option.type)]
     if not option.required:
         left_out = option.default in (None, ())
@@ -110,7 +110,7 @@ def _what(factory: Factory) -> str:
 
 
 def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool) -> ExitCode:
-    """Print the policies of settings. Raises SettingsError with all their `problems`, and all of the policies."""
+    """Print the policies of settings. Raises SettingsError with the `problems`, and those of the policies."""
     made = building.from_settings(settings, besides=problems)
     found = [
         {
@@ -130,11 +130,11 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
 
 
 def print_policies(path: Path, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print the policies of the settings in the file `path`, all of them well-formed, a row for each."""
+    """Print the policies of the settings file `path`, which are all well-formed, a row for each."""
     grid = Grid(title=f"{plain(str(path))}: every policy is well-formed", title_justify="left")
     names = ("judges", "policy", "mode", "needs", "settings")
-    for name in names:
-        grid.add_column(name, overflow="fold")
+    for title in ("action", *names[1:]):
+        grid.add_column(title, overflow="fold")
     for each in found:
         grid.add_row(*(cell(_as_text(each[name]) if name == "settings" else each[name]) for name in names))
     text_console(200).print(grid)
@@ -149,13 +149,14 @@ def _as_text(settings: Mapping[str, object]) -> str:
 
 
 def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic: str, *, as_json: bool) -> ExitCode:
-    """Print each rule, its inputs and its verdict for one topic; nothing is changed or remembered.
+    """Print each rule, its inputs and its verdict for one topic; nothing is changed or stored.
 
-    All manifests and live topics of the cluster count, as in a run. Where the topic would be created, the broker is
-    asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing. Of other
-    topics only changes of the number of partitions count, and only where their configs may be described. A topic that
-    needs nothing is judged as if it were created today as it is.
-    Raises GuardStopped where the cluster isn't the one meant.
+    All manifests and existing topics of the cluster count, as in a run. If the topic would be created, the broker
+    resolves its values by validateOnly; other creates that leave their counts to the broker don't count. Changes of
+    other topics only count if they change the number of partitions and their configs may be described. A topic that
+    needs no action is evaluated as if it were created now as it is.
+
+    Raises GuardStopped if it isn't the expected cluster.
     """
     ledger.ensure(MANIFESTS, USAGES)
     made = building.from_settings(settings)
@@ -185,7 +186,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         action = Action(row["decision"])
         rules = [each for each in made if each.action is action]
         if action is Action.CREATE:
-            # Deletes first, as in a run: those that will be sent make room.
+            # Deletes come first, as in a run: those that will be sent make room.
             rows = rows.transform(deletes_judged(made, known, settings))
             rows = _with_resolved(rows, mine, _validate_only(settings, cluster, found[0].asDict(), answer["notes"]))
         judged_rows = rows.transform(policies.verdicts(rules, known)).where(mine)
@@ -206,7 +207,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             for each in losing.collect():
                 verdicts += _of_change(each.asDict(), rules, answer["notes"])
     elif row["live"] and not row["internal"] and not is_moved:
-        answer["notes"].append(f"{row['decision']}: judged as if it were created today as it is")
+        answer["notes"].append(f"{row['decision']}: evaluated as if it were created now as it is")
         _, configs = describe(ledger.spark, settings.kafka, [cluster], seen.topics.where(mine), seen)
         living = rows.transform(as_creates(configs, settings.ignored_configs))
         rules = [each for each in made if each.action is Action.CREATE]
@@ -216,7 +217,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             for each, rule in zip(lives["verdicts"], rules, strict=True)
         ]
     elif not is_moved:
-        answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to judge")
+        answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to evaluate")
     if moved is not None and is_moved:
         rules = [each for each in made if each.action is ReplicaAction.REASSIGN]
         judged_rows = moved.transform(policies.verdicts(rules, known)).where(mine & is_move())
@@ -235,7 +236,7 @@ def _moves(
     rows: DataFrame,
     configs: DataFrame | None,
 ) -> DataFrame | None:
-    """`rows` with the moves of replicas that a run would plan on the cluster; None if none are planned there."""
+    """Return `rows` with the moves of replicas that a run would plan on the cluster; None if runs plan none there."""
     asked = brought_about(judged, settings.changes, list(ReplicaAction)).replicas
     if cluster.name not in asked.moves:
         return None
@@ -244,7 +245,7 @@ def _moves(
 
 
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_json: bool) -> None:
-    """Print what policies say of one topic or right: `answer` names it, its decision and notes."""
+    """Print the verdicts on one resource. `answer`: its name, its decision and notes."""
     if as_json:
         document = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
         click.echo(json.dumps(document, indent=2, default=str))
@@ -253,7 +254,7 @@ def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_j
 
 
 def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[Verdict]:
-    """The verdicts on a change; what it does is noted."""
+    """Return the verdicts on a change, and add the change to `notes`."""
     if row["phase"] is not None:
         notes.append("{decision} {outcome}: {error}: {error_message}".format(**row))
         return []
@@ -265,10 +266,10 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
 
 
 def verdict_of(judged: Mapping[str, Any], settings: Mapping[str, object], row: Mapping[str, Any]) -> Verdict:
-    """A verdict of `policies.verdicts` on a row, for people."""
+    """Convert a verdict of `policies.verdicts` on a row."""
     verdict, message, inputs = "fine", None, judged["inputs"]
     if inputs is None and judged["asked"]:
-        # A rule of the user's own needn't say what it judged.
+        # A user's own rule needn't return its inputs.
         inputs = _declared(row)
     if not judged["asked"]:
         verdict = "not asked"
@@ -290,7 +291,7 @@ def verdict_of(judged: Mapping[str, Any], settings: Mapping[str, object], row: M
 
 
 def _declared(row: Mapping[str, Any]) -> str:
-    """What a topic's manifest declares, in words."""
+    """Return the values that a topic's manifest declares, in words."""
     named = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels")
     return "; ".join(f"{name} {_value(row[name])}" for name in named if row[name] not in (None, {}))
 
@@ -302,7 +303,7 @@ def _value(value: object) -> str:
 def _validate_only(
     settings: Settings, cluster: ClusterSettings, row: Mapping[str, Any], notes: list[str]
 ) -> TopicResult | None:
-    """What the broker would resolve for a create; None where it refuses, which becomes a note."""
+    """Return the values that the broker would resolve for a create; None, with a note, if it refuses."""
     assignments = row["assignments"]
     own = {"resource": row["topic"], "action": Action.CREATE, "topic_id": None, "batch": 0, "maybe_sent": False}
     planned = {**row, **own}
@@ -341,7 +342,7 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     if not verdicts:
         return
     grid = Grid()
-    for name in ("policy", "judges", "settings", "mode", "verdict", "inputs", "message"):
+    for name in ("policy", "action", "settings", "mode", "verdict", "inputs", "message"):
         grid.add_column(name, overflow="fold")
     for each in verdicts:
         grid.add_row(

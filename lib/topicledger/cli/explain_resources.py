@@ -1,4 +1,4 @@
-"""`policies explain` for resources beside topics: the verdict of each policy for one of them."""
+"""`policies explain` for resources other than topics: the verdict of each policy for one of them."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def explain(
     if row["phase"] is not None:
         notes.append(f"{row['phase']} {row['outcome']}: {row['error']}: {row['error_message']}")
     elif row["decision"] in removals:
-        notes.append(f"{row['decision']}: no policy judges a removal")
+        notes.append(f"{row['decision']}: no policy evaluates removals")
     else:
         if row["decision"] in (Decision.UNCHANGED, Decision.UNMANAGED):
-            notes.append(f"{row['decision']}: judged as if it were {kind.policies.as_if} now")
+            notes.append(f"{row['decision']}: evaluated as if it were now {kind.policies.as_if}")
         action = F.when(mine, F.lit(kind.policies.action.value)).otherwise(F.col("decision"))
         known = facts(ledger, settings, [cluster], seen.brokers)
         judging = policies.verdicts(rules, known, subject)
         (told,) = rows.withColumn("decision", action).transform(judging).where(mine).collect()
         for each, rule in zip(told["verdicts"], rules, strict=True):
             values = each.asDict()
-            # A rule of the user's own needn't say what it judged.
+            # A user's own rule needn't return its inputs.
             values["inputs"] = values["inputs"] or (text if values["asked"] else None)
             verdicts.append(verdict_of(values, rule.settings, row))
     print_answer(answer, verdicts, as_json=as_json)

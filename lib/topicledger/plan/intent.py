@@ -20,7 +20,7 @@ from topicledger.text import ISO_TIME
 
 
 def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool = False) -> Transform:
-    """Actions that no longer follow from the latest manifests: CHANGED_SINCE_PLAN, with both versions.
+    """Return actions that no longer follow from the latest manifests: CHANGED_SINCE_PLAN, with both versions.
 
     `latest`: the result of `manifests.judge` for the manifests at `latest_version`. Each kind of action defines when it
     is still declared (`ActionKind.not_declared`). `of_files`: they were planned from files.
@@ -47,7 +47,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
 
 
 def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_version: int) -> Transform:
-    """Actions of a plan from earlier manifests whose topic's rows have changed since: CHANGED_SINCE_PLAN.
+    """Return actions of a plan from earlier manifests whose topics' rows have changed since: CHANGED_SINCE_PLAN.
 
     In: rows of `manifests` at the version that was the latest when planning, and at the latest now.
     """
@@ -66,7 +66,7 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
 def resources_no_longer_declared(
     kind: ResourceKind, latest: DataFrame, latest_version: int | None, planned_version: int | None
 ) -> Transform:
-    """As `no_longer_declared`, for actions on resources other than topics.
+    """Return `no_longer_declared` for actions on resources other than topics.
 
     `latest`: the result of the kind's `judge` for its table at `latest_version`; None if the table doesn't exist.
     """
@@ -89,7 +89,7 @@ def resources_no_longer_declared(
 def resources_declared_otherwise(
     kind: ResourceKind, then: DataFrame, now: DataFrame, then_version: int | None, now_version: int | None
 ) -> Transform:
-    """As `declared_otherwise`, for actions on resources other than topics.
+    """Return `declared_otherwise` for actions on resources other than topics.
 
     In: the results of the kind's `judge` for its table at these versions; None if the table didn't exist.
     """
@@ -110,7 +110,7 @@ def resources_declared_otherwise(
 
 
 def _changed_between(then: DataFrame, now: DataFrame, message: str) -> Transform:
-    """Planned actions whose `_then` and `_now` differ, as `REFUSED`. In: both, with the other columns as their key."""
+    """Return planned actions whose `_then` and `_now` differ, as `REFUSED`. In: both, with the same key columns."""
     key = [name for name in then.columns if name != "_then"]
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -126,7 +126,7 @@ def _version(version: int | None) -> str:
 
 
 def declared_now(kind: ResourceKind) -> Transform:
-    """The columns for `reason`, by cluster and resource. In: the result of the kind's `judge`."""
+    """Return the columns for `reason`, by cluster and resource. In: the result of the kind's `judge`."""
     more = {name: of_row().alias(f"now_{name}") for name, of_row in kind.deciding.now.items()}
     return lambda latest: latest.select("cluster", "resource", *_now(), *more.values())
 
@@ -142,7 +142,7 @@ def _now() -> tuple[Column, ...]:
 
 
 def reason(resource_type: ResourceType, undeclared: Column) -> Column:
-    """Why an action is no longer declared; null if it is."""
+    """Return why an action is no longer declared; null if it is."""
     by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in registry.about(resource_type))
     return (
         F.when(F.col("is_declared").isNull(), undeclared)
@@ -152,7 +152,7 @@ def reason(resource_type: ResourceType, undeclared: Column) -> Column:
 
 
 def expired(max_age: float, now: datetime) -> Transform:
-    """Actions planned more than `max_age` seconds before `now`: PLAN_EXPIRED. In: `maybe_sent`, too."""
+    """Return actions planned more than `max_age` seconds before `now`: PLAN_EXPIRED. In: `maybe_sent`, too."""
 
     def transform(planned: DataFrame) -> DataFrame:
         ending = F.when(F.col("maybe_sent"), F.lit("nothing more of it is sent")).otherwise(F.lit("it was not sent"))

@@ -1,7 +1,7 @@
-"""`runs revert`: what a run changed is planned the other way round, from the tables alone.
+"""`runs revert`: plan to undo a run's changes, from the tables alone.
 
-Altered configs go back to what was set before. Created topics are deleted only where that was asked for. Partitions
-that were added, and topics that were deleted, stay so: a refused row says so.
+Altered configs get their previous values. Created topics are deleted only on request. Added partitions and deleted
+topics can't be undone, and get a refused row.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 
 _DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "completed_at")
-"""What is known of an action of the run that is reverted; `known`: whether its outcome is; `completed_at`: when it was
-applied, else when it was planned."""
+"""Columns of an action of the reverted run. `known`: whether its outcome is known; `completed_at`: when it was applied,
+or else planned."""
 STILL_DECLARED = "manifests"
-"""The `policy` of the warning that the manifests ask for what is undone."""
+"""The `policy` of the warning that the manifests still declare the undone values."""
 
 
 def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
-    """That what the run `reverted` changed is undone."""
+    """Return the goal that the changes of run `reverted` are undone."""
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
     judge = manifests.judge(list(run.settings.clusters), selected)
     declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
@@ -54,14 +54,19 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
 
 
 def changed_by(ledger: Ledger, reverted: str, *types: ResourceType) -> DataFrame:
-    """Actions on resources of these types that a run carried out, or may have: cluster, topic, resource_type, resource,
-    and `_DONE`."""
+    """Return actions on resources of these types that a run carried out, or may have carried out.
+
+    Out: cluster, topic, resource_type, resource, and `_DONE`.
+    """
     return _carried_out(ledger, F.col("run_id") == reverted, types).drop("run_id")
 
 
 def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: ResourceType) -> DataFrame:
-    """Actions of other runs on the same resources since: cluster, resource_type, resource, run_id, `touched` (names of
-    what it set or reset) and `completed_at`. In: what `changed_by` returns of the run `reverted`, of these types."""
+    """Return later actions of other runs on the same resources.
+
+    In: `done` from `changed_by` for the run `reverted` and these types. Out: cluster, resource_type, resource, run_id,
+    `touched` (names that it set or reset) and `completed_at`.
+    """
     key = ["cluster", "resource_type", "resource"]
     since = done.groupBy(*key).agg(F.max("completed_at").alias("_since"))
     return (
@@ -75,9 +80,10 @@ def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: Resour
 def _carried_out(
     ledger: Ledger, of_runs: Column, types: Sequence[ResourceType], of: DataFrame | None = None
 ) -> DataFrame:
-    """Actions that runs carried out, or may have: run_id, cluster, topic, resource_type, resource, and `_DONE`.
+    """Return actions that runs carried out, or may have carried out.
 
-    `of`: only on these resources (cluster, resource_type, resource).
+    `of`: only on these resources (cluster, resource_type, resource). Out: run_id, cluster, topic, resource_type,
+    resource, and `_DONE`.
     """
     of_types = F.col("resource_type").isin(*(each.value for each in types))
 
@@ -85,10 +91,10 @@ def _carried_out(
         return rows if of is None else rows.join(of, on=of.columns, how="left_semi")
 
     audit = named(ledger.read(AUDIT).where(of_runs & of_types & F.col("action").isNotNull()))
-    # Who leads is up to where replicas are: there is nothing to undo.
+    # Leaders follow from the places of replicas: there is nothing to undo.
     undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
     planned = named(ledger.read(PLANS).where(of_runs & of_types & undoable & F.col("phase").isNull()))
-    # Of a run that was abandoned amid its requests.
+    # Batches that may have been sent, if the run was abandoned during its requests.
     batch = ["run_id", "cluster", "action", "batch"]
     sent = ledger.read(SENT_BATCHES).where(of_runs).select(*batch, F.lit(True).alias("_sent"))
     rows = with_outcomes(planned, audit, "run_id").join(sent.distinct(), on=batch, how="left")
@@ -102,7 +108,7 @@ def _carried_out(
         "cluster_id",
         F.coalesce("applied.topic_id", "topic_id").alias("topic_id"),
         "action",
-        # Where an answer was lost the row of `audit` hasn't what was before: the request went only while that was so.
+        # If an answer was lost, `audit` has no `before`. The plan's is right, since the request was compared with it.
         F.coalesce("applied.before", "before").alias("before"),
         F.coalesce("applied.after", "after").alias("after"),
         known.alias("known"),
@@ -111,7 +117,10 @@ def _carried_out(
 
 
 def _as_manifests(done: DataFrame, declared: DataFrame, *, deletes: bool) -> DataFrame:
-    """Columns of `manifests`: topics that the run created are to go, where asked for, and all others to be there."""
+    """Return rows of `manifests`: the run's topics as they should be after the revert.
+
+    With `deletes`, topics that the run created are absent; all others are present.
+    """
     created = F.bool_or((F.col("action") == Action.CREATE.value) & F.col("known"))
     state = F.when(F.lit(deletes) & F.col("_created"), F.lit(ABSENT)).otherwise(F.lit(PRESENT))
     rows = (
@@ -140,11 +149,11 @@ def _undo(
     declared: DataFrame,
     configs: DataFrame | None,
 ) -> DataFrame:
-    """Adds what undoes each action. In and out: `phases.DECIDED`; a topic has a row for each action."""
+    """Add the changes that undo each action. In and out: `phases.DECIDED`; a topic has a row for each action."""
     key = ["cluster", "topic"]
     by_topic = done.groupBy(*key).agg(F.collect_list(F.struct(*_DONE)).alias("_all"))
     now = declared.select(*key, F.col("configs").alias("_declared"), F.col("state").alias("_state"))
-    # What ended already ends for the topic as a whole.
+    # A row that has ended already isn't split by action.
     of_row = F.when(F.col("phase").isNull(), F.col("_all")).otherwise(F.slice("_all", 1, 1))
     rows = (
         with_described(decisions, configs)
@@ -186,11 +195,11 @@ _OPPOSITE = {
     Action.ALTER_CONFIGS: Action.ALTER_CONFIGS,
     ReplicaAction.REASSIGN: ReplicaAction.REASSIGN,
 }
-"""What would undo an action: as a row that says that it isn't undone has it."""
+"""Action -> the action that would undo it, for rows that say why it isn't undone."""
 
 
 def _altered_later(ledger: Ledger, reverted: str, done: DataFrame) -> DataFrame:
-    """cluster, topic, and `_later`: name of a config -> the last run that altered it since."""
+    """Return cluster, topic, and `_later`: name of a config -> the last run that altered it since."""
     altered = done.where(F.col("action") == Action.ALTER_CONFIGS.value)
     later = changed_later(ledger, reverted, altered, ResourceType.TOPIC)
     each = later.withColumn("name", F.explode("touched")).withColumnRenamed("resource", "topic")
@@ -201,9 +210,12 @@ def _altered_later(ledger: Ledger, reverted: str, done: DataFrame) -> DataFrame:
 
 
 def _live_and_planned(ignored: Ignored) -> dict[str, Column]:
-    """`_live`: what is set on the topic, of what the run touched; `_differ`, `_foreign`, `_again`: names of those that
-    are not as before the run, not as it left them either, or as it left them and altered by a later run; `_left`: names
-    of those that are left to others by now."""
+    """Return columns that compare the configs which the run touched with the live ones.
+
+    `_live`: their values set on the topic. Names of configs: `_differ` don't have the value from before the run;
+    `_foreign` have neither that nor the run's value; `_again` differ and were altered by a later run; `_left` are in
+    `changes.ignore` by now.
+    """
     all_names = F.array_union(F.map_keys(F.col("_done.before")), F.map_keys(F.col("_done.after")))
     names = F.filter(all_names, lambda name: ~is_ignored(ignored, name))
     mine = F.filter(
@@ -237,7 +249,7 @@ def _was(action: Action | ReplicaAction) -> Column:
 
 
 def _end(reverted: str, *, deletes: bool) -> Column:
-    """Why an action isn't undone; null where it is, or where there is nothing to undo any more."""
+    """Return why an action isn't undone; null if it is undone, or if there is nothing left to undo."""
 
     def refused(error: Refusal, message: Column, phase: Phase = Phase.OBSERVE) -> Column:
         return ended(F.lit(phase.value), F.lit(Outcome.REFUSED.value), F.lit(error.value), message)
@@ -292,12 +304,12 @@ def _end(reverted: str, *, deletes: bool) -> Column:
             ~F.col("_done.known"),
             not_revertible(
                 "run ", reverted, " was abandoned before the outcome of its ", F.col("_done.action"),
-                " was known: see what the topic is now, and declare what it is to be",
+                " was known: look at the topic, and declare what it should be",
             ),
         )
         .when(
             _was(Action.DELETE),
-            not_revertible("run ", reverted, " deleted it, with its records: declare it to create it anew"),
+            not_revertible("run ", reverted, " deleted it, with its records: declare it to create it again"),
         )
         .when(
             _was(Action.ADD_PARTITIONS),
@@ -308,7 +320,7 @@ def _end(reverted: str, *, deletes: bool) -> Column:
         )
         .when(
             _was(ReplicaAction.REASSIGN),
-            not_revertible("run ", reverted, " moved its replicas: declare where they are to be"),
+            not_revertible("run ", reverted, " moved its replicas: declare where they should be"),
         )
         .when(created & lives & F.col("_done.topic_id").isNull(), not_revertible(no_id, "run ", reverted, " created"))
         .when((created | altered) & other_topic, recreated)
@@ -321,10 +333,10 @@ def _end(reverted: str, *, deletes: bool) -> Column:
         .when(
             altered & (F.size("_foreign") > 0),
             not_revertible(
-                "changed again since run ", reverted, ": ", F.array_join(foreign, "; "), "; declare what it is to be"
+                "changed again since run ", reverted, ": ", F.array_join(foreign, "; "), "; declare what it should be"
             ),
         )
-        # A value that is as the run left it may be another run's by now: undoing this one would undo that one.
+        # A later run may have set the same value: undoing this run would undo that one, too.
         .when(
             altered & (F.size("_again") > 0),
             not_revertible(
@@ -337,7 +349,7 @@ def _end(reverted: str, *, deletes: bool) -> Column:
 
 
 def _still_declared() -> Column:
-    """A warning where the manifests ask for what is undone: the next run would do it again."""
+    """Return a warning if the manifests still declare the undone values: the next run would set them again."""
     before = F.col("_done.before")
     names = F.filter(
         "_differ",
@@ -349,7 +361,7 @@ def _still_declared() -> Column:
     configs = F.when(
         _was(Action.ALTER_CONFIGS) & (F.size(names) > 0),
         text(
-            "the manifests declare it otherwise, and the next run changes it again: ",
+            "the manifests declare other values, and the next run changes it again: ",
             F.array_join(
                 F.transform(F.array_sort(names), lambda name: text(name, " ", F.col("_declared")[name])), ", "
             ),

@@ -54,7 +54,7 @@ def judged(
     mismatch = text("run ", reverted, " changed cluster ", F.col("_done_id"), ", and this is ", this)
     unknown = text(
         "run ", reverted, " was abandoned before the outcome of its ", F.col("_action"),
-        " was known: see what there is now, and declare what is to be",
+        " was known: look at the resource, and declare what it should be",
     )  # fmt: skip
     skipped = text("not as run ", reverted, " left it: ", F.coalesce("_stale", "_later"))
     observe, refused = F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value)

@@ -209,10 +209,10 @@ def _policy(spec: PolicySpec, action: Judged, problems: list[str]) -> Policy | N
         problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
         return None
     if spec.needs is not None and action not in OF_TOPICS.actions:
-        problems.append(f"{where}: `needs` is for rules about topics: it says which of them must be seen")
+        problems.append(f"{where}: `needs` is for rules about topics: it sets which of them must be visible")
         return None
     if spec.needs is not None and isinstance(rule, Column | RowRule):
-        problems.append(f"{where}: `needs` is for rules about topics together, and this one judges each by itself")
+        problems.append(f"{where}: `needs` is for rules about several topics, but this rule is about single topics")
         return None
     return Policy(
         name=spec.use,
@@ -252,7 +252,7 @@ def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoin
     others = [each for each in BUILT_IN if spec.use in BUILT_IN[each]]
     if others:
         section = _section(others[0])
-        problems.append(f"{spec.where}: {spec.use} judges {section}s: write it under [[policies.{section}]]")
+        problems.append(f"{spec.where}: {spec.use} is a policy of {section}s: write it under [[policies.{section}]]")
         return None
     offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
     if spec.use not in offered:

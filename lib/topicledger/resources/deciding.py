@@ -1,4 +1,4 @@
-"""Steps that deciding on resources beside topics has in common."""
+"""Common steps of deciding on resources other than topics."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from topicledger.resources.ending import ended, lookup, stopped, with_ended
 def beside_live(
     resource_type: ResourceType, live: DataFrame, listed: Listed, clusters: Mapping[str, ClusterStatus]
 ) -> Transform:
-    """Joins judged rows with `live` (cluster, resource, and more): adds `live`, whether it is there, the other columns
-    of decisions, and what ended rows whose cluster has resources that aren't known."""
+    """Join validated rows with `live` (cluster, resource, and more).
+
+    Adds `live` (whether the resource exists) and the other columns of decisions. Ends rows of clusters whose resources
+    are unknown.
+    """
 
     def transform(declared: DataFrame) -> DataFrame:
         ids = {name: status.cluster_id for name, status in clusters.items()}
@@ -45,7 +48,7 @@ def beside_live(
 
 
 def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
-    """What ends a declared row of a cluster that can't be reached, is not the one meant, or can't be listed."""
+    """Return the struct that ends a declared row of an unreachable, different or unlistable cluster."""
     found = {}
     for name, status in clusters.items():
         each = listed.statuses.get(name)
@@ -62,13 +65,13 @@ def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
 
 
 def warned(policy: str, message: Column) -> Transform:
-    """Adds a warning to rows that have a `message`: a violation of `policy` that refuses nothing."""
+    """Add a warning to rows that have a `message`: a violation of `policy` that refuses nothing."""
     # Rows that are evaluated again have the warning already.
     return lambda rows: rows.withColumn("violations", together(F.col("violations"), warning(policy, message)))
 
 
 def decided(action: str) -> Column:
-    """Whether a row is decided to need this action, and nothing ended it."""
+    """Return whether a row needs this action and hasn't ended."""
     return F.coalesce((F.col("decision") == action) & F.col("phase").isNull(), F.lit(False))
 
 

@@ -18,7 +18,7 @@ REFUSED = (
 
 
 def ended(phase: Column | str, outcome: Column | str, error: Column | str, message: Column | str) -> Column:
-    """The struct of what ended a row."""
+    """Return the struct that ends a row."""
     return F.struct(
         _column(phase).alias("phase"),
         _column(outcome).alias("outcome"),
@@ -32,7 +32,7 @@ def _column(value: Column | str) -> Column:
 
 
 def lookup(values: Mapping[str, str | None], key: Column) -> Column:
-    """The value of `key`, null where there is none (string)."""
+    """Return the value of `key` (string); null if there is none."""
     if not values:
         return F.lit(None).cast("string")
     entries = [F.lit(part).cast("string") for item in values.items() for part in item]
@@ -40,12 +40,12 @@ def lookup(values: Mapping[str, str | None], key: Column) -> Column:
 
 
 def with_ended(rows: DataFrame, end: str) -> DataFrame:
-    """Rows that the struct `end` ends (`ended`), null where it doesn't."""
+    """End rows by the struct `end` (`ended`); rows in which it is null stay as they are."""
     return rows.withColumns({name: F.coalesce(f"{end}.{name}", name) for name in ENDED.names})
 
 
 def stopped(stop: Column, error: Refusal, message: Column) -> Transform:
-    """Ends open rows that are to `stop`: refused, in phase guard."""
+    """End open rows for which `stop` is true: refused, in phase guard."""
     stop = F.coalesce(stop & F.col("phase").isNull(), F.lit(False))
     return lambda rows: (
         rows.withColumn("_stop", stop)
@@ -62,7 +62,7 @@ def stopped(stop: Column, error: Refusal, message: Column) -> Transform:
 
 
 def refused(error: Refusal, message: Column) -> Transform:
-    """Planned actions that have a `message`, as `REFUSED`."""
+    """Return planned actions that have a `message`, as `REFUSED`."""
     return lambda planned: (
         planned.withColumns({"error": F.lit(error.value), "error_message": message})
         .where(F.col("error_message").isNotNull())

@@ -1,4 +1,4 @@
-"""A kind of resources beside topics: all that generic code needs of it."""
+"""The definition of a kind of resource other than topics: all that generic code needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topicledger.policies.contract import Judged, Subject
 from topicledger.schemas import Table
 
 DIFFERENCE = ("cluster", "topic", "kind", "what", "declared", "live", "message")
-"""Columns of a difference between what is declared and what lives, all strings; `kind` is a `DriftKind`."""
+"""Columns of a difference between declared and live resources, all strings; `kind` is a `DriftKind`."""
 
 Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 Compare: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
@@ -35,41 +35,41 @@ class Words:
     """Words for the kind in messages and help texts."""
 
     one: str
-    """One of them: "ACL"."""
+    """Name of one resource: "ACL"."""
     declared: str
-    """What a row declares: "entity"."""
+    """Name of the subject of a row: "entity"."""
     export_help: str
     """The help of `export --with-TABLE`."""
     advice: Mapping[Refusal, str]
-    """What to do about refusals of this kind only, in a sentence."""
+    """Refusal that only this kind has -> the remedy, in a sentence."""
     explain_help: str
-    """The help of the option of `policies explain` that names one of them by its text."""
+    """The help of the option of `policies explain` that names a resource by its text."""
 
     @property
     def with_article(self) -> str:
-        """One of them, with its article: "an ACL"."""
+        """Name of one resource with its article: "an ACL"."""
         return f"{'an' if self.one[0] in 'AEIOU' else 'a'} {self.one}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows of the table that declares the kind."""
+    """The rows of the table that declares the kind."""
 
     judge: Callable[[Collection[str], Collection[str] | None], Transform]
-    """Phase manifest; takes the settings' clusters, and the selected ones or None for all. In: rows of the table. Out:
+    """Returns phase manifest, for the settings' clusters and the selected ones (None: all). In: rows of the table. Out:
     its columns, `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
     rules: Callable[[], Sequence[Rule]]
-    """Rules that a row can break by itself."""
+    """Returns the rules for single rows."""
     reasons: Callable[[ResourceRow], Iterator[str | None]]
-    """The same for a row of a file, without Spark: yields the reason of each rule that it breaks, else None."""
+    """Evaluates the same rules on a row of a file, without Spark: yields a rule's reason if it is broken, else None."""
     complete: Transform
-    """Fills in the defaults that nulls stand for."""
+    """Replaces nulls by the defaults that they stand for."""
     text_of: Callable[[], Column]
-    """The text by which `plans` and `audit` name a row's resource (string)."""
+    """Returns the text by which `plans` and `audit` name a row's resource (string)."""
 
 
 class ReadEntry(Protocol):
-    """Reports the rows of an entry that begins at `line`, or what is wrong with it."""
+    """Reads the rows of an entry that begins at `line`, and reports its errors."""
 
     def __call__(
         self, item: Object, line: int, reader: Reader, cluster: str | None = ..., defaults: Mapping[str, object] = ...
@@ -79,92 +79,92 @@ class ReadEntry(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Entries:
-    """Entries of manifest files. In YAML they stand under the table's name."""
+    """Entries of manifest files. In YAML, they are under the table's name."""
 
     fields: tuple[str, ...]
     """Fields of an entry, by the table's names."""
     read: ReadEntry
     is_one: Callable[[Object], bool]
-    """Whether a JSON object that may be of any kind is such an entry."""
+    """Returns whether a JSON object is an entry of this kind."""
     columns_are: Callable[[Collection[str]], bool]
-    """Whether a CSV header that may be of any kind is of such entries."""
+    """Returns whether a CSV file with this header has entries of this kind."""
     columns_needed: tuple[str, ...]
     """Columns that a CSV file must have."""
     numbers: tuple[str, ...]
     """Fields that are numbers."""
     expansions: Callable[[Sequence[ResourceRow]], Sequence[str]] | None
-    """What shorthands stand for, in lines for the terminal; None if there are no shorthands."""
+    """Returns lines for the terminal about expanded shorthands; None if the kind has no shorthands."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What live clusters have of the kind."""
+    """The resources of this kind on live clusters."""
 
     table: Table
     observe: Observe
-    """Lists it; takes Kafka's id of each cluster by name."""
+    """Lists them; takes Kafka's id of each cluster by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deciding:
-    """How declared and observed rows become actions."""
+    """The decision: declared and observed rows become actions."""
 
     compare: Compare
-    """Phase decide. In: what `Rows.judge` returns, materialised. Out: the columns that policies see."""
+    """Phase decide. In: the result of `Rows.judge`, materialised. Out: the columns that policies see."""
     decide: Decide
-    """Phases decide, guard and policy; the last argument is what policies do. In: what `Rows.judge` returns,
+    """Phases decide, guard and policy; the last argument evaluates policies. In: the result of `Rows.judge`,
     materialised. Out: `phases.DECIDED_RESOURCE`, and more."""
     manages: Callable[[Settings], bool]
-    """Whether a run decides on resources that no row declares."""
+    """Returns whether a run decides on resources that no row declares."""
     now: Mapping[str, Callable[[], Column]]
-    """Columns of judged rows that `ActionKind.not_declared` needs beside their state."""
+    """Columns of validated rows that `ActionKind.not_declared` needs in addition to their state."""
     undeclared: Callable[[], Column]
-    """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
+    """Returns why a planned action without a row isn't declared any more (string); null if it is."""
     protected: Callable[[DataFrame, Collection[str]], Transform] | None
-    """Planned actions that a refused row may mean to prevent, as `ending.REFUSED`; takes what `Rows.judge` returns for
-    the latest table, and the settings' clusters. None if no action follows from a row that is missing."""
+    """Returns planned actions that a refused row may be meant to prevent, as `ending.REFUSED`. In: the result of
+    `Rows.judge` for the latest table, and the settings' clusters. None if a missing row causes no action."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """What policies evaluate of the kind. The settings name them under `[[policies.TYPE]]`, TYPE as `resource_type`."""
+    """The policies of the kind. They are in the settings under `[[policies.TYPE]]`, TYPE as `resource_type`."""
 
     subject: Subject
     action: Judged
     """The kind of action that they evaluate."""
     as_if: str
-    """How `policies explain` evaluates a resource that needs no action, in words: "added"."""
+    """Participle for a resource that needs no action: `policies explain` evaluates it as if it were now "added"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsRows:
-    """How actions become rows of their kind's table again."""
+    """Transforms from actions back to rows of their kind's table."""
 
     live: Transform
-    """Rows of `observed` as cluster, resource, and `now`: map<string,string>, as `before` and `after` have values."""
+    """Converts rows of `observed` to cluster, resource, and `now` (map<string,string>, with the keys of `before`)."""
     undo: Transform
-    """What undoes actions. In: cluster, resource, `action`, `before`, `after`, `now` (null where the cluster has none
-    of it), and more. Out: also the table's columns, and `stale`: how it isn't as the action left it, null where it
-    is."""
+    """Converts actions to rows that undo them. In: cluster, resource, `action`, `before`, `after`, `now` (null if the
+    cluster doesn't have the resource), and more. Out: also the table's columns, and `stale`: how the resource differs
+    from the action's result, null if it doesn't."""
     asked_by: Transform
-    """What planned actions ask for, for policies that evaluate it again. In: cluster, resource, `action`, `before`,
-    `after`, `now`, and more. Out: also the table's columns, less owner and labels."""
+    """Converts planned actions to rows that ask for them, so that policies can evaluate them again. In: cluster,
+    resource, `action`, `before`, `after`, `now`, and more. Out: also the table's columns, without owner and labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """How live clusters may differ from what is declared."""
+    """The differences between live clusters and declarations."""
 
     find: Find
-    """Takes what clusters have, and the topics (cluster, topic) that live or are declared. In: what `Rows.judge`
-    returns, materialised. Out: `DIFFERENCE`, a row for each; of refused rows none."""
+    """Takes the listed resources, and the existing or declared topics (cluster, topic). In: the result of `Rows.judge`,
+    materialised. Out: `DIFFERENCE`, a row for each; none for refused rows."""
     advice: Mapping[DriftKind, str]
-    """What to do about each kind of drift that it finds, in a sentence."""
+    """Kind of drift that it finds -> the remedy, in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owners:
-    """Two lists of a report: what each owner declares, and what changed."""
+    """Two lists of a report: declarations by owner, and changes."""
 
     name: str
     """The id of the first list."""
@@ -179,21 +179,21 @@ class Owners:
     also: Sequence[str]
     """Further columns of the table that `have` reads."""
     what: Callable[[Target], str]
-    """What an action changed, in words."""
+    """Returns the change of an action, in words."""
     columns: Mapping[str, Literal["what", "resource", "owner", "when"]]
     """Columns of the list of changes, by heading."""
     filters: Sequence[str]
-    """What the list of changes can be filtered by: `change`, `cluster`, `owner`, or names in `after` and `before`."""
+    """Filters of the list of changes: `change`, `cluster`, `owner`, or names in `after` and `before`."""
     audited: str
     """Columns of `audit` that the query of changes selects."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceKind:
-    """A kind of resources that are declared in a table of their own. A field that is left out is an error at import."""
+    """A kind of resources with a separate table. A missing field is an error at import."""
 
     resource_type: ResourceType
-    """Also the name of one of them in options, settings and errors: `acl`, `quota`."""
+    """Also the name of a resource in options, settings and errors: `acl`, `quota`."""
     words: Words
     table: Table
     """The table that declares it, one of `schemas.RESOURCES`."""
@@ -209,5 +209,5 @@ class ResourceKind:
 
     @property
     def counted(self) -> Mapping[str, Decision]:
-        """Names of counts of a run, by decision, of resources that need nothing."""
+        """Name of a run's count -> the decision that it counts, for resources that need no action."""
         return {f"{self.table.name}_{each.value}": each for each in (Decision.UNCHANGED, Decision.UNMANAGED)}

@@ -1,5 +1,4 @@
-"""Every kind of resource and of action.
-
+"""All kinds of resources and of actions.
 To add a kind of resource: a package like `quotas`, and its `KIND` in `KINDS`. To add an action on topics: a module like
 `actions.create`, and its `KIND` in `ACTIONS`.
 """
@@ -21,7 +20,7 @@ from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quotas
 
 KINDS: Sequence[ResourceKind] = (acls.KIND, quotas.KIND)
-"""Kinds of resources beside topics."""
+"""Kinds of resources other than topics."""
 
 ACTIONS: dict[str, ActionKind] = {
     kind.name: kind
@@ -39,21 +38,21 @@ ACTIONS: dict[str, ActionKind] = {
 
 
 def approved_as(action: str) -> Collection[ApprovedClass]:
-    """Return the classes of `guards.approvals_for` that a plan with such an action is of.
+    """Return the classes of `guards.approvals_for` to which a plan with such an action belongs.
 
-    An action that this version doesn't know is of every class: a newer one may have planned it.
+    An unknown action belongs to every class: a newer version may have planned it.
     """
     every: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
     return ACTIONS[action].safeguards.approved_as if action in ACTIONS else every
 
 
 def in_order() -> Sequence[ActionKind]:
-    """Every kind, in the order in which a run sends them."""
+    """Return all kinds of actions, in the order in which a run sends them."""
     return sorted(ACTIONS.values(), key=lambda kind: kind.order)
 
 
 def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Target]]]:
-    """Targets by their kind, in order; kinds without targets are left out."""
+    """Yield kinds with their targets, in order; kinds without targets are left out."""
     for kind in in_order():
         of_kind = [target for target in targets if target.action == kind.name]
         if of_kind:
@@ -61,17 +60,17 @@ def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Ta
 
 
 def about(resource_type: ResourceType) -> Sequence[ActionKind]:
-    """The kinds of actions on such resources, in order."""
+    """Return the kinds of actions on resources of this type, in order."""
     return [kind for kind in in_order() if kind.resource_type is resource_type]
 
 
 def found(
     rows: DataFrame, kinds: Collection[str] | None = None, resource_type: ResourceType = ResourceType.TOPIC
 ) -> DataFrame:
-    """The actions that judged resources of a type need, by kind: of all kinds, or of those named.
+    """Add the actions that resources of a type need: of all kinds, or of `kinds`.
 
-    In: of topics `phases.DECIDED`, of others what their kinds' `wanted` needs. Out: those and `action`, null
-    in the row of what needs none; what needs several has a row for each.
+    In: `phases.DECIDED` for topics; otherwise the columns that `wanted` of their kinds needs. Out: also `action`, null
+    for a resource that needs none; a resource that needs several actions has a row for each.
     """
     names = F.array(
         *(

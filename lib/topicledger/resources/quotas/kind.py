@@ -40,7 +40,7 @@ KIND = ResourceKind(
     policies=Policies(
         subject=policies.SUBJECT,
         action=AccessAction.ALTER_QUOTA,
-        as_if="altered to what it is",
+        as_if="altered to its current limits",
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
     drift=Drift(find=drift.find, advice=OF_DRIFT),
