@@ -12,7 +12,7 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED, ENDED, VIOLATIONS, in_order, null, returned
 from topicledger.policies.contract import text
-from topicledger.policies.judging import warning
+from topicledger.policies.evaluating import warning
 from topicledger.resources.ending import ended, lookup
 
 

@@ -12,7 +12,7 @@ from topicledger.ledger.rows import audit_rows, touched, written_violations
 from topicledger.ledger.run import Run
 from topicledger.model import Action, Outcome, Phase
 from topicledger.policies.contract import text
-from topicledger.policies.judging import warning
+from topicledger.policies.evaluating import warning
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import ISO_TIME
 

@@ -24,7 +24,7 @@ from topicledger.model.placement import ANYWHERE, PlacementKind, allows, parse_p
 from topicledger.observe.topics import Observation
 from topicledger.phases import CHANGE, DECIDED, MOVES
 from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
-from topicledger.policies.judging import together, warning
+from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import lookup
 from topicledger.schemas.tables import ASSIGNMENTS
 

@@ -25,7 +25,7 @@ from topicledger.observe.topics import Observation
 from topicledger.plan.changes import with_described
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import text
-from topicledger.policies.judging import warning
+from topicledger.policies.evaluating import warning
 from topicledger.resources import registry
 from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, SENT_BATCHES

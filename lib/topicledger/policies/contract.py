@@ -18,7 +18,7 @@ from topicledger.phases import DECIDED
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters", "moves")
 
 TOPICS = (*(name for name in DECIDED.names if name not in _NOT_SHOWN), "asked", "open")
-"""The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.
+"""The columns that a set rule sees: one row per declared or existing (cluster, topic).
 
 cluster, cluster_id, topic, topic_id (live); decision: create, delete, add_partitions, alter_configs, or what needs
 nothing; before and after (map<string,string>): of a change, what it replaces and by what, as in `plans`. As declared:

@@ -14,7 +14,7 @@ from topicledger.model import Outcome, Phase, Refusal, ResourceType
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import ENDED, VIOLATIONS, null
-from topicledger.policies.judging import together, warning
+from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import ended, lookup, stopped, with_ended
 
 

@@ -54,7 +54,7 @@ def last_refused(context: ClusterContext, removals: Mapping[str, Acl]) -> Stoppe
 
 
 def _acls_of(context: ClusterContext) -> frozenset[Acl]:
-    """All ACLs of the cluster, those among them that were added and may not be visible yet (A6)."""
+    """Return all ACLs of the cluster, including added ones that may not be visible yet (A6)."""
     listed = context.ask(lambda: frozenset(requests.describe_acls(context.admin, None)))
     return listed | {each for each in context.limits.acknowledged if isinstance(each, Acl)}
 

@@ -35,7 +35,7 @@ ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
-    """Return phases decide, guard and policy for ACLs: see `ResourceKind.decide`.
+    """Return phases decide, guard and policy for ACLs: see `Deciding.decide`.
 
     The decision is acl_add, acl_delete, unchanged or unmanaged; `acl` is a struct of `ACL_KEY`.
     """
@@ -256,7 +256,7 @@ def _claim() -> Column:
 
 
 def protected(judged: DataFrame, clusters: Collection[str]) -> Transform:
-    """See `ResourceKind.protected`."""
+    """See `Deciding.protected`."""
     claims = judged.transform(of_refused(clusters))
     declared = judged.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
 

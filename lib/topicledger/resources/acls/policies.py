@@ -25,7 +25,7 @@ _KNOWN_OPERATIONS = sorted({"ALL", *(each for named in OPERATIONS.values() for e
 COLUMNS = (
     "cluster", "cluster_id", "resource", "acl", "decision", "live", "state", "owner", "labels", "asked", "open",
 )  # fmt: skip
-"""The columns that a set rule about rights sees: one row per ACL of a cluster, whatever is declared or lives.
+"""The columns that a set rule about ACLs sees: one row per declared or existing ACL of a cluster.
 
 acl: struct of `schemas.ACL_KEY`, by Kafka's names; resource: its text; live: whether the cluster has it; decision:
 acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in

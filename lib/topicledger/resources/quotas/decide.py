@@ -29,7 +29,7 @@ UNUSUAL = "unusual_quota"
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
-    """Return phases decide, policy and guard for quotas: see `ResourceKind.decide`.
+    """Return phases decide, policy and guard for quotas: see `Deciding.decide`.
 
     The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ. Actions that
     a policy refuses don't count for the guard.

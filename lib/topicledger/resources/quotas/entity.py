@@ -37,7 +37,7 @@ class Entity(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str) -> Entity:
-        """Parse an entity's text in `plans` and `audit`: see `manifests.quotas.text_of`."""
+        """Parse an entity's text in `plans` and `audit`: see `rows.text_of`."""
         ours = {kind: name for name, kind in KAFKA_TYPES.items()}
         parts = (each.partition("=") for each in _TOKEN.findall(text))
         return cls(**{ours[kind]: _ESCAPED.sub(r"\1", name) for kind, _, name in parts})

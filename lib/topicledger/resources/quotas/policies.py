@@ -30,7 +30,7 @@ COLUMNS = (
     "cluster", "cluster_id", "resource", *ENTITY, "limits", "live_limits", "before", "after", "decision", "live",
     "state", "owner", "labels", "asked", "open",
 )  # fmt: skip
-"""The columns that a set rule about quotas sees: one row per entity of a cluster, whatever is declared or lives.
+"""The columns that a set rule about quotas sees: one row per declared or existing entity of a cluster.
 
 user, client_id, ip: a name, `<default>`, or null; resource: its text; live: whether the cluster has limits of it.
 limits (map<string,string>, as `before` and `after` in `plans`): all limits that it must have, the live ones if no row
