@@ -133,7 +133,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
     """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster.
 
-    --pattern and --exclude select topics; ACLs and quotas are exported completely.
+    --pattern and --exclude select topics; other resources are exported completely.
     """
     if not options.cluster:
         raise UsageError("export needs --cluster, once for each cluster to export")

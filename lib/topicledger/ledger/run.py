@@ -221,10 +221,7 @@ class Run:
         return others.select(*MANIFESTS.schema.names).unionByName(unloaded)
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
-        """Read one of `schemas.RESOURCES` at a version, or no rows if it is None.
-
-        For a plan from files, the rows are as they would be once the files are loaded.
-        """
+        """Read one of `schemas.RESOURCES` at a version (None: no rows); files of a plan count as if loaded."""
         rows = self.ledger.rows(table, []) if version is None else self.ledger.read(table, version)
         unloaded = self.unloaded.get(table.name)
         if unloaded is None:
@@ -244,8 +241,7 @@ class Run:
         """
         rows = self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
         if not self.may_have_sent:
-            # The first batch is marked in parallel with the commit of `applying`. After a crash the mark may exist
-            # without that commit, and then nothing was sent.
+            # The mark of the first batch may be in the ledger without `applying`; then nothing was sent.
             return rows.withColumn("maybe_sent", F.lit(False))
         key = ["cluster", "action", "batch"]
         earlier = (F.col("run_id") == self.run_id) & (F.col("epoch") < self.epoch)

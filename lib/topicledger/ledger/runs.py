@@ -126,9 +126,7 @@ def new_run_id() -> str:
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     """Begin or resume a run; the row of a new one is the first of its `commits`.
 
-    If the user gave the id, the row is committed at once, since another start may have the same id. Otherwise it is
-    committed when it is needed.
-
+    The row is committed at once if the user gave the id, since another start may have the same id; else when needed.
     Raises SecretError for a reference that can't be resolved here. Raises UsageError for a run id that `apply` doesn't
     find planned, that was abandoned, or that started with other settings or arguments; for a version of `manifests`
     that can't be read; and for a run to revert that isn't over.

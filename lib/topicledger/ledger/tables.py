@@ -228,8 +228,7 @@ class Ledger(Definitions):
         def write() -> int:
             if any(row["changes"] == 1 for row in rows):
                 return self._merge_changed(table, key, rows)
-            # States of runs are written with UPDATE, too, so Java has compiled it already; MERGE runs only for the
-            # first lease.
+            # States of runs are written with UPDATE, too, so Java has compiled it; MERGE only for the first lease.
             known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
             values = {name: by_key(key, name, rows) for name in names if name != key}
             return self._update(table, f"{key} IN ({keys}) AND ({known})", values)

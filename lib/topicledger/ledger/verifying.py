@@ -150,10 +150,7 @@ def verify_rows(
     expected: Sequence[str] = (),
     other_keys: Collection[str] = (),
 ) -> Verified:
-    """Verify as `verify` does, given all rows of `runs`.
-
-    `read` returns the digests of runs' rows by table and run id, without the runs of the given ids.
-    """
+    """Verify all rows of `runs`; `read` digests runs' rows by table and run id, without the runs of the given ids."""
     everything = [each for each in rows if each.digest]
     chain = Chain(everything, signs, other_keys)
     first = None if since is None else _first(everything, since, chain)
