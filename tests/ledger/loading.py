@@ -33,7 +33,7 @@ def put(folder: Path, name: str, text: str) -> Path:
 def load_files(ledger: Ledger, *paths: Path, may_remove: int = 0, **options: Any) -> Loaded:
     """Load files, and return the result without its run id, which differs each time."""
     settings = replace(settings_for(ledger), guards=GuardSettings(max_removed_rows=may_remove))
-    form = {name: options.pop(name) for name in ("stdin_format",) if name in options}
+    form = {name: options.pop(name) for name in ("stdin_format", "clusters") if name in options}
     parsed = read(settings, paths, io.StringIO(""), foreign=options.get("foreign"), **form)
     loaded = load(ledger, settings, parsed, **options)
     assert loaded.run_id is not None

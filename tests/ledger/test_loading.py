@@ -398,3 +398,16 @@ def test_format_without_clusters_needs_the_cluster_option(ledger: Ledger, tmp_pa
         load_files(ledger, file, foreign=Foreign(form="kafka-topics"))
     with pytest.raises(UsageError, match="--stdin-format is for native files"):
         load_files(ledger, file, foreign=Foreign(form="julie", cluster="orders"), stdin_format="yaml")
+
+
+def test_only_the_entries_of_the_named_clusters_are_loaded(ledger: Ledger, tmp_path: Path) -> None:
+    text = FIRST + "---\ncluster: billing\ntopics: [{topic: kept}, {topic: 'not legal'}]\n"
+    both = put(tmp_path, "both.yaml", text + "acls: [{consumer: {principal: 'User:a', topics: [kept], groups: [g]}}]\n")
+    shared_cluster(ledger.spark, ledger, {"kept": "payments"})
+    loaded = load_files(ledger, both, clusters=["orders"], replace=Replace(), may_remove=1)
+    assert (loaded.added, loaded.removed, loaded.left_out) == (3, 1, {"billing": 5})
+    assert keys(ledger) == [("billing", "kept"), *(("orders", topic) for topic in ("changes", "leaves", "same"))]
+    (run,) = run_rows(ledger)
+    assert run["arguments"]["clusters"] == "orders"
+    nothing = load_files(ledger, both, clusters=["main"])
+    assert (nothing.added, nothing.left_out) == (0, {"billing": 5, "orders": 3})

@@ -110,6 +110,14 @@ def test_wrong_settings(
         ("plan --only replicas", "--only replicas: changes.replicas is off; see docs/replicas.md"),
         ("rebalance --cluster orders", "rebalance needs either --drain BROKER or --fill BROKER"),
         ("rebalance --drain 1 --fill 2", "rebalance needs either --drain BROKER or --fill BROKER"),
+        ("load_manifests m.yaml --replace --replace-owner a", "give it or --replace-owner"),
+        ("load_manifests m.yaml --stdin-format csv", "--stdin-format is for stdin"),
+        ("load_manifests m.yaml --dry-run --run-id r", "--dry-run adds no run"),
+        ("export --cluster orders --into-table --overwrite", "--overwrite is for files"),
+        ("maintain --requested-by ann", "without --execute, maintain adds no run"),
+        ("report --index reports --cluster orders", "leave out --cluster"),
+        ("runs list --cluster orders", "No such option '--cluster'"),
+        ("runs abandon --run-id r --format json", "No such option '--format'"),
     ],
 )
 def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command: str, why: str) -> None:

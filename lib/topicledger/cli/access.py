@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table as Grid
 
-from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
@@ -94,7 +94,7 @@ def access_group() -> None:
 @click.option("--topic", multiple=True, help="Show permissions on this topic; may be repeated.")
 @click.option("--group", multiple=True, help="Show permissions on this consumer group; may be repeated.")
 @_asked
-@common
+@common_with(without=("run_id",))
 def access_who(
     options: Options, topic: tuple[str, ...], group: tuple[str, ...], operation: str | None, source: str
 ) -> int:
@@ -111,7 +111,7 @@ def access_who(
 @access_group.command("what")
 @click.option("--principal", required=True, help="The principal, such as User:payments.")
 @_asked
-@common
+@common_with(without=("run_id",))
 def access_what(options: Options, principal: str, operation: str | None, source: str) -> int:
     """Show what a principal may do on one --cluster, and by which ACLs. Changes nothing."""
     if not principal.startswith("User:"):

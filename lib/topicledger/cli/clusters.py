@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 from topicledger.apply.display import display_only
 from topicledger.cli.options import (
     Options,
-    common,
+    common_with,
     interruptible,
     open_ledger,
     open_settings,
@@ -42,7 +42,7 @@ def clusters_group() -> None:
 
 
 @clusters_group.command("list")
-@common
+@common_with(without=("run_id",))
 def clusters_list(options: Options) -> int:
     """List the recorded cluster id of each name, since when and by whom, and the settings. Asks no cluster."""
     settings = open_settings(options)
@@ -55,7 +55,7 @@ def clusters_list(options: Options) -> int:
 @clusters_group.command("accept")
 @click.argument("name")
 @requested_by_option
-@common
+@common_with(without=("cluster",))
 def clusters_accept(options: Options, name: str, requested_by: str | None) -> int:
     """Record the id of the cluster that answers now for NAME, instead of any earlier id."""
     with interruptible():

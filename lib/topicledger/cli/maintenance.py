@@ -10,13 +10,14 @@ from topicledger.apply.display import display_only
 from topicledger.cli.options import (
     Command,
     Options,
-    common,
+    common_with,
     interruptible,
     open_ledger,
     open_settings,
     print_result,
     requested_by_option,
 )
+from topicledger.errors import UsageError
 from topicledger.ledger import maintain as maintenance
 
 
@@ -38,9 +39,11 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 @_days("--plans-retention-days", "rows of `plans`")
 @_days("--drift-retention-days", "rows of `drift`")
 @requested_by_option
-@common
+@common_with(without=("cluster",))
 def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: str | None, **days: int | None) -> int:
     """Compact and vacuum the tables, and delete old rows if requested. A dry run, unless --execute is given."""
+    if not execute and (options.run_id is not None or requested_by is not None):
+        raise UsageError("without --execute, maintain adds no run: leave out --run-id and --requested-by")
     retention = {name.removesuffix("_retention_days"): each for name, each in days.items() if each is not None}
     with interruptible():
         settings = open_settings(options)

@@ -15,6 +15,7 @@ from topicledger.apply.display import display_only
 from topicledger.cli.options import (
     Options,
     common,
+    common_with,
     interruptible,
     open_ledger,
     open_settings,
@@ -26,7 +27,7 @@ from topicledger.files import export as exporting
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
-from topicledger.files.read import Foreign, read
+from topicledger.files.read import Foreign, outside, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.resources.registry import KINDS
 
@@ -61,16 +62,29 @@ def load_manifests(
     """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` records the requester.
 
     If more rows would be removed than guards.max_removed_rows (default 0), they are listed and nothing is loaded: exit
-    5. With --from, unsupported fields are listed on stderr, and --cluster gives the cluster of all topics instead of
-    the files.
+    5. With --cluster, entries of other clusters are left out, and counted on stderr. With --from, unsupported fields
+    are listed on stderr, and --cluster gives the cluster of all topics instead of the files.
     """
     if foreign is not None and len(options.cluster) > 1:
         raise UsageError("load_manifests --from takes only one --cluster, the cluster of all topics")
+    if replace and replace_owner:
+        raise UsageError("--replace removes the rows of all owners: give it or --replace-owner")
+    if stdin_format is not None and "-" not in files:
+        raise UsageError("--stdin-format is for stdin: give - among the FILES, or leave it out")
+    if dry_run and (options.run_id is not None or requested_by is not None):
+        raise UsageError("--dry-run adds no run: leave out --run-id and --requested-by")
     replacing = Replace(owners=replace_owner) if replace or replace_owner else None
     of_other_tool = None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None))
     settings = open_settings(options)
     paths: list[Path | Literal["-"]] = ["-" if name == "-" else Path(name) for name in files]
-    parsed = read(settings, paths, sys.stdin, stdin_format=cast(Any, stdin_format), foreign=of_other_tool)
+    parsed = read(
+        settings,
+        paths,
+        sys.stdin,
+        stdin_format=cast(Any, stdin_format),
+        foreign=of_other_tool,
+        clusters=options.cluster if foreign is None else (),
+    )
     ledger = open_ledger(options, settings, "load_manifests", new=True)
     if dry_run:
         loaded = compare(ledger, settings, parsed, replace=replacing)
@@ -86,6 +100,8 @@ def load_manifests(
         )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
+    for line in outside(parsed):
+        click.echo(line, err=True)
     for kind in KINDS:
         for line in kind.entries.expansions(parsed.rows_of(kind.table.name)) if kind.entries.expansions else ():
             click.echo(line, err=True)
@@ -129,7 +145,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--unmanaged", is_flag=True, help="Export only resources that no manifest names.")
 @click.option("--split", type=click.Choice(["owner"]), help="With --to FOLDER: write a folder for each owner.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
-@common
+@common_with(without=("run_id",))
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
     """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster.
 

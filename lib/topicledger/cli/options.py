@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,13 +58,13 @@ class Options:
     """Options of every command."""
 
     config: Path
-    run_id: str | None
-    cluster: tuple[str, ...]
-    format: str
-    result_file: Path | None
-    log_format: Literal["text", "json"]
-    verbose: bool
-    metrics_file: Path | None
+    run_id: str | None = None
+    cluster: tuple[str, ...] = ()
+    format: str = "table"
+    result_file: Path | None = None
+    log_format: Literal["text", "json"] = "text"
+    verbose: bool = False
+    metrics_file: Path | None = None
     metrics: Metrics = dataclasses.field(default_factory=Metrics, init=False)
     """Values that the command writes to `metrics_file`."""
 
@@ -74,13 +74,16 @@ def common(command: Command) -> Command:
     return common_with("table", "json")(command)
 
 
-def common_with(*formats: str) -> Callable[[Command], Command]:
-    """Return `common` with other output formats; the first is the default."""
-    return functools.partial(_common, formats=formats)
+def common_with(*formats: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Return `common` with other output formats, of which the first is the default.
+
+    `without`: fields of `Options` that do nothing for the command, which has no option for them.
+    """
+    return functools.partial(_common, formats=formats or ("table", "json"), without=without)
 
 
-def _common(command: Command, formats: Sequence[str]) -> Command:
-    fields = [field.name for field in dataclasses.fields(Options) if field.init]
+def _common(command: Command, formats: Sequence[str], without: Collection[str] = ()) -> Command:
+    fields = [field.name for field in dataclasses.fields(Options) if field.init and field.name not in without]
 
     @functools.wraps(command)
     def call(**arguments: Any) -> None:
@@ -94,19 +97,20 @@ def _common(command: Command, formats: Sequence[str]) -> Command:
                 _write_metrics(options.metrics_file, options.metrics, code)
         sys.exit(int(code))
 
-    decorators = [
-        click.option("--config", type=click.Path(path_type=Path), required=True, help="Run settings (TOML)."),
-        click.option("--run-id", help="Resume this run, or give a new one this id; default: a new sortable id."),
-        click.option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
-        click.option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
-        click.option("--result-file", type=click.Path(path_type=Path), help="Write the result (JSON) here as well."),
-        click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="On stderr."),
-        click.option("--metrics-file", type=click.Path(path_type=Path), help="Write metrics (Prometheus) here."),
-        click.option("--verbose", is_flag=True, help="Log what is done, and Spark's own log, on stderr."),
-        click.version_option(__version__),
-    ]
-    for decorate in reversed(decorators):
-        call = decorate(call)
+    path, option = click.Path(path_type=Path), click.option
+    given = {
+        "config": option("--config", type=path, required=True, help="Run settings (TOML)."),
+        "run_id": option("--run-id", help="Resume this run, or give a new one this id; default: a new sortable id."),
+        "cluster": option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
+        "format": option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
+        "result_file": option("--result-file", type=path, help="Write the result (JSON) here as well."),
+        "log_format": option("--log-format", type=click.Choice(["text", "json"]), default="text", help="On stderr."),
+        "metrics_file": option("--metrics-file", type=path, help="Write metrics (Prometheus) here."),
+        "verbose": option("--verbose", is_flag=True, help="Log what is done, and Spark's own log, on stderr."),
+        "version": click.version_option(__version__),
+    }
+    for name, decorate in reversed(given.items()):
+        call = call if name in without else decorate(call)
     return call
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from topicledger.cli import explain, explain_resources, live_policies
-from topicledger.cli.options import Options, common, open_ledger, open_settings
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
@@ -40,7 +40,7 @@ def policies_list(config: Path | None, as_format: str) -> None:
 
 
 @policies_group.command("check")
-@common
+@common_with(without=("run_id", "cluster", "result_file"))
 def policies_check(options: Options) -> int:
     """Check the settings' policies. Reads no table and no cluster."""
     settings, problems = read_settings(options.config)
@@ -59,7 +59,7 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
 @policies_group.command("explain")
 @click.option("--topic", help="The topic, as its manifest names it.")
 @_beside_topics
-@common
+@common_with(without=("run_id", "result_file"))
 def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:
     """Explain each policy, its inputs and its verdict for one resource of a --cluster. Changes nothing."""
     beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type.value]) is not None]
@@ -84,7 +84,7 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
     "--policy", "named", multiple=True, metavar="NAME", help="Only this policy of [[policies.create]]; may be repeated."
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if a topic breaks a policy.")
-@common
+@common_with(without=("run_id",))
 def policies_audit(options: Options, named: tuple[str, ...], detailed_exitcode: bool) -> int:
     """Evaluate existing topics by the policies of creates: which of them would be refused now?
 

@@ -35,7 +35,7 @@ from topicledger.cli.options import (
 )
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
-from topicledger.files.read import files_arguments, frames, read
+from topicledger.files.read import files_arguments, frames, outside, read
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
@@ -237,7 +237,9 @@ def run_request(
         settings = open_settings(options)
         _require_asked_for(settings, request)
         building.check(settings)
-        parsed = read(settings, files, sys.stdin) if files else None
+        parsed = read(settings, files, sys.stdin, clusters=request.clusters) if files else None
+        for line in () if parsed is None else outside(parsed):
+            click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)

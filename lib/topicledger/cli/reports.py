@@ -36,6 +36,8 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
         report.make_folder(index)
         report.require_writable(index / report.INDEX_FILE, "--index")
     if out is None and index is not None and options.run_id is None and since is None and until is None:
+        if options.cluster:
+            raise UsageError("--index alone lists all reports of its folder: leave out --cluster")
         open_settings(options)
         return _write_index(index, options)
     if out is None:

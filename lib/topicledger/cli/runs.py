@@ -15,7 +15,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import left_on, take_away_left
 from topicledger.cli import show
-from topicledger.cli.options import Options, common, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.cli.plans import revert
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
@@ -38,7 +38,7 @@ def runs_group() -> None:
 
 @runs_group.command("list")
 @click.option("--limit", type=click.IntRange(min=1), default=50, help="Number of runs to list.")
-@common
+@common_with(without=("run_id", "cluster", "result_file"))
 def runs_list(options: Options, limit: int) -> int:
     """List the runs, newest first."""
     ledger = open_ledger(options, open_settings(options), "runs")
@@ -51,7 +51,7 @@ def runs_list(options: Options, limit: int) -> int:
     type=click.IntRange(min=LEAST_CHARACTERS),
     help=f"Print at most this many characters; default for markdown: {COMMENT_CHARACTERS}, the limit of a comment.",
 )
-@common_with("text", "markdown", "json")
+@common_with("text", "markdown", "json", without=("cluster", "result_file"))
 def runs_show(options: Options, max_chars: int | None) -> int:
     """Show the plan of a run as a diff, with its results: --run-id names it. JSON has the result of each phase."""
     if options.run_id is None:
@@ -71,7 +71,7 @@ runs_group.add_command(revert)
 @runs_group.command("approve")
 @click.option("--by", metavar="WHO", help="Name of the approver; default: the OS user.")
 @click.option("--note", help="A reason, a ticket or a link.")
-@common
+@common_with(without=("cluster",))
 def runs_approve(options: Options, by: str | None, note: str | None) -> int:
     """Approve the current plan of a run: --run-id names it. The requester of the run can't approve it."""
     if options.run_id is None:
@@ -109,7 +109,7 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
     multiple=True,
     help="Id of an earlier or later key: its runs are listed, to be verified with that key. May be repeated.",
 )
-@common
+@common_with(without=("run_id", "cluster"))
 def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], other_keys: tuple[str, ...]) -> int:
     """Compute the digests of all runs again, and report changes since they ended: exit code 4.
 
@@ -124,7 +124,7 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
 
 @runs_group.command("abandon")
 @click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
-@common
+@common_with(without=("cluster", "format", "result_file"))
 def runs_abandon(options: Options, cancel: bool) -> int:
     """Give up an open run: --run-id names it.
 

@@ -26,7 +26,7 @@ def topics_group() -> None:
 
 @topics_group.command("show")
 @click.option("--topic", required=True, help="Its name.")
-@common_with("text", "json")
+@common_with("text", "json", without=("run_id",))
 def topics_show(options: Options, topic: str) -> int:
     """Show the history of a topic, oldest event first: --cluster names its cluster. Sends no request to it."""
     if len(options.cluster) != 1:

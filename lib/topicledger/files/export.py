@@ -287,6 +287,8 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
     if to is None:
         if request.split is not None:
             raise UsageError(f"--split {request.split} needs --to, a folder")
+        if request.overwrite:
+            raise UsageError("--overwrite is for files: leave it out with --into-table")
         return {}
     if to.suffix and not to.is_dir():
         if to.suffix.lower() not in SUFFIXES:

@@ -85,6 +85,8 @@ class Loaded:
     """The same counts for rows of other tables, by table; only tables that the files have entries for."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: counts by kind of entries that aren't topics to manage."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """With --cluster: number of entries by other cluster, which were not loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +185,12 @@ def _require_few_removed(loaded: Loaded, settings: Settings, parsed: ParsedManif
 
 
 def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
-    return dataclasses.replace(loaded, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped)
+    return dataclasses.replace(
+        loaded,
+        not_carried_over=tuple(parsed.not_carried_over),
+        skipped=parsed.skipped,
+        left_out=parsed.left_out,
+    )
 
 
 def merge(ledger: Ledger, rows: DataFrame) -> Loaded:

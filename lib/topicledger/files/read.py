@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -52,13 +52,16 @@ def read(
     *,
     stdin_format: Format | None = None,
     foreign: Foreign | None = None,
+    clusters: Collection[str] = (),
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
+
+    `clusters`: only the rows of these clusters are checked and returned; empty for all.
 
     Raises ManifestFileError listing, with lines, every error of every file, and every row that a run
     would refuse by itself (C1, C3, A3, A4, Q2).
     """
-    parsed = _parse(paths, stdin, stdin_format, foreign)
+    parsed = _parse(paths, stdin, stdin_format, foreign).on(clusters)
     if foreign is not None:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(parsed)
@@ -90,6 +93,17 @@ def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
                 key = " ".join(str(value) for value in row.values.values() if value is not None)
                 left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=reason))
     return dataclasses.replace(parsed, not_carried_over=left_out, resources=kept)
+
+
+def outside(parsed: ParsedManifests) -> list[str]:
+    """Return lines for the terminal about entries of clusters that weren't asked for."""
+    lines = []
+    for cluster, count in parsed.left_out.items():
+        entries = "1 entry" if count == 1 else f"{count:,} entries"
+        lines.append(f"left out by --cluster: {entries} of cluster {show(cluster)}")
+    if lines and not parsed.rows and not parsed.resource_rows:
+        lines.append("the files have no entry of the clusters that --cluster names")
+    return lines
 
 
 def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:

@@ -21,9 +21,9 @@ from topicledger import pipeline
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.cli import main
-from topicledger.cli.options import Options, common, open_ledger, open_settings
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings
 from topicledger.config.settings import Settings, TablesSettings
-from topicledger.errors import ExitCode, TopicLedgerError
+from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.retries import first_sentence
 from topicledger.ledger.session import for_few_rows
@@ -79,12 +79,14 @@ def seconds(given: str) -> float:
     metavar="MIB",
     help="Restart between two commands if the server uses more memory than this.",
 )
-@common
+@common_with(without=("run_id", "format"))
 def serve(options: Options, every: float | None, health_file: Path | None, max_memory: int) -> int:
     """Run the console script's commands with these settings in a long-lived driver, without starting Spark for each.
 
     SIGTERM ends the server after the command under way.
     """
+    if every is None and (options.cluster or options.result_file is not None):
+        raise UsageError("--cluster and --result-file are for the runs of --every: without it, leave them out")
     ending = Stop()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     health = Health(health_file)

@@ -5,8 +5,9 @@ A separate module, since every module of the package needs these types and they 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from topicledger.text import nearest, show
@@ -145,11 +146,27 @@ class ParsedManifests:
     """In files of other tools, counts by kind of entries that aren't topics to manage."""
     digests: dict[str, str] = field(default_factory=dict)
     """Name of each file that was read (`-` for stdin) -> SHA-256 (hex) of its bytes."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Number of rows left out by cluster, because only other clusters were asked for."""
 
     @property
     def resource_rows(self) -> Sequence[ResourceRow]:
         """Rows beside topics, of all tables."""
         return [row for rows in self.resources.values() for row in rows]
+
+    def on(self, clusters: Collection[str]) -> ParsedManifests:
+        """Leave out the rows of all other clusters, and count them; without `clusters` nothing is left out."""
+        if not clusters:
+            return self
+        all_clusters = [*(row.cluster for row in self.rows), *(row.cluster for row in self.resource_rows)]
+        others = [cluster for cluster in all_clusters if cluster not in clusters]
+        kept = {table: [row for row in rows if row.cluster in clusters] for table, rows in self.resources.items()}
+        return replace(
+            self,
+            rows=[row for row in self.rows if row.cluster in clusters],
+            resources={table: rows for table, rows in kept.items() if rows},
+            left_out=dict(sorted(Counter(others).items())),
+        )
 
     def rows_of(self, table: str) -> Sequence[ResourceRow]:
         """Rows of a table beside `manifests`."""

@@ -1,0 +1,81 @@
+"""Every option of every command does something for it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+import topicledger
+from topicledger.cli.options import Options
+
+PACKAGE = Path(topicledger.__file__).parent
+COMMON = {field.name for field in dataclasses.fields(Options) if field.init}
+CHECKS_ONLY = {"open_settings", "_carried_out", "_failed"}
+"""Functions that read options of every command, and for which these do nothing yet."""
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    # This adds `serve` to the group, which other tests list without it.
+    from topicledger.serving.command import main
+
+    return commands(main)
+
+
+def commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    for each in group.commands.values():
+        if isinstance(each, click.Group):
+            yield from commands(each, f"{name}{each.name} ")
+        else:
+            yield f"{name}{each.name}", each
+
+
+def functions() -> dict[str, ast.FunctionDef]:
+    found = {}
+    for path in (*(PACKAGE / "cli").glob("*.py"), PACKAGE / "serving" / "command.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = node
+    return found
+
+
+def options_read(name: str, known: dict[str, ast.FunctionDef]) -> set[str]:
+    """Options that a function reads, or a function that it gives all of them to."""
+    found = {"config", "log_format", "verbose", "metrics_file"}
+    for node in ast.walk(known[name]):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "options":
+            found.add(node.attr)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            given = [*node.args, *(each.value for each in node.keywords)]
+            passes = any(isinstance(each, ast.Name) and each.id == "options" for each in given)
+            if passes and called in known and called not in CHECKS_ONLY | {name}:
+                found |= options_read(called, known)
+    return found
+
+
+def test_no_command_has_an_option_that_does_nothing_for_it() -> None:
+    known = functions()
+    useless = [
+        f"{name} --{option.replace('_', '-')}"
+        for name, command in every_command()
+        if command.callback is not None and name != "policies list"
+        for option in COMMON.intersection(each.name or "" for each in command.params)
+        if option not in options_read(command.callback.__name__, known)
+    ]
+    assert sorted(useless) == []
+
+
+def test_every_command_has_the_options_that_it_reads() -> None:
+    known = functions()
+    missing = [
+        f"{name} --{option.replace('_', '-')}"
+        for name, command in every_command()
+        if command.callback is not None and name != "policies list"
+        for option in options_read(command.callback.__name__, known) & COMMON
+        if option not in {each.name for each in command.params}
+    ]
+    assert sorted(missing) == []
