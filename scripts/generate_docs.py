@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from topicledger.config import settings
 from topicledger.config.severities import DriftKind
+from topicledger.model import topic_configs as catalogue
 from topicledger.phases import BOUNDARIES
 from topicledger.schemas import PLANS, TABLES
 
@@ -190,7 +191,52 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return f"`{str(field.default).lower()}`"
 
 
-GENERATED: Mapping[str, Callable[[], str]] = {"architecture.md": boundaries, "tables.md": tables, "settings.md": keys}
+def topic_configs() -> str:
+    """Return the catalogue of topic configs as a table."""
+    lines = ["| config | type | unit | default | accepted | Kafka | a change |", "|---|---|---|---|---|---|---|"]
+    for each in catalogue.topic_configs().values():
+        default = "; ".join(
+            [f"`{each.default}`" if each.default else "none"]
+            + [f"`{value}` from {version}" for version, value in each.defaults_since.items()]
+        )
+        versions = f"from {each.since}" if each.until is None else f"{each.since} to {each.until}"
+        of_change = "; ".join(_directions(each.changes)) or catalogue.HARMLESS
+        cells = (f"`{each.name}`", each.type, each.unit or "", default, _accepted(each.accepted), versions, of_change)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join([*lines, ""])
+
+
+def _accepted(accepted: catalogue.Accepted) -> str:
+    if accepted.values:
+        return ", ".join(f"`{value}`" for value in accepted.values)
+    limits = [f"from {accepted.least}"] if accepted.least is not None else []
+    limits += [f"to {accepted.most}"] if accepted.most is not None else []
+    also = [f"or {value}" for value in accepted.also]
+    of_versions = [f"; from {least} with Kafka {version}" for version, least in accepted.leasts_since.items()]
+    return " ".join([*limits, *also]) + "".join(of_versions)
+
+
+def _directions(changes: catalogue.Changes) -> Iterator[str]:
+    from_replicas = " to the number of replicas or more"
+    named = {
+        "lowered": changes.lowered,
+        f"raised{from_replicas if changes.raised and changes.raised.from_replicas else ''}": changes.raised,
+        "without limit": changes.unlimited,
+        "emptied": changes.emptied,
+        **{f"gets `{value}`": effect for value, effect in changes.gains.items()},
+    }
+    for direction, effect in named.items():
+        if effect is not None:
+            words = "" if effect.words == catalogue.EFFECTS[effect.of_class] else f" ({effect.words})"
+            yield f"{direction}: {effect.of_class}{words}"
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "architecture.md": boundaries,
+    "tables.md": tables,
+    "settings.md": keys,
+    "topic-configs.md": topic_configs,
+}
 """The function that generates the part of each page."""
 
 

@@ -55,6 +55,11 @@ def test_apply_without_approval_ends_with_5_and_says_what_is_missing(
 CLASSES: Mapping[str, Mapping[str, Any]] = {
     "deletes": {"action": "delete", "topic_id": "an-id"},
     "losses": {"action": "alter_configs", "before": {"retention.ms": "2"}, "after": {"retention.ms": "1"}},
+    "disruptions": {
+        "action": "alter_configs",
+        "before": {"max.message.bytes": "2"},
+        "after": {"max.message.bytes": "1"},
+    },
     "moves": {"action": "reassign", "before": {"0": "1,2"}, "after": {"0": "1,3"}},
     "rights": {"action": "acl_delete", "resource_type": "acl", "resource": "an ACL", "topic": None},
 }

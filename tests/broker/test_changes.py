@@ -140,11 +140,11 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
     )
     estate.declare(*rows)
     summary = estate.run(run_id="loss")
-    assert (summary.exit_code, summary.outcomes()) == (5, {"ok": 2, "refused": 5})
+    assert (summary.exit_code, summary.outcomes()) == (5, {"ok": 1, "refused": 6})
     guarded = ("guard", "refused", "MAX_LOSSES_EXCEEDED")
     assert ended(estate, "loss") == {
         ("loss.time", "alter_configs"): guarded,
-        ("loss.longer", "alter_configs"): OK,
+        ("loss.longer", "alter_configs"): ("guard", "refused", "MAX_DISRUPTIONS_EXCEEDED"),
         ("loss.policy", "alter_configs"): guarded,
         ("loss.reset", "alter_configs"): guarded,
         ("loss.keys", "add_partitions"): guarded,
@@ -156,13 +156,14 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
         "retention.ms 700000000 -> 1000 can lose data at once; topics of this cluster with such changes: 5, "
         "guards.max_losses is 0; raise it if they are meant"
     )
+    assert messages["loss.longer"].startswith("retention.ms 700000000 -> -1 may fill disks; ")
     assert messages["loss.reset"].startswith("retention.ms 700000000 -> the broker's default")
     assert "from 1 to 2 partitions loses the order of keys" in messages["loss.keys"]
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_changes=4))
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=1, max_changes=5))
     summary = estate.run(run_id="many")
     assert (summary.exit_code, {each[2] for each in ended(estate, "many").values()}) == (5, {"MAX_CHANGES_EXCEEDED"})
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_changes=5))
-    assert estate.run(run_id="meant", wait_visible=60.0).outcomes() == {"ok": 5}
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=1))
+    assert estate.run(run_id="meant", wait_visible=60.0).outcomes() == {"ok": 6}
     assert set_on(kafka, "loss.time", "loss.reset") == {"loss.time": {"retention.ms": "1000"}, "loss.reset": {}}
 
 

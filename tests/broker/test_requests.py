@@ -8,14 +8,17 @@ import pytest
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
 from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
+from tests.clusters import VERSION
 from tests.kafka_versions import forwards, limits_requests
 from tests.waiting import until
 from topicledger.kafka import created
 from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics, created_topics
 from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
+from topicledger.model.topic_configs import topic_configs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 UNLIMITED = 1_000_000
+BROKER_DEFAULT = "DEFAULT_CONFIG"
 
 
 @limits_requests
@@ -72,6 +75,11 @@ def test_validate_creates_nothing_and_tells_what_would_be(kafka: EmbeddedKafka) 
     assert (row.num_partitions, row.replication_factor, row.topic_id) == (1, 1, None)
     assert row.configs is not None
     assert {entry.name: entry.value for entry in row.configs}["retention.ms"] == "7"
+    # The catalogue has every config that this version of Kafka describes, with its default.
+    known = {name: each for name, each in topic_configs().items() if each.known_in(VERSION)}
+    assert {entry.name for entry in row.configs} == set(known) - {"internal.segment.bytes"}
+    defaults = {entry.name: entry.value for entry in row.configs if entry.config_source == BROKER_DEFAULT}
+    assert defaults == {name: known[name].default_in(VERSION) or value for name, value in defaults.items()}
     assert not live(kafka, "dry.")
 
 

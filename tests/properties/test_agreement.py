@@ -51,7 +51,12 @@ SETTINGS = Settings(
     changes={"main": ChangeSettings(configs="exact", partitions="grow", replicas="on", pin=True)},
     acls=AclSettings(manage=(".*",)),
     guards=GuardSettings(
-        max_deletes=MANY, max_losses=MANY, max_moves=MANY, max_acl_deletes=MANY, max_quota_changes=MANY
+        max_deletes=MANY,
+        max_losses=MANY,
+        max_disruptions=MANY,
+        max_moves=MANY,
+        max_acl_deletes=MANY,
+        max_quota_changes=MANY,
     ),
 )
 STATUSES = {"main": ClusterStatus(cluster_id="kafka-main")}

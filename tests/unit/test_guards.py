@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
-from topicledger.plan import guards, losses
+from topicledger.plan import effects, guards
 from topicledger.resources import building
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
@@ -168,15 +168,127 @@ LOSSES = {
     ),
     "two": (
         alters("t", {}, {"retention.ms": "5", "min.insync.replicas": "1"}, retention_ms="6", min_insync_replicas="2"),
-        f"retention.ms 6 -> 5 {SHORTER}; min.insync.replicas 2 -> 1 keeps data less safely",
+        f"min.insync.replicas 2 -> 1 keeps data less safely; retention.ms 6 -> 5 {SHORTER}",
     ),
+    "no limit for unknown": (alters("t", {}, {"retention.ms": "-1"}), None),
+    "deletes": (
+        alters("t", {}, {"delete.retention.ms": "5"}, delete_retention_ms="6"),
+        "delete.retention.ms 6 -> 5 can lose deletes of keys for slow readers",
+    ),
+    "versions": (
+        alters("t", {}, {"max.compaction.lag.ms": "5"}, max_compaction_lag_ms="6"),
+        "max.compaction.lag.ms 6 -> 5 can lose versions of keys for slow readers",
+    ),
+    "sooner": (
+        alters("t", {}, {"min.compaction.lag.ms": "5"}, min_compaction_lag_ms="6"),
+        "min.compaction.lag.ms 6 -> 5 can lose versions of keys for slow readers",
+    ),
+    "local again": (
+        alters("t", {}, {"remote.storage.enable": "FALSE"}, remote_storage_enable="true"),
+        "remote.storage.enable true -> FALSE deletes everything in remote storage",
+    ),
+    "remote": (alters("t", {}, {"remote.storage.enable": "true"}, remote_storage_enable="false"), None),
+    "unclean": (
+        alters("t", {}, {"unclean.leader.election.enable": "True"}, unclean_leader_election_enable="false"),
+        "unclean.leader.election.enable false -> True keeps data less safely",
+    ),
+    "clean": (alters("t", {}, {"unclean.leader.election.enable": "false"}), None),
+    "reset, harmless": (alters("t", {"flush.ms": "6"}, {}, flush_ms="6"), None),
+    "unknown config": (alters("t", {}, {"fork.ms": "5"}, fork_ms="6"), None),
+}
+
+REFUSES, FILLS = "can refuse records that producers send", "may fill disks"
+ONE_DOWN = "stops producers with acks=all once one broker is down"
+
+
+def in_sync(old: str, new: str, replicas: int | None) -> dict[str, Any]:
+    changed = alters("t", {}, {"min.insync.replicas": new}, min_insync_replicas=old)
+    return {**changed, "live_replication_factor": replicas}
+
+
+DISRUPTIONS = {
+    "smaller": (
+        alters("t", {}, {"max.message.bytes": "5"}, max_message_bytes="6"),
+        f"max.message.bytes 6 -> 5 {REFUSES}",
+    ),
+    "larger": (alters("t", {}, {"max.message.bytes": "7"}, max_message_bytes="6"), None),
+    "earlier": (
+        alters("t", {}, {"message.timestamp.before.max.ms": "5"}, message_timestamp_before_max_ms="6"),
+        f"message.timestamp.before.max.ms 6 -> 5 {REFUSES}",
+    ),
+    "later": (
+        alters("t", {}, {"message.timestamp.after.max.ms": "5"}, message_timestamp_after_max_ms="6"),
+        f"message.timestamp.after.max.ms 6 -> 5 {REFUSES}",
+    ),
+    "their time": (
+        alters("t", {}, {"message.timestamp.type": "CreateTime"}, message_timestamp_type="LogAppendTime"),
+        "message.timestamp.type LogAppendTime -> CreateTime can refuse records by their timestamps",
+    ),
+    "the broker's time": (
+        alters("t", {}, {"message.timestamp.type": "LogAppendTime"}, message_timestamp_type="CreateTime"),
+        None,
+    ),
+    "reset": (
+        alters("t", {"max.message.bytes": "6"}, {}, max_message_bytes="6"),
+        f"max.message.bytes 6 -> the broker's default, which isn't known, {REFUSES} if that is less",
+    ),
+    "all in sync": (in_sync("1", "3", 3), f"min.insync.replicas 1 -> 3 {ONE_DOWN}"),
+    "more than all in sync": (in_sync("2", "4", 3), f"min.insync.replicas 2 -> 4 {ONE_DOWN}"),
+    "all in sync already": (in_sync("3", "4", 3), None),
+    "two of three": (in_sync("1", "2", 3), None),
+    "one replica": (in_sync("1", "2", 1), None),
+    "unknown replicas": (in_sync("1", "2", None), f"min.insync.replicas 1 -> 2 {ONE_DOWN}"),
+    "no limit": (alters("t", {}, {"retention.ms": "-1"}, retention_ms="6"), f"retention.ms 6 -> -1 {FILLS}"),
+    "no size": (alters("t", {}, {"retention.bytes": "-5"}, retention_bytes="6"), f"retention.bytes 6 -> -5 {FILLS}"),
+    "no limit before": (alters("t", {}, {"retention.bytes": "-5"}, retention_bytes="-1"), None),
+    "longer": (alters("t", {}, {"retention.ms": "7"}, retention_ms="6"), None),
+    "kept for good": (
+        alters("t", {}, {"cleanup.policy": ""}, cleanup_policy="delete"),
+        f"cleanup.policy delete ->  {FILLS}",
+    ),
+    "kept for good before": (alters("t", {}, {"cleanup.policy": " "}, cleanup_policy=""), None),
+    "all local": (
+        alters("t", {}, {"remote.log.copy.disable": "true"}, remote_log_copy_disable="false"),
+        f"remote.log.copy.disable false -> true {FILLS}",
+    ),
+    "a loss": (alters("t", {}, {"retention.ms": "5"}, retention_ms="6"), None),
+    "reset, a loss": (alters("t", {"retention.ms": "6"}, {}, retention_ms="6"), None),
+    "grows": (grows("t", "compact"), None),
 }
 
 
 def test_possible_losses_name_old_and_new_values(spark: SparkSession) -> None:
     rows = decision_rows(spark, *({**row, "topic": name} for name, (row, _) in LOSSES.items()))
-    found = {row["topic"]: row["loss"] for row in rows.select("topic", losses.found().alias("loss")).collect()}
+    found = {row["topic"]: row["loss"] for row in rows.select("topic", effects.losses().alias("loss")).collect()}
     assert found == {name: loss for name, (_, loss) in LOSSES.items()}
+
+
+def test_disruptions_are_shown_with_old_and_new_values(spark: SparkSession) -> None:
+    rows = decision_rows(spark, *({**row, "topic": name} for name, (row, _) in DISRUPTIONS.items()))
+    found = {row["topic"]: row["found"] for row in rows.select("topic", effects.disruptions().alias("found")).collect()}
+    assert found == {name: text for name, (_, text) in DISRUPTIONS.items()}
+
+
+def test_disruptions_beyond_the_guard_stop_and_losses_do_not_count(spark: SparkSession) -> None:
+    endless, shorter = ({}, {"retention.ms": "-1"}), ({}, {"retention.ms": "5"})
+    rows = decision_rows(
+        spark,
+        alters("a", *endless, retention_ms="6"),
+        alters("b", *endless, retention_ms="6"),
+        alters("c", *shorter, retention_ms="6"),
+        {**alters("d", *endless, retention_ms="6"), **ENDED},
+        {**alters("a", *endless, retention_ms="6"), "cluster": "other"},
+    )
+    stopped = _stopped(rows.transform(guards.max_disruptions(1)))
+    assert set(stopped) == {("main", "a"), ("main", "b")}
+    assert {(row["error"], row["error_message"]) for row in stopped.values()} == {
+        (
+            "MAX_DISRUPTIONS_EXCEEDED",
+            "retention.ms 6 -> -1 may fill disks; topics of this cluster with such changes: 2, "
+            "guards.max_disruptions is 1; raise it if they are meant",
+        )
+    }
+    assert rows.transform(guards.max_disruptions(2)).where("phase = 'guard'").count() == 0
 
 
 def test_too_many_losses_are_stopped_and_other_changes_continue(spark: SparkSession) -> None:

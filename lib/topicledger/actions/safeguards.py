@@ -40,9 +40,10 @@ class Safeguards:
     switch: Switch | None
     """None: a declaration is enough."""
     guard: Guard | None
-    """None: no guard counts them. Losses have a separate guard, `MAX_LOSSES`."""
+    """None: no guard counts them. Losses and disruptions have guards of their own, `MAX_LOSSES`, `MAX_DISRUPTIONS`."""
     approved_as: tuple[ApprovedClass, ...]
-    """The classes of `guards.approvals_for` to which a plan with such an action belongs, besides `losses`."""
+    """The classes of `guards.approvals_for` to which a plan with such an action belongs, besides `losses` and
+    `disruptions`."""
 
 
 MAX_CHANGES = Guard(
@@ -53,5 +54,10 @@ MAX_CHANGES = Guard(
 MAX_LOSSES = Guard(
     setting="max_losses",
     error=Refusal.MAX_LOSSES_EXCEEDED,
+    counted="topics of this cluster with such changes",
+)
+MAX_DISRUPTIONS = Guard(
+    setting="max_disruptions",
+    error=Refusal.MAX_DISRUPTIONS_EXCEEDED,
     counted="topics of this cluster with such changes",
 )

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from topicledger.model import Target
 from topicledger.model.moves import parse_assignments
+from topicledger.model.topic_configs import EFFECTS, ChangeClass
 
 _LISTED = 20
 """Most configs of a create, and partitions of a move, to name."""
 ADDS, REMOVES, CHANGES = "+", "-", "~"
-LESS_SAFE = "keeps data less safely"
-"""Words of plans and guards for a change that lowers the number of replicas or of those in sync."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def moved(target: Target) -> str:
     fewer = [each for each in after if len(after[each]) < len(before.get(each, ()))]
     least = min((len(after[each]) for each in fewer), default=0)
     most = max((len(before[each]) for each in fewer), default=0)
-    lost = f"replication factor {most} -> {least} {LESS_SAFE}; " if fewer else ""
+    lost = f"replication factor {most} -> {least} {EFFECTS[ChangeClass.LESS_SAFE]}; " if fewer else ""
     return lost + first(moves, "; ") + ("" if size is None else f"; {size} bytes")
 
 

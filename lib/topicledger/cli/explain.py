@@ -25,7 +25,7 @@ from topicledger.model import Action, ReplicaAction, ResourceType, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
-from topicledger.plan import losses, moving
+from topicledger.plan import effects, moving
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import decide
 from topicledger.plan.decisions import deletes_judged, sizes_on
@@ -203,8 +203,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             judged_rows = rows if action is Action.ADD_PARTITIONS else rows.where(mine).transform(with_alters)
             rules = [each for each in made if each.action is action]
             judged_rows = judged_rows.transform(policies.verdicts(rules, known)).where(mine)
-            losing = judged_rows.where(F.col("decision") == action.value).withColumn("_loss", losses.found())
-            for each in losing.collect():
+            changing = judged_rows.where(F.col("decision") == action.value).withColumns(_effects())
+            for each in changing.collect():
                 verdicts += _of_change(each.asDict(), rules, answer["notes"])
     elif row["live"] and not row["internal"] and not is_moved:
         answer["notes"].append(f"{row['decision']}: evaluated as if it were created now as it is")
@@ -221,7 +221,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     if moved is not None and is_moved:
         rules = [each for each in made if each.action is ReplicaAction.REASSIGN]
         judged_rows = moved.transform(policies.verdicts(rules, known)).where(mine & is_move())
-        for each in judged_rows.withColumn("_loss", losses.found()).collect():
+        for each in judged_rows.withColumns(_effects()).collect():
             verdicts += _of_change(each.asDict(), rules, answer["notes"])
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE
@@ -253,6 +253,11 @@ def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_j
         _render(answer, verdicts)
 
 
+def _effects() -> dict[str, Column]:
+    """Return the effects of a change, by the guard that counts them."""
+    return {"_max_losses": effects.losses(), "_max_disruptions": effects.disruptions()}
+
+
 def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[Verdict]:
     """Return the verdicts on a change, and add the change to `notes`."""
     if row["phase"] is not None:
@@ -260,8 +265,9 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
         return []
     what = change_in_words(row["decision"], row["topic"], row["before"], row["after"])
     notes.append(f"{row['decision']}: {what}")
-    if row["_loss"] is not None:
-        notes.append(f"counts for guards.max_losses: {row['_loss']}")
+    for guard in ("max_losses", "max_disruptions"):
+        if row[f"_{guard}"] is not None:
+            notes.append(f"counts for guards.{guard}: {row[f'_{guard}']}")
     return [verdict_of(each.asDict(), rule.settings, row) for each, rule in zip(row["verdicts"], rules, strict=True)]
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from topicledger.config.toml_table import TomlTable
 
-ApprovedClass: TypeAlias = Literal["deletes", "losses", "moves", "rights"]
+ApprovedClass: TypeAlias = Literal["deletes", "losses", "disruptions", "moves", "rights"]
 MAX_APPROVALS = 20
 """Largest accepted number of approvals; a larger number is a mistake."""
 
@@ -28,6 +28,9 @@ class GuardSettings:
     max_losses: int = 0
     """Topics that one run may change, per cluster, in a way that can lose data, makes data less safe (for example with
     fewer replicas), or breaks the order of keys. If a run would change more, it changes none of them (exit code 5)."""
+    max_disruptions: int = 0
+    """Topics that one run may change, per cluster, in a way that can make brokers refuse records or may fill their
+    disks. If a run would change more, it changes none of them (exit code 5)."""
     max_moves: int = 0
     """Partitions whose replicas one run may move, per cluster. If a run would move more, it moves none
     (exit code 5)."""
@@ -41,8 +44,9 @@ class GuardSettings:
     approvals: int = 0
     """Number of people, not counting the requester, who must approve a plan before it is applied (exit code 5)."""
     approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
-    """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses), `moves` (of
-    replicas) or `rights` (ACLs and quotas); the largest number applies."""
+    """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses),
+    `disruptions` (see max_disruptions), `moves` (of replicas) or `rights` (ACLs and quotas); the largest number
+    applies."""
 
 
 def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:

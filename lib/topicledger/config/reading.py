@@ -144,6 +144,7 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
         max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
+        max_disruptions=table.integer("max_disruptions", GuardSettings.max_disruptions, 0, 2**31 - 1),
         max_moves=table.integer("max_moves", GuardSettings.max_moves, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),

@@ -332,6 +332,7 @@ class Settings:
         changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
         if changes:
             guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
+            guards |= {"max_disruptions": most} if (most := self.guards.max_disruptions) else {}
             changes["scopes"] = [spec.scope for spec in self.policies.create]
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_moves:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.config.guards import ApprovedClass, GuardSettings
@@ -19,7 +20,7 @@ from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
-from topicledger.plan import losses
+from topicledger.plan import effects
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
@@ -82,7 +83,8 @@ def _person(name: str | None) -> str:
 def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
     """Return the classes of a plan's actions.
 
-    A plan has the configs that were set on topics, but not brokers' defaults: a possible loss counts as one.
+    A plan has the configs that were set on topics, but neither brokers' defaults nor numbers of replicas: a possible
+    loss or disruption counts as one.
     """
     configs = F.transform(
         F.map_entries("before"), lambda each: F.struct(each["key"].alias("name"), each["value"].alias("value"))
@@ -90,22 +92,28 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
     planned = (
         ledger.read(PLANS)
         .where((F.col("run_id") == run_id) & F.col("phase").isNull() & F.col("action").isNotNull())
-        .withColumns({"decision": F.col("action"), "live_configs": configs, "moves": read_moves()})
+        .withColumns(
+            {
+                "decision": F.col("action"),
+                "live_configs": configs,
+                "moves": read_moves(),
+                "live_replication_factor": F.lit(None).cast("int"),
+            }
+        )
     )
-    found = planned.groupBy("action").agg(F.bool_or(losses.found().isNotNull()).alias("losses")).collect()
-    return classes_of({row["action"]: bool(row["losses"]) for row in found})
+    can: Mapping[ApprovedClass, Column] = {"losses": effects.losses(), "disruptions": effects.disruptions()}
+    by_action = planned.groupBy("action").agg(*(F.bool_or(each.isNotNull()).alias(name) for name, each in can.items()))
+    return classes_of({row["action"]: [name for name in can if row[name]] for row in by_action.collect()})
 
 
-def classes_of(found: Mapping[str, bool]) -> Collection[ApprovedClass]:
-    """Return the classes of a plan. `found`: kind of action -> whether one of its actions can lose something.
+def classes_of(found: Mapping[str, Collection[ApprovedClass]]) -> Collection[ApprovedClass]:
+    """Return the classes of a plan. `found`: kind of action -> classes of the effects of its actions.
 
     An unknown kind belongs to every class.
     """
     classes: set[ApprovedClass] = set()
-    for name, loses in found.items():
-        classes.update(registry.approved_as(name))
-        if loses:
-            classes.add("losses")
+    for name, effects_of_kind in found.items():
+        classes.update(registry.approved_as(name), effects_of_kind)
     return classes
 
 

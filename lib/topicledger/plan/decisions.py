@@ -238,6 +238,7 @@ def decided(
             rows = rows.transform(moves).transform(moves_judged(rules, known))
         if wanted.changes is not None or answers is not None:
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
+            rows = rows.transform(guards.max_disruptions(settings.guards.max_disruptions))
         if answers is not None:
             rows = rows.transform(guards.max_moves(settings.guards.max_moves))
         return returned("guard", rows.transform(registry.found, wanted.kinds), EVALUATED)

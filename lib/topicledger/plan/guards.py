@@ -7,10 +7,10 @@ from pyspark.sql import functions as F
 
 from topicledger.actions.delete import MAX_DELETES
 from topicledger.actions.reassign import MAX_MOVES
-from topicledger.actions.safeguards import MAX_CHANGES, MAX_LOSSES
+from topicledger.actions.safeguards import MAX_CHANGES, MAX_DISRUPTIONS, MAX_LOSSES
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ReplicaAction
-from topicledger.plan import losses
+from topicledger.plan import effects
 from topicledger.policies.contract import CHANGES, is_one_of_actions
 from topicledger.resources.ending import stopped
 
@@ -56,7 +56,7 @@ def max_losses(most: int) -> Transform:
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        loss = F.when(F.col("phase").isNull(), losses.found())
+        loss = F.when(F.col("phase").isNull(), effects.losses())
         counted = (
             decisions.withColumn("_loss", loss)
             .withColumn("_first", _first(F.col("_loss").isNotNull()))
@@ -71,6 +71,28 @@ def max_losses(most: int) -> Transform:
         fewer = lost & (F.col("decision") == ReplicaAction.REASSIGN.value)
         stop = (lost | _elects_after(fewer)) & (F.col("_losses") > most)
         return counted.transform(stopped(stop, MAX_LOSSES.error, message)).select(*decisions.columns)
+
+    return transform
+
+
+def max_disruptions(most: int) -> Transform:
+    """All altered configs of a cluster that can refuse writes or fill disks are stopped, if more than `most` topics
+    have any.
+
+    In and out: `phases.DECIDED`, with a row per action. Actions that another guard or a policy stopped don't count.
+    """
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        found = F.when(F.col("phase").isNull(), effects.disruptions())
+        disrupts = F.col("_disruption").isNotNull()
+        counted = (
+            decisions.withColumn("_disruption", found)
+            .withColumn("_first", _first(disrupts))
+            .withColumn("_disruptions", _in_cluster("_first"))
+        )
+        message = F.concat("_disruption", F.lit("; "), MAX_DISRUPTIONS.message("_disruptions", most))
+        stop = disrupts & (F.col("_disruptions") > most)
+        return counted.transform(stopped(stop, MAX_DISRUPTIONS.error, message)).select(*decisions.columns)
 
     return transform
 

@@ -37,6 +37,9 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.MAX_CHANGES_EXCEEDED: "If all these changes are intended, raise guards.max_changes; none was sent.",
     Refusal.MAX_MOVES_EXCEEDED: "If all these moves are intended, raise guards.max_moves; none was started.",
     Refusal.MAX_LOSSES_EXCEEDED: "If these topics may lose data, raise guards.max_losses; none of them was changed.",
+    Refusal.MAX_DISRUPTIONS_EXCEEDED: (
+        "If producers and disks can take these changes, raise guards.max_disruptions; none of them was sent."
+    ),
     Refusal.CHANGED_SINCE_PLAN: "See the message for what changed since the plan; then `plan` and `apply` again.",
     Refusal.PLAN_EXPIRED: "`plan` and `apply` again: this plan is older than guards.max_plan_age.",
     Refusal.BELOW_MIN_INSYNC: "Declare a replication factor of min.insync.replicas or more, or lower that first.",

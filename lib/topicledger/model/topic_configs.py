@@ -1,0 +1,195 @@
+"""The catalogue of topic configs: the meaning of each one, and the effects of changes.
+
+`topic_configs.toml` has the data, a table per config:
+
+- `type`: boolean, int, long, double, string or list (a set, separated by commas).
+- `unit`: ms or bytes, for numbers that have one.
+- `values`: the only values that are accepted, of a list: the only elements. `least`, `most`: limits of a number;
+  `also`: values beside these limits.
+- `default`: of a broker without settings. `since`, `until`: first and last version of Kafka that has the config.
+- `defaults_since`, `leasts_since`: what a version of Kafka changed, by version.
+- `changes`: what each direction of a change can do (`Changes`): a class, or a table with `class`, `effect` (words for
+  this config) and `from`. `any = "harmless"` says that no direction can do anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import resources
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
+
+ConfigType: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list"]
+Unit: TypeAlias = Literal["ms", "bytes"]
+
+
+class ChangeClass(StrEnum):
+    """Classes of the effects of changes, the worst first. A change that is in none of these classes is harmless."""
+
+    LOSES_DATA = "loses data"
+    LESS_SAFE = "less safe"
+    LOSES_ORDER = "loses order"
+    REFUSES_WRITES = "refuses writes"
+    MAY_FILL_DISKS = "may fill disks"
+
+
+LOSSES = (ChangeClass.LOSES_DATA, ChangeClass.LESS_SAFE, ChangeClass.LOSES_ORDER)
+"""The classes that `guards.max_losses` counts."""
+DISRUPTIONS = (ChangeClass.REFUSES_WRITES, ChangeClass.MAY_FILL_DISKS)
+"""The classes that `guards.max_disruptions` counts."""
+EFFECTS: Mapping[ChangeClass, str] = {
+    ChangeClass.LOSES_DATA: "can lose data at once",
+    ChangeClass.LESS_SAFE: "keeps data less safely",
+    ChangeClass.LOSES_ORDER: "loses the order of keys",
+    ChangeClass.REFUSES_WRITES: "can refuse records that producers send",
+    ChangeClass.MAY_FILL_DISKS: "may fill disks",
+}
+"""Words of plans and guards for a change of each class."""
+HARMLESS = "harmless"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """The effect of a direction of a change."""
+
+    of_class: ChangeClass
+    words: str
+    from_replicas: bool = False
+    """Whether a number does it only from the number of replicas on, if the topic has several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The effects of changes of a config, by direction; None: no effect."""
+
+    lowered: Effect | None = None
+    """A lower number. A negative one is no limit, so the highest."""
+    raised: Effect | None = None
+    unlimited: Effect | None = None
+    """A negative number, if there was a limit."""
+    emptied: Effect | None = None
+    """A list without elements."""
+    gains: Mapping[str, Effect] = field(default_factory=dict)
+    """A value, or an element of a list, that wasn't there."""
+
+    @property
+    def every(self) -> tuple[Effect, ...]:
+        """The effects of all directions."""
+        directions = (self.lowered, self.raised, self.unlimited, self.emptied)
+        return (*(each for each in directions if each is not None), *self.gains.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """The values that brokers accept."""
+
+    values: tuple[str, ...]
+    """The only values, or elements; empty: any."""
+    least: int | None
+    most: int | None
+    also: tuple[str, ...]
+    """Values beside `least` and `most`."""
+    leasts_since: Mapping[str, int]
+    """Kafka's version -> `least` from then on."""
+
+    def least_in(self, version: Version) -> int | None:
+        """Return the lowest number that brokers of this version accept; None: any."""
+        return _latest(self.leasts_since, version, self.least)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicConfig:
+    """A topic config."""
+
+    name: str
+    type: ConfigType
+    unit: Unit | None
+    accepted: Accepted
+    default: str
+    since: str
+    """The first version of Kafka that has it."""
+    until: str | None
+    """The last version of Kafka that has it; None: every later one."""
+    defaults_since: Mapping[str, str]
+    """Kafka's version -> the default from then on."""
+    changes: Changes
+
+    def known_in(self, version: Version) -> bool:
+        """Whether brokers of this version of Kafka have it."""
+        return version_of(self.since) <= version and (self.until is None or version[:2] <= version_of(self.until))
+
+    def default_in(self, version: Version) -> str:
+        """Return the default of brokers of this version."""
+        return _latest(self.defaults_since, version, self.default)
+
+
+Version: TypeAlias = tuple[int, ...]
+"""A version of Kafka, such as (4, 0)."""
+_Value = TypeVar("_Value")
+
+
+def version_of(text: str) -> Version:
+    """Return the version of a text such as `4.0`; raises ValueError for another text."""
+    return tuple(map(int, text.split(".")))
+
+
+def _latest(since: Mapping[str, _Value], version: Version, earliest: _Value) -> _Value:
+    """Return the value of the latest version up to `version`; `earliest` if all are later."""
+    found = [(version_of(each), value) for each, value in since.items() if version_of(each) <= version]
+    return max(found, key=lambda each: each[0])[1] if found else earliest
+
+
+@functools.cache
+def topic_configs() -> Mapping[str, TopicConfig]:
+    """Return the configs by name, in alphabetical order."""
+    text = resources.files(__package__).joinpath("topic_configs.toml").read_text(encoding="utf-8")
+    return {name: _config(name, table) for name, table in sorted(tomllib.loads(text).items())}
+
+
+def _config(name: str, table: dict[str, Any]) -> TopicConfig:
+    of_type, unit = table.pop("type"), table.pop("unit", None)
+    if of_type not in get_args(ConfigType) or unit not in (None, *get_args(Unit)):
+        raise ValueError(f"topic_configs.toml: {name}: type {of_type}, unit {unit}: one of these is unknown")
+    found = TopicConfig(
+        name=name,
+        type=of_type,
+        unit=unit,
+        accepted=Accepted(
+            values=tuple(table.pop("values", ())),
+            least=table.pop("least", None),
+            most=table.pop("most", None),
+            also=tuple(table.pop("also", ())),
+            leasts_since=table.pop("leasts_since", {}),
+        ),
+        default=table.pop("default"),
+        since=table.pop("since"),
+        until=table.pop("until", None),
+        defaults_since=table.pop("defaults_since", {}),
+        changes=_changes(name, table.pop("changes")),
+    )
+    if table:
+        raise ValueError(f"topic_configs.toml: {name}: unknown keys: {', '.join(table)}")
+    return found
+
+
+def _changes(name: str, table: dict[str, Any]) -> Changes:
+    if table == {"any": HARMLESS}:
+        return Changes()
+    gains = {value: _effect(each) for value, each in table.pop("gains", {}).items()}
+    found = Changes(gains=gains, **{direction: _effect(each) for direction, each in table.items()})
+    if not found.every:
+        raise ValueError(
+            f'topic_configs.toml: {name}: no direction has a class; write changes = {{ any = "harmless" }}'
+        )
+    return found
+
+
+def _effect(given: str | Mapping[str, str]) -> Effect:
+    table = {"class": given} if isinstance(given, str) else given
+    of_class = ChangeClass(table["class"])
+    return Effect(
+        of_class=of_class, words=table.get("effect", EFFECTS[of_class]), from_replicas=table.get("from") == "replicas"
+    )

@@ -1,0 +1,157 @@
+"""Effects of changes of topics, by the catalogue of topic configs: see `guards.max_losses` and `max_disruptions`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from functools import partial
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger.kafka.config_values import parts_column, trimmed
+from topicledger.model import Action
+from topicledger.model.topic_configs import DISRUPTIONS, EFFECTS, LOSSES, ChangeClass, Effect, topic_configs
+from topicledger.policies.contract import fewer_replicas, listed, text
+
+_NO_LIMIT = Decimal("9" * 38)
+
+
+def losses() -> Column:
+    """Return the possible loss of a change or a move, with old and new values (string); null if there is none.
+
+    In: `phases.DECIDED` of one action a row.
+    """
+    # An unknown policy may be compact.
+    compacted = F.coalesce(F.array_contains(parts_column(_live(F.lit("cleanup.policy"))), "compact"), F.lit(True))
+    known = F.when(_live(F.lit("cleanup.policy")).isNull(), F.lit("a topic that may be compacted, from ")).otherwise(
+        F.lit("a compacted topic, whose records have keys, from ")
+    )
+    grows = F.concat(
+        known,
+        F.col("before")["num_partitions"],
+        F.lit(" to "),
+        F.col("after")["num_partitions"],
+        F.lit(f" partitions {EFFECTS[ChangeClass.LOSES_ORDER]}"),
+    )
+    altered = _altered(LOSSES)
+    return (
+        F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
+        .when((F.col("decision") == Action.ADD_PARTITIONS.value) & compacted, grows)
+        .otherwise(_fewer_replicas())
+    )
+
+
+def disruptions() -> Column:
+    """Return how altered configs can refuse writes or fill disks, with old and new values (string), or null.
+
+    In: `phases.DECIDED` of one action a row.
+    """
+    altered = _altered(DISRUPTIONS)
+    return F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
+
+
+def _fewer_replicas() -> Column:
+    fewer = fewer_replicas()
+    most = F.array_max(F.transform(fewer, lambda each: each["before"]))
+    least = F.array_min(F.transform(fewer, lambda each: each["after"]))
+    partitions = listed(F.transform(fewer, lambda each: each["partition"].cast("string")))
+    less_safe = EFFECTS[ChangeClass.LESS_SAFE]
+    message = text("replication factor ", most, " -> ", least, f" {less_safe} (partitions ", partitions, ")")
+    return F.when(F.size(fewer) > 0, message)
+
+
+def _live(name: Column) -> Column:
+    """Return the topic's effective value, whatever its source."""
+    return F.try_element_at(F.filter("live_configs", lambda each: each["name"] == name), F.lit(1))["value"]
+
+
+def _altered(classes: Collection[ChangeClass]) -> Column:
+    """Return the effects of altered configs of these classes, by config in alphabetical order, or an empty text."""
+    names = F.array_sort(F.array_distinct(F.concat(F.map_keys("before"), F.map_keys("after"))))
+    found = F.transform(names, partial(_of_config, _Words(classes)))
+    return F.array_join(F.array_compact(found), "; ")
+
+
+class _Words:
+    """The effects of directions of changes, as maps of literals: config -> words, or config=value -> words.
+
+    One expression with maps stays small, however many configs the catalogue has.
+    """
+
+    def __init__(self, classes: Collection[ChangeClass]) -> None:
+        def words(effect: Effect | None) -> str | None:
+            return effect.words if effect is not None and effect.of_class in classes else None
+
+        configs = topic_configs().values()
+        self.lowered = _literals({each.name: words(each.changes.lowered) for each in configs})
+        self.raised = _literals({each.name: words(each.changes.raised) for each in configs})
+        self.unlimited = _literals({each.name: words(each.changes.unlimited) for each in configs})
+        self.emptied = _literals({each.name: words(each.changes.emptied) for each in configs})
+        self.gains = _literals(
+            {
+                f"{each.name}={value.lower()}": words(effect)
+                for each in configs
+                for value, effect in each.changes.gains.items()
+            }
+        )
+        order = list(ChangeClass)
+        worst = {
+            each.name: min(each.changes.every, key=lambda effect: order.index(effect.of_class))
+            for each in configs
+            if each.changes.every
+        }
+        self.reset = _literals({name: words(effect) for name, effect in worst.items()})
+        """A config that is reset gets the broker's default, which is unknown and may be of the worst direction."""
+        self.from_replicas = [
+            each.name for each in configs if each.changes.raised is not None and each.changes.raised.from_replicas
+        ]
+
+
+def _literals(words: Mapping[str, str | None]) -> Column:
+    entries = [F.lit(each) for name, found in words.items() if found is not None for each in (name, found)]
+    return F.create_map(*entries).cast("map<string,string>")
+
+
+def _of_config(words: _Words, name: Column) -> Column:
+    old, new = _live(name), F.col("after")[name]
+    was, becomes = _number(old), _number(new)
+    limited, unlimited = F.coalesce(was < _NO_LIMIT, F.lit(True)), becomes == F.lit(_NO_LIMIT)
+    higher = F.coalesce(becomes > was, becomes.isNotNull())
+    lower = F.coalesce(becomes < was, becomes < _NO_LIMIT)
+    replicas = F.col("live_replication_factor")
+    # Below the number of replicas, or with one replica, it changes nothing; what is unknown may change it.
+    reaches = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1), becomes > 1)
+    raises = higher & (~name.isin(*words.from_replicas) | reaches)
+    empty = F.array(F.lit(""))
+    had = F.coalesce(_parts(old), F.array().cast("array<string>"))
+    emptied = (F.size(F.array_except(_parts(new), empty)) == 0) & (F.size(F.array_except(had, empty)) > 0)
+    gained = F.transform(
+        F.array_except(_parts(new), had), lambda part: F.try_element_at(words.gains, F.concat(name, F.lit("="), part))
+    )
+    found = F.coalesce(
+        F.when(lower, F.try_element_at(words.lowered, name)),
+        F.when(limited & unlimited, F.try_element_at(words.unlimited, name)),
+        F.when(raises, F.try_element_at(words.raised, name)),
+        F.when(emptied, F.try_element_at(words.emptied, name)),
+        F.try_element_at(F.array_compact(gained), F.lit(1)),
+    )
+    begins = F.concat(name, F.lit(" "), F.coalesce(old, F.lit("unknown")), F.lit(" -> "))
+    default = F.concat(
+        begins,
+        F.lit("the broker's default, which isn't known, "),
+        F.try_element_at(words.reset, name),
+        F.lit(" if that is less"),
+    )
+    reset = F.col("before")[name].isNotNull() & new.isNull()
+    return F.when(reset, default).otherwise(F.concat(begins, new, F.lit(" "), found))
+
+
+def _parts(value: Column) -> Column:
+    return F.transform(parts_column(value), F.lower)
+
+
+def _number(value: Column) -> Column:
+    """Convert to a number; a negative one means no limit."""
+    number = trimmed(value).try_cast("decimal(38,0)")
+    return F.when(number < 0, F.lit(_NO_LIMIT)).otherwise(number)

@@ -1,0 +1,44 @@
+"""The catalogue of topic configs says of each what it means, and what a change of it can do."""
+
+from __future__ import annotations
+
+import pytest
+
+from topicledger.kafka.config_values import LISTS
+from topicledger.model import topic_configs as catalogue
+from topicledger.model.topic_configs import DISRUPTIONS, LOSSES, ChangeClass, topic_configs
+
+
+def test_every_class_of_configs_is_used_and_counted_by_one_guard() -> None:
+    used = {effect.of_class for each in topic_configs().values() for effect in each.changes.every}
+    assert used == set(ChangeClass) - {ChangeClass.LOSES_ORDER}
+    assert sorted((*LOSSES, *DISRUPTIONS)) == sorted(ChangeClass)
+
+
+def test_a_default_is_one_of_the_accepted_values() -> None:
+    for each in topic_configs().values():
+        accepted = each.accepted
+        if accepted.values:
+            assert each.default in accepted.values, each.name
+        if accepted.least is not None and each.default not in accepted.also:
+            assert float(each.default) >= accepted.least, each.name
+        assert set(each.changes.gains) <= {*(accepted.values or ("true", "false"))}, each.name
+
+
+def test_lists_of_the_catalogue_are_those_that_compare_as_sets() -> None:
+    assert {each.name for each in topic_configs().values() if each.type == "list"} == LISTS
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"changes": {}}, "no direction has a class"),
+        ({"changes": {"lowered": "bad luck"}}, "'bad luck' is not a valid ChangeClass"),
+        ({"type": "float"}, "type float, unit None: one of these is unknown"),
+        ({"sice": "1.0"}, "unknown keys: sice"),
+    ],
+)
+def test_an_entry_without_class_or_with_unknown_keys_is_an_error(table: dict[str, object], message: str) -> None:
+    entry = {"type": "int", "default": "1", "since": "1.0", "changes": {"any": "harmless"}, **table}
+    with pytest.raises(ValueError, match=message):
+        catalogue._config("x", entry)
