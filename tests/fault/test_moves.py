@@ -184,7 +184,7 @@ def test_abandoned_run_leaves_throttles_until_its_moves_end(
     assert ended.returncode == 0, ended.stderr[-3000:]
     with admin_of(kafka_three) as admin:
         if admin.list_reassignments():
-            assert "throttles stay set on cluster main; the next run on it takes them away" in ended.stdout
+            assert "throttles stay set on cluster main; the next run there removes them" in ended.stdout
             assert throttles_on(kafka_three)
         until(lambda: admin.list_reassignments() == {}, seconds=120)
     assert estate.run().exit_code == 0
