@@ -41,6 +41,7 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
+from topicledger.model.moves import Withdrawn
 
 TOO_LARGE = "Excessively large number of partitions per request."
 LOST = RequestLost("cluster main at h:1 gave no answer: connection reset")
@@ -772,7 +773,7 @@ LEARNT: dict[str, tuple[Target, Response, list[TopicInfo], list[tuple[str, str, 
     "a delete whose name has another topic": (
         delete("a"), EXISTS, [live("a", "id-2")], [("a", "failed", 100, "RECREATED")],
     ),
-    "a delete without the right to create": (delete("a"), answers({"a": 29}), [], []),
+    "a delete, and whether it was is unknown": (delete("a"), answers({"a": 29}), [], [("a", "pending", 0, None)]),
     "the same, and it is there": (delete("a"), answers({"a": 29}), [live("a")], []),
     "a delete of a name that a broker's policy refuses": (
         delete("a"), answers({"a": 44}), [live("a")], [("a", "ok", 0, "RECOVERED")],
@@ -790,6 +791,25 @@ def test_outcomes_are_recovered_without_sending_again(admin: MagicMock, executor
     assert brief(list(executor.recover([replace(target, maybe_sent=True)]))) == expected
     assert [call.kwargs for call in admin.create_topics.call_args_list] == [{"validate_only": True}]
     admin.delete_topics.assert_not_called()
+
+
+def test_delete_that_may_be_done_is_never_called_refused(admin: MagicMock, executor: Executor) -> None:
+    """What refuses it by now keeps it from being sent again, and its row doesn't say that nothing was sent."""
+    why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="planned a week ago")
+    executor.limits.moving = replace(executor.limits.moving, withdrawn={"a": why})
+    (ended,) = executor.apply([replace(delete("a"), maybe_sent=True)])
+    assert brief([ended]) == [("a", "failed", -1, "PLAN_EXPIRED")]
+    assert "an earlier start may have deleted it" in str(ended.error_message)
+    admin.delete_topics.assert_not_called()
+
+
+def test_answer_without_any_topic_halves_no_batch(admin: MagicMock, executor: Executor) -> None:
+    """C15: no broker said that the request was too large."""
+    admin.create_topics.return_value = answers({})
+    before = executor.limits.max_batch_records
+    rows = list(executor.validate([create("a"), create("b")]))
+    assert {row.outcome for row in rows} == {Outcome.FAILED}
+    assert executor.limits.max_batch_records == before
 
 
 @pytest.mark.parametrize("target", [create("a"), delete("a")])

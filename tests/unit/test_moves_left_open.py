@@ -70,6 +70,23 @@ def test_withdrawn_topic_that_is_deleted_while_it_moves_fails_in_the_next_start(
     assert "0 of 2 partitions moved" in str(row.error_message)
 
 
+def test_broker_that_stays_down_leaves_only_its_own_moves_open() -> None:
+    cluster = MovingCluster(t=BEFORE, u=BEFORE)
+    cluster.reassign({("t", 0): (3,)})
+    cluster.brokers = (1, 2)  # type: ignore[assignment]
+    rows: list[PhaseResult] = []
+
+    def meanwhile() -> None:
+        for key in [key for key, brokers in cluster.targets.items() if 3 not in brokers]:
+            cluster.replicas[key] = cluster.targets.pop(key)
+
+    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
+    away = {0: (3,), 1: (3,)}
+    with pytest.raises(StaysOpen, match=r"main: t: no known outcome \(brokers \[3\], which get replicas, are down"):
+        rows.extend(executor.apply([move("t", BEFORE, away, maybe_sent=True), move("u", BEFORE, AFTER)]))
+    assert [(row.resource, row.outcome) for row in rows] == [("u", Outcome.OK)]
+
+
 def test_move_that_ends_between_two_late_observations_is_done() -> None:
     """R4: metadata lags behind the listing, and no one observed when the listing lost the move."""
     cluster, waits = MovingCluster(t={0: (1,)}), 0

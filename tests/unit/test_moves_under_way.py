@@ -10,9 +10,10 @@ import pytest
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
 from topicledger.actions.moved import moves_of
 from topicledger.actions.reassign import MIN_INSYNC
-from topicledger.actions.throttling import Throttling
+from topicledger.actions.throttling import ThrottleRefused, Throttling
 from topicledger.kafka import Response
-from topicledger.kafka.sending import OutcomeUnknown
+from topicledger.kafka.moving import Unanswered
+from topicledger.kafka.sending import OutcomeUnknown, StillMoved
 from topicledger.model import Outcome, PhaseResult, Refusal, Target, TopicConfigs, TopicResult
 from topicledger.model.moves import (
     BROKER,
@@ -286,9 +287,7 @@ def test_a_cancel_that_kafka_refuses_is_no_cancel() -> None:
     started(cluster, written, 0, 1)
     cluster.before_request = lambda _: 31
     rows: list[PhaseResult] = []
-    with pytest.raises(
-        OutcomeUnknown, match=r"moves of 1 topics continue.* t among them \(CLUSTER_AUTHORIZATION_FAILED"
-    ):
+    with pytest.raises(StillMoved, match=r"main: t: still moved, not cancelled \(CLUSTER_AUTHORIZATION_FAILED"):
         rows.extend(executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)]))
     assert rows == []
     assert set(cluster.targets) == {("t", 0), ("t", 1)}
@@ -296,6 +295,37 @@ def test_a_cancel_that_kafka_refuses_is_no_cancel() -> None:
     cluster.before_request = lambda _: None
     (row,) = executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)])
     assert ended(row) == (Outcome.FAILED, "CANCELLED", "cancelled; 0 of 2 partitions moved")
+
+
+def test_nothing_is_cancelled_while_a_lost_request_may_begin_its_move() -> None:
+    """Its row would say that it's over, and the controller may still carry the request out."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    started(cluster, written, 0)
+    cluster.finish()
+    executor = executor_of(cluster, written)
+    executor.limits.moving.unanswered["t", 1] = Unanswered(after=(2,), at=executor.clock())
+    with pytest.raises(StillMoved, match=r"t: still moved, not cancelled .*may still begin a move"):
+        list(executor.cancel([move("t", BEFORE, AFTER, maybe_sent=True)]))
+    executor.sleep(2 * executor.retry_policy.visibility)
+    (row,) = executor.cancel([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert ended(row) == (Outcome.FAILED, "CANCELLED", "cancelled; 1 of 2 partitions moved")
+
+
+@pytest.mark.parametrize("code", [-1, 3, 7])
+def test_throttles_of_a_topic_whose_configs_are_not_shown_are_not_forgotten(code: int) -> None:
+    """3: the broker asked lags behind, and others list the topic."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    started(cluster, written, 0)
+    cluster.finish()
+    hidden = [TopicConfigs(topic="t", error_code=code, configs=None)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cluster, "topic_configs", lambda *_: hidden)
+        with pytest.raises(ThrottleRefused):
+            Throttling(executor_of(cluster, written), written).end()
+    assert (TOPIC, "t", LEADER_REPLICAS) in cluster.configs
+    assert {(each.resource_type, each.resource) for each in written.rows} == {(TOPIC, "t")}
+    assert Throttling(executor_of(cluster, written), written).end() == 0
+    assert cluster.throttles() == set()
 
 
 def test_a_topic_that_was_recreated_is_not_cancelled() -> None:
@@ -402,7 +432,7 @@ def test_a_topic_without_an_outcome_does_not_lose_the_rows_of_a_cancel() -> None
     cluster.reassign({(name, part): (2,) for name in ("t", "u") for part in BEFORE})
     cluster.silent = frozenset({"u"})
     rows: list[PhaseResult] = []
-    with pytest.raises(OutcomeUnknown, match=r"moves of 1 topics continue.* u among them \(UNKNOWN_SERVER_ERROR"):
+    with pytest.raises(StillMoved, match=r"main: u: still moved, not cancelled \(UNKNOWN_SERVER_ERROR"):
         rows.extend(
             executor_of(cluster, Written()).cancel([move(name, BEFORE, AFTER, maybe_sent=True) for name in ("t", "u")])
         )

@@ -19,7 +19,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.moved import is_in_place, moves_of
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
-from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown
+from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, StillMoved
 from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, assignments_text
 
@@ -32,8 +32,8 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     """Cancel moves to the planned brokers, of targets that this run may have sent.
 
     Yields a row of phase apply for each topic with moves that were done or cancelled: ok if all were done before, else
-    failed CANCELLED with the places of its replicas. Topics whose moves were not begun stay open. Raises OutcomeUnknown
-    if reassignments may not be listed, and, after the rows, if any replica is still moving.
+    failed CANCELLED with the places of its replicas. Topics whose moves were not begun get no row. Raises
+    OutcomeUnknown if reassignments may not be listed, and, after the rows, StillMoved if moves continue or may begin.
     """
     began = datetime.now(UTC)
     cancelling = _Cancelling(context, targets)
@@ -58,7 +58,8 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     accepted = {topic: moves for topic, moves in cancelling.asked.items() if topic not in refused}
     states, listed = _settled(context, targets, accepted)
     context.require_planned_cluster()
-    moving: dict[str, str] = {}
+    moving: dict[tuple[str, str], str] = {}
+    may_begin = {topic for topic, _ in context.may_move()}
     for target in targets:
         state = states.get(target.topic)
         if state is not None and state.permitted and state.topic_id != target.topic_id:
@@ -68,17 +69,15 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
         if left.moving:
             why = "not settled yet" if target.topic in accepted else "its topic id can't be compared now"
             why = silent[target.topic].why if target.topic in silent else why
-            moving[target.topic] = refused.get(target.topic, why)
+            moving[target.topic, target.action] = refused.get(target.topic, why)
+        elif target.topic in may_begin and not left.all_moved:
+            moving[target.topic, target.action] = "a request without an answer may still begin a move"
         elif left.is_known and (target.topic in cancelling.asked or left.moved):
             yield _row(context, target, left, began)
-    if moving:
-        topic, why = next(iter(moving.items()))
-        raise OutcomeUnknown(
-            f"cluster {context.cluster}: moves of {len(moving)} topics continue, they are not cancelled: {topic} among "
-            f"them ({why}); cancel again"
-        )
     if unknown is not None:
         raise unknown
+    if moving:
+        raise StillMoved(context.cluster, moving)
 
 
 class _Cancelling:

@@ -54,7 +54,7 @@ class CheckedRequest:
         earlier = set(self._maybe_done)
         self._maybe_done.update(target.topic for target in ready)
         response = self._request(ready)
-        if all(is_too_large(each) for each in response.results.values()):
+        if response.results and all(is_too_large(each) for each in response.results.values()):
             # Nothing was done: it is sent again in smaller requests, each of them checked again.
             self._maybe_done = earlier
             return response
@@ -64,7 +64,7 @@ class CheckedRequest:
 
     def _ended(self, target: Target, refused: PhaseResult) -> PhaseResult:
         """Refused means that nothing was sent: a target whose response was lost gets a row that says failed."""
-        if target.topic not in self._maybe_done or refused.outcome is not Outcome.REFUSED:
+        if not target.maybe_sent or refused.outcome is not Outcome.REFUSED:
             return refused
         words = f"{refused.error_message}; the answer to an earlier request for it was lost, which may have changed it"
         return replace(refused, outcome=Outcome.FAILED, error_message=words)

@@ -20,6 +20,7 @@ from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, may_be_done
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
+    OURS,
     SET_ON_TOPIC,
     Action,
     ConfigEntry,
@@ -88,7 +89,8 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Find topics that an earlier request deleted, and those recreated since (D3).
 
-    A principal that may not create topics learns nothing about a name: then the same delete by id shows it.
+    Pending are unlisted topics that it may have deleted: a principal that may not create topics learns nothing about a
+    name. The same delete by id shows it, unless it must not be sent any more. The others still exist.
     """
     live = context.describe([target.topic for target in targets])
     names_taken = _names_taken(context, targets)
@@ -100,7 +102,10 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
             done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
             message = "an earlier request deleted it"
             yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
-        elif info is not None and info.permitted and info.topic_id != target.topic_id:
+        elif info is None:
+            unknown = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
+            yield context.result(target, Phase.APPLY, Outcome.PENDING, unknown)
+        elif info.permitted and info.topic_id != target.topic_id:
             yield _recreated(context, target, answer, info)
 
 
@@ -108,7 +113,15 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     """DeleteTopics by id, or by name if the cluster has no topic ids or its brokers can't delete by id."""
     by_id: list[Target] = []
     by_name: list[Target] = []
+    withdrawn = context.limits.moving.withdrawn
     for target in targets:
+        if target.maybe_sent and target.topic in withdrawn:
+            why = withdrawn[target.topic]
+            now = datetime.now(UTC)
+            words = f"{why.message}; an earlier start may have deleted it, which can't be known"
+            answer = Answer(TopicResult(error_code=OURS), 1, now, now)
+            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=why.error, message=words)
+            continue
         (by_id if target.topic_id is not None and context.admin.deletes_by_id else by_name).append(target)
     yield from _delete(context, by_id, context.admin.delete_topics)
     yield from _delete(context, by_name, _DeleteByName(context))

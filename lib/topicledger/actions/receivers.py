@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection
 
 from topicledger.actions.context import ClusterContext
-from topicledger.kafka.sending import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -19,19 +18,18 @@ class Receivers:
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
-        self._gone_since: float | None = None
+        self._gone_since: dict[int, float] = {}
 
-    def require_up(self, broker_ids: Collection[int]) -> None:
-        """Warn if brokers are down; raise OutcomeUnknown if some are down for too long."""
+    def gone_too_long(self, broker_ids: Collection[int]) -> frozenset[int]:
+        """Return which of these brokers are down for too long; warn of those that went down since the last call."""
         gone = set(broker_ids) - {broker.broker_id for broker in self._context.brokers()} if broker_ids else set()
         now = self._context.clock()
-        if not gone:
-            self._gone_since = None
-        elif self._gone_since is None:
-            self._gone_since = now
-            log.warning("cluster %s: brokers %s, which get replicas, are down", self._context.cluster, sorted(gone))
-        elif now - self._gone_since > _GONE_FOR:
-            raise OutcomeUnknown(
-                f"cluster {self._context.cluster}: brokers {sorted(gone)}, which get replicas, are down for more than "
-                f"{_GONE_FOR:g} s; bring them back, and start the run again with its id"
-            )
+        if new := gone - self._gone_since.keys():
+            log.warning("cluster %s: brokers %s, which get replicas, are down", self._context.cluster, sorted(new))
+        self._gone_since = {broker: self._gone_since.get(broker, now) for broker in gone}
+        return frozenset(broker for broker, since in self._gone_since.items() if now - since > _GONE_FOR)
+
+
+def why_open(broker_ids: Collection[int]) -> str:
+    """Return why a topic whose replicas go to these brokers stays open."""
+    return f"brokers {sorted(broker_ids)}, which get replicas, are down for more than {_GONE_FOR:g} s; bring them back"

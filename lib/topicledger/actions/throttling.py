@@ -40,6 +40,7 @@ _RATES = (LEADER_RATE, FOLLOWER_RATE)
 _LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _EVERY = "*"
 _GRANT = "grant this principal AlterConfigs on the cluster and on the topic"
+_NOT_SHOWN = "the broker asked doesn't show its configs"
 _WITHOUT = "with replicas.throttle = 0 it moves without a throttle"
 
 _Key: TypeAlias = tuple[str, str, str]
@@ -210,10 +211,10 @@ class Throttling:
                 lists = wanted.setdefault(move.topic, {LEADER_REPLICAS: set(), FOLLOWER_REPLICAS: set()})
                 lists[LEADER_REPLICAS] |= {f"{move.partition}:{broker}" for broker in move.before}
                 lists[FOLLOWER_REPLICAS] |= {f"{move.partition}:{broker}" for broker in move.adding}
-        found = self._topic_configs(wanted, without.refused)
+        found = self._topic_configs(wanted, without.refused, without.silent)
         for topic, lists in wanted.items():
             if topic not in found and (TOPIC, topic) not in without.refused:
-                without.silent[TOPIC, topic] = "the broker asked doesn't show its configs, so it can't be throttled"
+                without.silent.setdefault((TOPIC, topic), f"{_NOT_SHOWN}, so it can't be throttled")
             for config, replicas in lists.items():
                 key, live = (TOPIC, topic, config), found.get(topic, {}).get(config)
                 if topic in found and live != _EVERY and not replicas <= _entries(live):
@@ -230,8 +231,13 @@ class Throttling:
             if configs is not None:
                 found |= {(BROKER, broker, name): configs.get(name) for name in _RATES}
         topics = {resource for kind, resource, _ in keys if kind == TOPIC}
-        for topic, set_on_it in self._topic_configs(topics, refused).items():
+        shown = self._topic_configs(topics, refused, refused)
+        for topic, set_on_it in shown.items():
             found |= {(TOPIC, topic, name): set_on_it.get(name) for name in _LISTS}
+        # A broker that lags behind doesn't show the configs of a topic that exists.
+        hidden = topics - shown.keys() - {resource for kind, resource in refused if kind == TOPIC}
+        for topic in self.context.topic_states(sorted(hidden)):
+            refused[TOPIC, topic] = f"cluster {self.context.cluster}: topic {topic} exists, and {_NOT_SHOWN}"
         return found
 
     def _ask_broker(
@@ -252,14 +258,16 @@ class Throttling:
         self.context.wait(0)
         self.context.brokers()
 
-    def _topic_configs(self, topics: Collection[str], refused: dict[_Resource, str]) -> dict[str, Mapping[str, str]]:
+    def _topic_configs(
+        self, topics: Collection[str], refused: dict[_Resource, str], silent: dict[_Resource, str]
+    ) -> dict[str, Mapping[str, str]]:
         found = self.context.describe_configs(sorted(topics), dict.fromkeys(topics, _LISTS))
         for topic, configs in found.items():
+            words = f"cluster {self.context.cluster}: configs of topic {topic} can't be read"
             if configs.error_code in AUTHORIZATION_FAILED:
-                refused[TOPIC, topic] = (
-                    f"cluster {self.context.cluster}: configs of topic {topic} can't be read: grant this principal "
-                    "DescribeConfigs on it"
-                )
+                refused[TOPIC, topic] = f"{words}: grant this principal DescribeConfigs on it"
+            elif configs.error_code not in (kafka.NONE, kafka.UNKNOWN_TOPIC_OR_PARTITION):
+                silent[TOPIC, topic] = f"{words}: {error_name(configs.error_code)}"
         return {
             topic: {each.name: str(each.value) for each in configs.configs or () if each.config_source == SET_ON_TOPIC}
             for topic, configs in found.items()

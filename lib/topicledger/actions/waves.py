@@ -15,7 +15,7 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.moved import is_between, is_in_place, moves_of, ours, progress
-from topicledger.actions.receivers import Receivers
+from topicledger.actions.receivers import Receivers, why_open
 from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response
@@ -72,8 +72,9 @@ class Waves:
     def run(self) -> Iterator[PhaseResult]:
         """Move all topics; yield a row of phase apply for each once all its partitions are done, or one can't be moved.
 
-        Raises OutcomeUnknown if asked to stop, and if a broker that gets replicas stays down: topics without a row are
-        open. Throttles of moves that are or may be under way then stay set and recorded; the others are removed.
+        Topics without a row are open, such as those whose replicas go to a broker that stays down. Raises
+        OutcomeUnknown if asked to stop. Throttles of moves that are or may be under way stay set and recorded; the
+        others are removed.
         """
         context = self._context
         limits = context.limits.moving
@@ -163,7 +164,16 @@ class Waves:
                 self._see(move, states.get(topic), listed)
         self._looked = True
         if topics is None:
-            self._receivers.require_up({broker for move in self._under_way.values() for broker in move.after})
+            self._leave_open_without_receivers()
+
+    def _leave_open_without_receivers(self) -> None:
+        """Leave open the topics that wait for a broker which is down for too long: others go on."""
+        gone = self._receivers.gone_too_long({broker for move in self._under_way.values() for broker in move.after})
+        for topic in self._targets.keys() - self._left_open if gone else ():
+            moves = [move for move in self._under_way.values() if move.topic == topic]
+            missing = {broker for move in moves for broker in gone & {*move.after}}
+            if missing:
+                self._leave_open(topic, why_open(missing))
 
     def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         key, target = (move.topic, move.partition), self._targets[move.topic]

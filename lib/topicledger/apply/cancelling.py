@@ -15,6 +15,7 @@ from topicledger.apply.dispatch import Context, Stop, Stopped, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import take_away
 from topicledger.kafka.connection import request_timeout
+from topicledger.kafka.sending import StillMoved
 from topicledger.ledger import leases
 from topicledger.ledger.leases import LeaseHeld, LeaseLost, Leases
 from topicledger.ledger.run import Run
@@ -101,4 +102,4 @@ def _cancel(run: Run, context: Context, work: Work, held: Leases) -> Mapping[str
     last = partial(take_away, run.run_id, clusters_left(run.ledger))
     step = each_cluster(run, unstopped, Phase.APPLY, work, Executor.cancel, held=held, title="cancel", last=last)
     run.settle()
-    return step.problems
+    return step.why(StillMoved)

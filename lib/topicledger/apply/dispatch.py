@@ -21,7 +21,7 @@ from topicledger.config import logs
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.sending import ClusterLimits, StaysOpen
+from topicledger.kafka.sending import ClusterLimits, StaysOpen, StillMoved
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import OutcomeWaves, Run
@@ -103,7 +103,7 @@ class Context:
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
     """Cluster -> the limits of its requests, kept from phase to phase."""
     withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """Cluster -> topic under way -> why no more of its moves are begun."""
+    """Cluster -> topic -> why nothing more is sent of an action that an earlier start may have sent."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
@@ -123,10 +123,14 @@ class StepResult:
     @property
     def why_open(self) -> Mapping[str, str]:
         """Cluster -> why actions on it are still open."""
+        return self.why(StaysOpen)
+
+    def why(self, stays_open: type[StaysOpen]) -> Mapping[str, str]:
+        """Return cluster -> why actions on it are still open, in the words of `stays_open`."""
         by_cluster: dict[str, dict[tuple[str, str], str]] = {}
         for (cluster, resource, action), why in self.left_open.items():
             by_cluster.setdefault(cluster, {})[resource, action] = why
-        return {**{name: str(StaysOpen(name, actions)) for name, actions in by_cluster.items()}, **self.problems}
+        return {**{name: str(stays_open(name, actions)) for name, actions in by_cluster.items()}, **self.problems}
 
     def ok(self, work: Work) -> Work:
         """Return the part of `work` whose outcome is ok."""
@@ -322,6 +326,7 @@ def _one_cluster(
         if refused_as is None and live_id != cluster_id:
             refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
         left, left_open = sum(map(len, batches)), dict[tuple[str, str], str]()
+        stays_open = StaysOpen
         for number, batch in enumerate(batches):
             if context.stop.is_set():
                 return
@@ -346,11 +351,13 @@ def _one_cluster(
                             ended, yielded_at = [], time.monotonic()
             except StaysOpen as error:
                 left_open |= error.actions
+                stays_open = type(error)
             except ClusterError:
                 yield ended
                 raise
             yield ended
-        if left_open:
-            raise StaysOpen(settings.name, left_open)
-        if refused_as is None:
+        # Throttles of the moves that were cancelled protect nothing any more, whatever the others do.
+        if refused_as is None and (not left_open or stays_open is StillMoved):
             last(executor)
+        if left_open:
+            raise stays_open(settings.name, left_open)

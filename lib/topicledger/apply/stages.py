@@ -109,7 +109,8 @@ def _apply_all(
             done.append(_apply_held(run, context, part, held, sent, leftovers))
             left = {name: each for name, each in left.items() if name in held.busy}
             if left and not context.wait:
-                problems = {name: f"{why}. Nothing was sent to it; {_LATER}" for name, why in held.busy.items()}
+                nothing = "Nothing more was sent to it" if run.may_have_sent else "Nothing was sent to it"
+                problems = {name: f"{why}. {nothing}; {_LATER}" for name, why in held.busy.items()}
                 done.append(Applied(actions={}, answers={}, problems=problems))
                 break
     return Applied(
@@ -198,15 +199,17 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
     def unsent() -> DataFrame:
         return sendable(run, [*problems, *ready.elsewhere], left_open.keys() | under_way)
 
-    def refuse(transform: Transform) -> None:
-        rows = still_sendable().transform(transform)
+    def refusable(rows: DataFrame) -> DataFrame:
         if under_way:
-            # An action under way can't be refused, since refused means not sent: no more of it is begun, and apply
+            # An action under way can't be refused, since refused means not sent: no more of it is sent, and apply
             # reports its outcome.
             for row in _less(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
                 why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
                 withdrawn.setdefault(row["cluster"], {}).setdefault(row["resource"], why)
-        _refuse(run, _less(run, rows, under_way), held)
+        return _less(run, rows, under_way)
+
+    def refuse(transform: Transform) -> None:
+        _refuse(run, refusable(still_sendable().transform(transform)), held)
 
     if run.may_have_sent:
         # First find the outcomes of actions that earlier starts may have sent.
@@ -239,7 +242,17 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
                 if status.problem is not None:
                     problems[name] = status.problem
             version = _owners_version(run, latest)
-            again = reevaluate(run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held)
+            again = reevaluate(
+                run,
+                context.policies,
+                seen,
+                version,
+                Phase.APPLY,
+                *Action,
+                waited=waiting,
+                held=held,
+                refusable=refusable if under_way else None,
+            )
             waiting = again.waiting
     return Validated(
         actions=in_batches(still_sendable()),

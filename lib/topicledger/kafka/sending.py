@@ -78,12 +78,20 @@ class OutcomeUnknown(ClusterError):
 class StaysOpen(OutcomeUnknown):
     """The outcomes of some actions of a batch are unknown; the cluster's other batches continue."""
 
+    words, advice = "no known outcome", "start the run again with its id"
+
     def __init__(self, cluster: str, actions: Mapping[tuple[str, str], str]) -> None:
         """`actions`: reasons by (resource, action)."""
         (first, _), why = next(iter(actions.items()))
         more = f" and {len(actions) - 1} more" if len(actions) > 1 else ""
-        super().__init__(f"cluster {cluster}: {first}{more}: no known outcome ({why}); start the run again with its id")
+        super().__init__(f"cluster {cluster}: {first}{more}: {self.words} ({why}); {self.advice}")
         self.actions = actions
+
+
+class StillMoved(StaysOpen):
+    """Moves of some topics of a batch continue, although they were to be cancelled."""
+
+    words, advice = "still moved, not cancelled", "cancel again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +338,7 @@ class Sender:
         now, throttled = self.clock(), response.throttle_time_ms / 1000
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
-        if len(batch) > 1 and all(is_too_large(result) for result in response.results.values()):
+        if len(batch) > 1 and response.results and all(map(is_too_large, response.results.values())):
             self._halve(sum(map(self.records, batch)))
             return Outcomes(too_large=True)
         codes = {result.error_code for result in response.results.values()}

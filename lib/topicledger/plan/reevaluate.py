@@ -6,7 +6,7 @@ the deletes: which of them made the room that creates wait for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -69,6 +69,7 @@ def reevaluate(
     *actions: Action,
     waited: DataFrame | None = None,
     held: Leases | None = None,
+    refusable: Callable[[DataFrame], DataFrame] | None = None,
 ) -> Reevaluated:
     """Evaluate open actions of these kinds again; refused ones get their last row in `audit`, in `phase`.
 
@@ -76,7 +77,9 @@ def reevaluate(
     labels are from the manifests at `manifest_version`.
 
     Creates of `waited` that still have no room fail with BUDGET_NOT_FREED. New warnings get a row of phase policy with
-    outcome ok. `held`: the leases of a run that changes clusters.
+    outcome ok. `held`: the leases of a run that changes clusters. `refusable` takes out of refused rows those that an
+    earlier start may have sent, since refused means not sent. In: `cluster`, `resource`, `action`, `error`,
+    `error_message`.
     """
     # Clusters without open actions may be unreachable: they aren't asked.
     concerned = run.open_actions().select("cluster").distinct()
@@ -99,6 +102,10 @@ def reevaluate(
     planned = F.coalesce("planned_violations", F.array().cast(VIOLATIONS))
     new = F.col("noted_violations").isNull() & (F.size(F.array_except("violations", planned)) > 0)
     reported = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
+    if refusable is not None:
+        is_refused = F.coalesce(refused, F.lit(False))
+        unsent = reported.where(is_refused).withColumn("resource", F.col("topic")).transform(refusable)
+        reported = reported.where(~is_refused).unionByName(unsent.drop("resource"))
     any_reported = not reported.isEmpty()
     if any_reported:
         run.append_audit(reported.transform(partial(_as_audit, run=run, phase=phase, waited=waited)), held)
