@@ -91,7 +91,7 @@ def test_the_class_that_asks_for_most_approvals_decides() -> None:
 
 
 def test_kind_of_action_that_is_not_known_needs_every_approval() -> None:
-    every = {"deletes", "losses", "moves", "rights"}
+    every = {"deletes", "losses", "disruptions", "moves", "rights"}
     assert set(classes_of({"alter_group": []})) == every
     assert set(classes_of({"create": [], "add_partitions": [], "elect_leaders": []})) == set()
     assert set(classes_of({"alter_configs": ["losses"], "reassign": []})) == {"losses", "moves"}

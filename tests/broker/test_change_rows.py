@@ -26,6 +26,7 @@ from tests.fault.controller_quota import BURST_SECONDS, RATE, Counted
 from tests.harness import policy
 from tests.waiting import until
 from topicledger.apply.executor import Executor
+from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
 from topicledger.kafka import ClusterAdmin, changes
 from topicledger.model import SET_ON_TOPIC, Action, Outcome, Target, TopicResult
@@ -288,13 +289,15 @@ def test_harmful_values_that_brokers_accept_are_stopped(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """K7: `compact` loses records, and those without a key are refused from then on. A minimum of more in-sync replicas
-    than there are means all of them, and an empty policy keeps everything: neither loses anything."""
+    than there are means all of them, and an empty policy keeps everything: neither loses anything, and the second is
+    allowed here."""
     compact, replicas, none = names = [f"rows.hurts.{each}" for each in ("compact", "replicas", "none")]
     make(kafka, *names)
     with closing(KafkaProducer(**kafka.client_options(), acks="all", retries=0)) as producer:
         for name in names:
             producer.send(name, b"no key").get(30)
-        estate = changing(spark, tmp_path, kafka, configs="declared")
+        allowed = GuardSettings(max_disruptions=1)
+        estate = changing(spark, tmp_path, kafka, configs="declared", guards=allowed)
         estate.declare(
             {"topic": compact, "configs": {"cleanup.policy": "compact"}},
             {"topic": replicas, "configs": {"min.insync.replicas": "2"}},
@@ -524,7 +527,7 @@ NUMBERS = (
     "segment.jitter.ms",
     "segment.ms",
 )
-"""Configs that may be any number of millions; to change them loses nothing."""
+"""Configs that may be any number of millions."""
 
 
 def wide(number: int) -> dict[str, str]:
@@ -548,7 +551,8 @@ def test_more_changes_than_a_broker_takes_at_once_go_in_parts(
     is no change, and never too much."""
     names = [f"rows.wide.{number:03}" for number in range(500)]
     ids = make(own, *names)
-    estate = changing(spark, tmp_path, own, configs="declared")
+    allowed = GuardSettings(max_losses=500, max_disruptions=500)
+    estate = changing(spark, tmp_path, own, configs="declared", guards=allowed)
     estate.declare(*({"topic": name, "configs": wide(0)} for name in names))
     assert estate.run(run_id="wide", wait_visible=120.0).outcomes() == {"ok": 500}
     records: Counter[int] = Counter()

@@ -126,6 +126,18 @@ def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command
     assert why in error
 
 
+@pytest.mark.parametrize("command", [["load_manifests", "m.yaml"], ["plan", "m.yaml"]])
+def test_an_unknown_config_is_an_error_with_strict(
+    capsys: pytest.CaptureFixture[str], folder: Path, command: list[str]
+) -> None:
+    (folder / "m.yaml").write_text("cluster: orders\ntopics: [{topic: a, configs: {retention.mss: 5}}]")
+    code, error = told(capsys, folder, "", *command, "--strict")
+    assert code == 2
+    assert "m.yaml:2: unknown config `retention.mss`; did you mean `retention.ms`?" in error
+    code, error = told(capsys, folder, "", *command)
+    assert (code, NO_SESSION in error) == (1, True), error
+
+
 def test_valid_commands_get_as_far_as_the_session(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "m.yaml").write_text("cluster: orders\ntopics: [{topic: a}]")
     for command in ("load_manifests m.yaml", "plan", "export --cluster orders --to out.yaml"):

@@ -37,6 +37,11 @@ def parse(tmp_path: Path) -> Parse:
     return parse_text
 
 
+def warnings_of(path: Path, text: str) -> list[str]:
+    path.write_text(text, encoding="utf-8")
+    return [f"{each.line}: {each.message}" for each in read_manifest_files([path], NOTHING).warnings]
+
+
 def texts(parsed: ParsedManifests) -> list[str]:
     return [str(error) for error in parsed.errors]
 
@@ -81,7 +86,12 @@ def test_the_same_topics_in_every_format_are_the_same_rows(parse: Parse) -> None
         "num_partitions": 3,
         "replication_factor": None,
         "assignments": None,
-        "configs": {"retention.ms": 5, "preallocate": True, "min.cleanable.dirty.ratio": 0.5, "cleanup.policy": "a,b"},
+        "configs": {
+            "retention.ms": 5,
+            "preallocate": True,
+            "min.cleanable.dirty.ratio": 0.5,
+            "cleanup.policy": "compact,delete",
+        },
         "owner": "me",
         "labels": {"tier": "gold"},
     }
@@ -102,7 +112,7 @@ def test_the_same_topics_in_every_format_are_the_same_rows(parse: Parse) -> None
         "retention.ms": "5",
         "preallocate": "true",
         "min.cleanable.dirty.ratio": "0.5",
-        "cleanup.policy": "a,b",
+        "cleanup.policy": "compact,delete",
     }
 
 
@@ -616,4 +626,55 @@ def test_errors_of_all_files_are_collected(tmp_path: Path) -> None:
         ("b.yaml", 3),
         ("b.yaml", 4),
         ("b.yaml", 4),
+    ]
+
+
+def test_units_of_configs_become_kafkas_numbers_in_every_format(parse: Parse) -> None:
+    configs = {"retention.ms": "7d", "segment.bytes": "1GiB", "flush.messages": 5}
+    entry = {"cluster": "orders", "topic": "a", "configs": configs}
+    defaults = {"cluster": "orders", "defaults": {"configs": configs}, "topics": [{"topic": "a"}]}
+    forms = {
+        "m.json": json.dumps([entry]),
+        "m.yaml": yaml.safe_dump({"topics": [entry]}),
+        "defaults.yaml": yaml.safe_dump(defaults),
+        "m.csv": f'cluster,topic,configs\norders,a,"{_cell(configs)}"\n',
+    }
+    stored = {"retention.ms": "604800000", "segment.bytes": "1073741824", "flush.messages": "5"}
+    for name, text in forms.items():
+        parsed = parse(name, text)
+        assert texts(parsed) == []
+        assert [row.configs for row in parsed.rows] == [stored], name
+
+
+def test_a_config_that_no_kafka_accepts_is_an_error_at_its_line(parse: Parse) -> None:
+    text = """\
+cluster: orders
+topics:
+  - topic: a
+    configs:
+      retention.ms: 7 days
+      cleanup.policy: compacted
+      segment.bytes: "${SIZE}"
+  - {topic: b, configs: {retention.ms: 5}}
+"""
+    parsed = parse("m.yaml", text)
+    assert texts(parsed) == [
+        'm.yaml:5: `configs`: `retention.ms` is "7 days"; write a whole number or a duration such as 7d or 12h',
+        'm.yaml:6: `configs`: `cleanup.policy` is "compacted"; Kafka accepts compact, delete',
+        'm.yaml:7: `configs`: `segment.bytes` is "${SIZE}"; write a whole number or a size such as 1GiB or 500MB: it '
+        "contains a template placeholder; render the template first",
+    ]
+    assert [row.topic for row in parsed.rows] == ["b"]
+
+
+def test_an_unknown_config_is_a_warning_once_with_the_nearest_name(tmp_path: Path) -> None:
+    text = """\
+cluster: orders
+topics:
+  - {topic: a, configs: {retention.mss: 5, flush.ms: 1, zzz: 1}}
+  - {topic: b, configs: {retention.mss: 5}}
+"""
+    assert warnings_of(tmp_path / "m.yaml", text) == [
+        "3: unknown config `retention.mss`; did you mean `retention.ms`?",
+        "3: unknown config `zzz`; only a newer Kafka or a fork may have it",
     ]

@@ -27,7 +27,7 @@ from topicledger.files import export as exporting
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
-from topicledger.files.read import Foreign, outside, read
+from topicledger.files.read import Foreign, read, remarks
 from topicledger.model import FORMAT_VERSION
 from topicledger.resources.registry import KINDS
 
@@ -46,6 +46,7 @@ from topicledger.resources.registry import KINDS
 @click.option(
     "--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are in the format of another tool."
 )
+@click.option("--strict", is_flag=True, help="Unknown names of configs are errors, not warnings.")
 @click.option("--dry-run", is_flag=True, help="Check and compare the files, and write nothing.")
 @requested_by_option
 @common
@@ -56,6 +57,7 @@ def load_manifests(
     replace_owner: tuple[str, ...],
     stdin_format: str | None,
     foreign: str | None,
+    strict: bool,
     dry_run: bool,
     requested_by: str | None,
 ) -> int:
@@ -84,6 +86,7 @@ def load_manifests(
         stdin_format=cast(Any, stdin_format),
         foreign=of_other_tool,
         clusters=options.cluster if foreign is None else (),
+        strict=strict,
     )
     ledger = open_ledger(options, settings, "load_manifests", new=True)
     if dry_run:
@@ -100,7 +103,7 @@ def load_manifests(
         )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
-    for line in outside(parsed):
+    for line in remarks(parsed):
         click.echo(line, err=True)
     for kind in KINDS:
         for line in kind.entries.expansions(parsed.rows_of(kind.table.name)) if kind.entries.expansions else ():

@@ -35,7 +35,7 @@ from topicledger.cli.options import (
 )
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
-from topicledger.files.read import files_arguments, frames, outside, read
+from topicledger.files.read import files_arguments, frames, read, remarks
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
@@ -116,6 +116,7 @@ _wait = click.option(
 @click.option(
     "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
 )
+@click.option("--strict", is_flag=True, help="Unknown names of configs in FILES are errors, not warnings.")
 @detailed_option
 @deadline_option
 @requested_by_option
@@ -124,6 +125,7 @@ def plan(
     options: Options,
     files: tuple[str, ...],
     only: tuple[str, ...],
+    strict: bool,
     manifest_version: int | None,
     manifest_as_of: datetime | None,
     detailed_exitcode: bool,
@@ -137,6 +139,8 @@ def plan(
     """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
+    if strict and not files:
+        raise UsageError("--strict is about FILES: give some, or leave it out")
     if files and (manifest_version is not None or manifest_as_of is not None):
         raise UsageError("FILES are planned with the latest manifests: leave out --manifest-version and -as-of")
     return run_request(
@@ -148,6 +152,7 @@ def plan(
         options,
         deadline,
         ["-" if name == "-" else Path(name) for name in files],
+        strict=strict,
     )
 
 
@@ -226,19 +231,20 @@ def run_request(
     deadline: float | None = None,
     files: Sequence[Path | Literal["-"]] = (),
     *,
+    strict: bool = False,
     cancel: bool = False,
 ) -> int:
     """Start or resume a run, carry out its command, and print the result; return the exit code.
 
-    `files`: manifest files to plan from, as if they were loaded. `cancel`: cancel moves under way when the run is
-    stopped.
+    `files`: manifest files to plan from, as if they were loaded; `strict`: their warnings are errors. `cancel`: cancel
+    moves under way when the run is stopped.
     """
     with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
         building.check(settings)
-        parsed = read(settings, files, sys.stdin, clusters=request.clusters) if files else None
-        for line in () if parsed is None else outside(parsed):
+        parsed = read(settings, files, sys.stdin, clusters=request.clusters, strict=strict) if files else None
+        for line in () if parsed is None else remarks(parsed):
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:

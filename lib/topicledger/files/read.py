@@ -33,6 +33,7 @@ from topicledger.text import nearest, show
 LISTED_FILES = 100
 """Largest number of files that the row in `runs` lists."""
 _REASON_CHARACTERS = 2_000
+_WARNINGS_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +54,11 @@ def read(
     stdin_format: Format | None = None,
     foreign: Foreign | None = None,
     clusters: Collection[str] = (),
+    strict: bool = False,
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
 
-    `clusters`: only the rows of these clusters are checked and returned; empty for all.
+    `clusters`: only the rows of these clusters are checked and returned; empty for all. `strict`: warnings are errors.
 
     Raises ManifestFileError listing, with lines, every error of every file, and every row that a run
     would refuse by itself (C1, C3, A3, A4, Q2).
@@ -70,6 +72,7 @@ def read(
     _require_none(
         chain(
             parsed.errors,
+            parsed.warnings if strict else (),
             _unknown_clusters([*parsed.rows, *parsed.resource_rows], settings, hint),
             _repeated(parsed.rows),
             _row_errors(parsed.rows),
@@ -95,13 +98,15 @@ def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
     return dataclasses.replace(parsed, not_carried_over=left_out, resources=kept)
 
 
-def outside(parsed: ParsedManifests) -> list[str]:
-    """Return lines for the terminal about entries of clusters that weren't asked for."""
-    lines = []
+def remarks(parsed: ParsedManifests) -> list[str]:
+    """Return lines for the terminal: warnings, and entries of clusters that weren't asked for."""
+    lines = [f"warning: {each}" for each in parsed.warnings[:_WARNINGS_SHOWN]]
+    if len(parsed.warnings) > _WARNINGS_SHOWN:
+        lines.append(f"warning: and {len(parsed.warnings) - _WARNINGS_SHOWN:,} more; --strict lists all")
     for cluster, count in parsed.left_out.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
         lines.append(f"left out by --cluster: {entries} of cluster {show(cluster)}")
-    if lines and not parsed.rows and not parsed.resource_rows:
+    if parsed.left_out and not parsed.rows and not parsed.resource_rows:
         lines.append("the files have no entry of the clusters that --cluster names")
     return lines
 

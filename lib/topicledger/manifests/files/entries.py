@@ -5,7 +5,7 @@ Every check reports an error and continues, so that all errors of a file are rep
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topicledger.manifests.files.results import (
@@ -29,7 +29,9 @@ from topicledger.manifests.files.values import (
     named,
     plain_number,
 )
-from topicledger.text import show
+from topicledger.model.config_texts import ConfigTextError, stored
+from topicledger.model.topic_configs import topic_configs
+from topicledger.text import nearest, show
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -74,6 +76,8 @@ class Report:
 
     def __init__(self, file: str, result: ParsedManifests) -> None:
         self.file = file
+        self.unknown_configs: set[str] = set()
+        """Names of configs that the file has and the catalogue lacks."""
         self.visits: int | None = None
         """Number of values that may still be read and made; None if the format has no aliases."""
         self._result = result
@@ -86,6 +90,10 @@ class Report:
                 raise TooManyErrorsError
             self._reported.add(error)
             self._result.errors.append(error)
+
+    def warn(self, line: int | None, message: str) -> None:
+        """Report what may be a mistake and is loaded nevertheless."""
+        self._result.warnings.append(FileError(self.file, line, message))
 
     def visit(self, count: int) -> None:
         """Count values that are read or made; raises TooMuchError above the limit."""
@@ -206,7 +214,9 @@ class Reader:
             return self.integer(f"`{name}`", value, line)
         if name == "assignments":
             return self.assignments(value, line)
-        if name in ("configs", "labels"):
+        if name == "configs":
+            return self.texts(name, value, line, self._stored)
+        if name == "labels":
             return self.texts(name, value, line)
         return self.text(name, value, line)
 
@@ -237,8 +247,13 @@ class Reader:
             return float(value.text)
         return None
 
-    def texts(self, field_name: str, value: Value, line: int) -> dict[str, str] | None:
-        """Read configs or labels; numbers and booleans keep the text as written."""
+    def texts(
+        self, field_name: str, value: Value, line: int, stored: Callable[[str, str, int], str | None] | None = None
+    ) -> dict[str, str] | None:
+        """Read configs or labels; numbers and booleans keep the text as written.
+
+        `stored` returns what to store for a name and its text, or reports an error at the line and returns None.
+        """
         if not isinstance(value, Object):
             self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
             return None
@@ -253,20 +268,41 @@ class Reader:
                 wrong = True
             elif not self._is_unicode(f"a key of `{field_name}`", key.text, at):
                 wrong = True
-            elif isinstance(item, str):
-                if self._is_unicode(name, item, at):
-                    texts[key.text] = item
-                else:
-                    wrong = True
-            elif isinstance(item, bool):
-                texts[key.text] = "true" if item else "false"
-            elif isinstance(item, Number):
-                texts[key.text] = item.text
             else:
-                self.report.error(at, f"{name}{_not_a_text(item)}")
-                wrong = True
+                text = self._text_of(name, item, at)
+                if text is not None and stored is not None:
+                    text = stored(key.text, text, at)
+                if text is None:
+                    wrong = True
+                else:
+                    texts[key.text] = text
         self.visit(weight(texts) - len(texts))
         return None if wrong else texts
+
+    def _text_of(self, name: str, item: Value, line: int) -> str | None:
+        if isinstance(item, str):
+            return item if self._is_unicode(name, item, line) else None
+        if isinstance(item, bool):
+            return "true" if item else "false"
+        if isinstance(item, Number):
+            return item.text
+        self.report.error(line, f"{name}{_not_a_text(item)}")
+        return None
+
+    def _stored(self, name: str, text: str, line: int) -> str | None:
+        """Return a config's value as tables have it; report a value that no Kafka accepts, and an unknown name."""
+        if name not in topic_configs() and name not in self.report.unknown_configs:
+            self.report.unknown_configs.add(name)
+            if name.isprintable() and " " not in name:
+                near = nearest(name, topic_configs())
+                hint = near if near.endswith("?") else "only a newer Kafka or a fork may have it"
+                self.report.warn(line, f"unknown config `{show(name)}`; {hint}")
+        try:
+            return stored(name, text)
+        except ConfigTextError as error:
+            hint = f": it {TEMPLATE_HINT}" if TEMPLATE.search(text) else ""
+            self.report.error(line, f"`configs`: `{show(name)}` {error}{hint}")
+            return None
 
     def assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:
         if not isinstance(value, Object):

@@ -138,6 +138,8 @@ class ParsedManifests:
     """Topics, in the order of files and lines."""
     errors: list[FileError]
     """Every error of every file, in the order in which they were found."""
+    warnings: list[FileError] = field(default_factory=list)
+    """Possible mistakes that are loaded nevertheless, in the order in which they were found."""
     resources: dict[str, list[ResourceRow]] = field(default_factory=dict)
     """Rows beside topics by table, in the order of files and lines."""
     not_carried_over: list[NotCarriedOver] = field(default_factory=list)

@@ -1,0 +1,116 @@
+"""Values of topic configs as people write and read them: `7d` for 604800000, `1GiB` for 1073741824.
+
+Files may have units; tables and Kafka have plain numbers. Which config has which unit, and what it accepts, is in the
+catalogue (`topic_configs`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from topicledger.model.topic_configs import TopicConfig, Unit, topic_configs
+from topicledger.text import show
+
+_BLANKS = "".join(map(chr, range(0x21)))
+"""Characters that Java's `String.trim` removes."""
+_DURATIONS: Mapping[str, int] = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_BINARY: Mapping[str, int] = {"TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+_DECIMAL: Mapping[str, int] = {"TB": 1000**4, "GB": 1000**3, "MB": 1000**2, "kB": 1000, "B": 1}
+UNITS: Mapping[Unit, Mapping[str, int]] = {"ms": _DURATIONS, "bytes": {**_BINARY, **_DECIMAL}}
+"""Units that files may write after a number, by the config's unit, the largest first."""
+_EXAMPLES: Mapping[Unit, str] = {"ms": "a duration such as 7d or 12h", "bytes": "a size such as 1GiB or 500MB"}
+_WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
+_MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
+
+
+class ConfigTextError(ValueError):
+    """A text isn't a value of its config; str() says why and what to write."""
+
+
+@functools.lru_cache(maxsize=4096)
+def stored(name: str, text: str) -> str:
+    """Return the value that tables have for a config's text in a file: units become Kafka's plain number.
+
+    Texts without a unit stay as they are written. Raises ConfigTextError if no version of Kafka that the catalogue
+    knows accepts the value. Configs that the catalogue lacks aren't checked.
+    """
+    config = topic_configs().get(name)
+    if config is None:
+        return text
+    trimmed = text.strip(_BLANKS)
+    if config.type in ("int", "long"):
+        return _whole(config, text, trimmed)
+    if config.type == "double":
+        found = _DOUBLE.fullmatch(trimmed)
+        if found is None or not math.isfinite(float(found[1])):
+            raise ConfigTextError(f"is {_quoted(text)}; write a number")
+        _require_in_limits(config, text, float(found[1]))
+    elif config.type == "boolean":
+        if trimmed.lower() not in ("true", "false") or not trimmed.isascii():
+            raise ConfigTextError(f"is {_quoted(text)}; write true or false")
+    elif config.accepted.values:
+        parts = [trimmed] if config.type == "string" else trimmed.split(",") if trimmed else []
+        if not all(part.strip(_BLANKS) in config.accepted.values for part in parts):
+            raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {', '.join(config.accepted.values)}")
+    return text
+
+
+def _whole(config: TopicConfig, text: str, trimmed: str) -> str:
+    if _WHOLE.fullmatch(trimmed):
+        _require_in_limits(config, text, int(trimmed) if len(trimmed) < 40 else None)
+        return text
+    number = _counted(config, text, trimmed)
+    _require_in_limits(config, text, number)
+    return str(number)
+
+
+def _counted(config: TopicConfig, text: str, trimmed: str) -> int:
+    """Return the number that a text with a unit stands for."""
+    found = None if config.unit is None else _WITH_UNIT.fullmatch(trimmed)
+    units = {} if config.unit is None else UNITS[config.unit]
+    if found is None or found[2] not in units:
+        or_unit = "" if config.unit is None else f" or {_EXAMPLES[config.unit]}"
+        known = "" if found is None else f" (units: {', '.join(units)})"
+        raise ConfigTextError(f"is {_quoted(text)}; write a whole number{or_unit}{known}")
+    number = Decimal(found[1]) * units[found[2]]
+    if number != number.to_integral_value():
+        raise ConfigTextError(f"is {_quoted(text)}, which is no whole number of {config.unit}")
+    return int(number)
+
+
+def _require_in_limits(config: TopicConfig, text: str, number: float | None) -> None:
+    """`number` is None if it is too long to be one."""
+    accepted = config.accepted
+    least = -_MAXIMA[config.type] - 1 if accepted.least is None else accepted.least
+    most = _MAXIMA[config.type] if accepted.most is None else accepted.most
+    if number is None or not (least <= number <= most or text.strip(_BLANKS) in accepted.also):
+        also = "".join(f" or {each}" for each in accepted.also)
+        raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {least} to {most}{also}")
+
+
+def _quoted(text: str) -> str:
+    return f'"{show(text)}"'
+
+
+@functools.lru_cache(maxsize=4096)
+def shown(name: str | None, value: str) -> str:
+    """Return a config's value for people, with its unit if it has one: `7d (604800000)`."""
+    found = with_unit(name, value)
+    return value if found is None else f"{found} ({value})"
+
+
+def with_unit(name: str | None, value: str) -> str | None:
+    """Return a config's value as a whole number of its largest exact unit; None if it has none, or is a smaller one."""
+    config = topic_configs().get(name or "")
+    if config is None or config.unit is None or not (value.isascii() and value.isdecimal()) or len(value) > 18:
+        return None
+    for unit, size in UNITS[config.unit].items():
+        if size > 1 and int(value) >= size and int(value) % size == 0:
+            return f"{int(value) // size}{unit}"
+    return None

@@ -1,0 +1,94 @@
+"""Values of configs in files: units become Kafka's numbers, and what no Kafka accepts is an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from topicledger.model.config_texts import ConfigTextError, shown, stored
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", "7d", "604800000"),
+        ("retention.ms", " 12h ", "43200000"),
+        ("retention.ms", "1.5h", "5400000"),
+        ("flush.ms", "5m", "300000"),
+        ("flush.ms", "30s", "30000"),
+        ("flush.ms", "250ms", "250"),
+        ("retention.bytes", "1GiB", "1073741824"),
+        ("max.message.bytes", "2kB", "2000"),
+        ("retention.bytes", "500MB", "500000000"),
+        ("retention.bytes", "9B", "9"),
+        ("retention.ms", "-1", "-1"),
+        ("retention.ms", " 007 ", " 007 "),
+        ("retention.ms", "+7", "+7"),
+        ("compression.gzip.level", "-1", "-1"),
+        ("min.cleanable.dirty.ratio", "0.5d", "0.5d"),
+        ("min.cleanable.dirty.ratio", "5e-1F", "5e-1F"),
+        ("cleanup.policy", "compact , delete", "compact , delete"),
+        ("cleanup.policy", "", ""),
+        ("compression.type", " zstd ", " zstd "),
+        ("preallocate", " TRUE ", " TRUE "),
+        ("message.format.version", "anything", "anything"),
+        ("fork.own.ms", "7d", "7d"),
+    ],
+)
+def test_a_value_that_kafka_accepts_is_stored_as_its_number(name: str, text: str, value: str) -> None:
+    assert stored(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("retention.ms", "7 days", 'is "7 days"; write a whole number or a duration such as 7d or 12h'),
+        (
+            "retention.ms",
+            "7D",
+            'is "7D"; write a whole number or a duration such as 7d or 12h (units: d, h, m, s, ms)',
+        ),
+        ("retention.ms", "1GiB", 'is "1GiB"; write a whole number or a duration such as 7d or 12h'),
+        ("retention.ms", "1e9", 'is "1e9"; write a whole number or a duration such as 7d or 12h'),
+        ("retention.ms", "６０４８００", "write a whole number"),
+        ("retention.ms", "-7d", "write a whole number"),
+        ("retention.ms", "0.0001s", 'is "0.0001s", which is no whole number of ms'),
+        ("retention.ms", "-2", 'is "-2"; Kafka accepts -1 to 9223372036854775807'),
+        ("retention.ms", "9" * 50, "Kafka accepts -1 to 9223372036854775807"),
+        ("retention.ms", "", 'is ""; write a whole number'),
+        ("max.message.bytes", "1TiB", 'is "1TiB"; Kafka accepts 0 to 2147483647'),
+        ("flush.messages", "5m", 'is "5m"; write a whole number'),
+        ("compression.gzip.level", "0", 'is "0"; Kafka accepts 1 to 9 or -1'),
+        ("min.cleanable.dirty.ratio", "1.1", 'is "1.1"; Kafka accepts 0 to 1'),
+        ("min.cleanable.dirty.ratio", "NaN", 'is "NaN"; write a number'),
+        ("min.cleanable.dirty.ratio", "0x1p-2", "write a number"),
+        ("cleanup.policy", "compact,,delete", 'is "compact,,delete"; Kafka accepts compact, delete'),
+        ("cleanup.policy", "Delete", "Kafka accepts compact, delete"),
+        ("compression.type", "ZSTD", "Kafka accepts uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ("preallocate", "yes", 'is "yes"; write true or false'),
+        ("preallocate", "fal\u017fe", "write true or false"),
+    ],
+)
+def test_a_value_that_no_kafka_accepts_is_an_error(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigTextError) as raised:
+        stored(name, text)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("retention.ms", "604800000", "7d (604800000)"),
+        ("retention.ms", "5400000", "90m (5400000)"),
+        ("retention.ms", "1001", "1001"),
+        ("retention.ms", "-1", "-1"),
+        ("retention.ms", "9223372036854775807", "9223372036854775807"),
+        ("segment.bytes", "1073741824", "1GiB (1073741824)"),
+        ("segment.bytes", "500000000", "500MB (500000000)"),
+        ("segment.bytes", "1048588", "1048588"),
+        ("flush.messages", "1000", "1000"),
+        ("fork.own.ms", "1000", "1000"),
+        (None, "1000", "1000"),
+    ],
+)
+def test_a_value_with_a_unit_is_shown_with_both(name: str | None, value: str, text: str) -> None:
+    assert shown(name, value) == text
