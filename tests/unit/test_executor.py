@@ -794,7 +794,7 @@ def test_outcomes_are_recovered_without_sending_again(admin: MagicMock, executor
 
 
 def test_delete_that_may_be_done_is_never_called_refused(admin: MagicMock, executor: Executor) -> None:
-    """What refuses it by now keeps it from being sent again, and its row doesn't say that nothing was sent."""
+    """A refusal found by a later start keeps it from being sent again; its row doesn't say that nothing was sent."""
     why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="planned a week ago")
     executor.limits.moving = replace(executor.limits.moving, withdrawn={"a": why})
     (ended,) = executor.apply([replace(delete("a"), maybe_sent=True)])

@@ -89,7 +89,7 @@ class StaysOpen(OutcomeUnknown):
 
 
 class StillMoved(StaysOpen):
-    """Moves of some topics of a batch continue, although they were to be cancelled."""
+    """Moves of some topics of a batch continue, although a request to cancel them was sent or due."""
 
     words, advice = "still moved, not cancelled", "cancel again"
 
