@@ -167,7 +167,7 @@ class Waves:
             self._leave_open_without_receivers()
 
     def _leave_open_without_receivers(self) -> None:
-        """Leave open the topics that wait for a broker which is down for too long: others go on."""
+        """Leave open the topics that wait for a broker which is down for too long: others continue."""
         gone = self._receivers.gone_too_long({broker for move in self._under_way.values() for broker in move.after})
         for topic in self._targets.keys() - self._left_open if gone else ():
             moves = [move for move in self._under_way.values() if move.topic == topic]
