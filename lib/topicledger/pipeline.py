@@ -90,7 +90,7 @@ def provision(
         with cancelled_if_stopped(run, context, closing):
             ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
-        waits = _approvals(run, ready)
+        waits = approvals.missing(run) if ready.actions else None
         if waits is not None and not planning_only:
             summary = close(run, planned, problems, planning_only=True, detailed=detailed)
             code = exit_code({ExitCode.ERROR: summary.exit_code == ExitCode.ERROR, ExitCode.GUARD_STOPPED: True})
@@ -105,16 +105,6 @@ def provision(
 
 def _waiting(summary: Summary, waits_for: str | None) -> Summary:
     return replace(summary, pending=replace(summary.pending, waits_for=waits_for))
-
-
-def _approvals(run: Run, ready: Validated) -> str | None:
-    """Return the approval that the plan still needs, in words; None if it needs none, or has nothing to send."""
-    guards = run.settings.guards
-    if not (guards.approvals or guards.approvals_for) or not ready.actions:
-        return None
-    run.commits.settle()
-    found = approvals.of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]))
-    return str(found) if found.missing else None
 
 
 def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:

@@ -50,7 +50,7 @@ def planned(config: Path, *more: str | Path, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-def test_a_plan_of_files_is_applied_once_they_are_loaded(
+def test_a_plan_of_files_is_applied_with_its_files(
     kafka: EmbeddedKafka, config: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     make(kafka, "files.there")
@@ -69,25 +69,53 @@ def test_a_plan_of_files_is_applied_once_they_are_loaded(
     (run,) = ledger.read(RUNS).where("run_id = 'proposed'").collect()
     (kept,) = json.loads(json.loads(run["arguments"]["files"])["files"])
     assert kept["file"] == str(file)
-    # Not loaded yet: what only the files ask for is refused, and the reason says what to do.
-    early = invoke("apply", "--config", config, "--run-id", "proposed", "--format", "json")
-    assert early.exit_code == 4, early.output
-    reasons = {each["topic"]: each["error_message"] for each in json.loads(early.stdout)["failures"]}
-    assert set(reasons) == {"files.changed", "files.new", "files.there"}
-    assert reasons["files.new"] == (
-        f"the manifests at version {version} don't declare it; it was planned from files beside version {version}: "
-        "load the files, or plan again"
-    )
-    assert "declare it with other num_partitions" in reasons["files.changed"]
-    assert set(live(kafka, "files.")) == {"files.kept", "files.there"}
+    again = invoke("plan", "--config", config, "--run-id", "proposed", file)
+    assert f"4 changes are planned: apply --run-id proposed {file} makes them" in again.stdout
 
-    again = invoke("plan", "--config", config, "--run-id", "reviewed", file)
-    assert again.exit_code == 0
-    assert "3 changes are planned: load_manifests the files, then apply --run-id reviewed makes them" in again.stdout
-    assert invoke("load_manifests", file, "--config", config).exit_code == 0
-    done = invoke("apply", "--config", config, "--run-id", "reviewed", "--wait-visible", "30")
+    # Without the files, or with changed ones, the plan is refused as a whole and stays good.
+    early = invoke("apply", "--config", config, "--run-id", "proposed")
+    assert early.exit_code == 2, early.output
+    assert f"`apply --run-id proposed {file}` loads the files and applies the plan" in early.stderr
+    changed = invoke("apply", "--config", config, "--run-id", "proposed", written(tmp_path, FILE + " "))
+    assert changed.exit_code == 2
+    assert "no file is as it was when run proposed was planned" in changed.stderr
+    assert ledger.latest_version(MANIFESTS) == version
+    assert [row["state"] for row in ledger.read(RUNS).where("run_id = 'proposed'").collect()] == ["planned"]
+
+    file, other = written(tmp_path), written(tmp_path, "cluster: main\ntopics: [{topic: files.other}]", "other.yaml")
+    done = invoke("apply", "--config", config, "--run-id", "proposed", "--wait-visible", "30", file, other)
     assert done.exit_code == 0, done.output
     assert set(live(kafka, "files.")) == {"files.kept", "files.changed", "files.new"}
+    (load_row,) = ledger.read(RUNS).where("arguments['plan'] = 'proposed'").collect()
+    assert load_row["counts"]["added"] == 2
+
+
+@pytest.mark.thorough
+def test_an_unapproved_or_overtaken_plan_loads_no_file(
+    kafka: EmbeddedKafka, config: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    config.write_text(config.read_text() + "approvals = 1\n")
+    file = written(tmp_path, "cluster: main\ntopics: [{topic: overtaken.a, num_partitions: 2}]")
+    planned(config, "--run-id", "waits", "--requested-by", "ann", file)
+    ledger = Ledger(spark, str(config.with_name("ledger")))
+    version = ledger.latest_version(MANIFESTS)
+    early = invoke("apply", "--config", config, "--run-id", "waits", file)
+    assert early.exit_code == 5, early.output
+    approved = invoke("runs", "approve", "--config", config, "--run-id", "waits", "--by", "bob")
+    assert f"apply --run-id waits {file} applies it" in approved.stdout
+    assert ledger.latest_version(MANIFESTS) == version
+
+    assert load(config, "cluster: main\ntopics: [{topic: overtaken.a, num_partitions: 5}]").exit_code == 0
+    late = invoke("apply", "--config", config, "--run-id", "waits", file)
+    assert late.exit_code == 2, late.output
+    assert "its files declare otherwise main overtaken.a: plan again" in late.stderr
+    assert (ledger.latest_version(MANIFESTS), live(kafka, "overtaken.")) == (version + 1, {})
+
+    # The approval still counts, once the row is as it was planned.
+    assert load(config, file.read_text()).exit_code == 0
+    done = invoke("apply", "--config", config, "--run-id", "waits", "--wait-visible", "30", file)
+    assert done.exit_code == 0, done.output
+    assert set(live(kafka, "overtaken.")) == {"overtaken.a"}
 
 
 @pytest.mark.thorough

@@ -26,8 +26,8 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import find as drift
 from topicledger.errors import UsageError
-from topicledger.ledger import runs
 from topicledger.ledger.acknowledged import created_by
+from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.maintain import Maintained, Request, TableMaintained, maintain, render
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, Table
@@ -429,7 +429,7 @@ def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -
     old = datetime.now(UTC) - timedelta(days=30)
     write(ledger, RUNS, {**run_row("forged", "planned", old), "arguments": {"command": "plan"}})
     write(ledger, AUDIT, audit_row("forged", "deleted", old))
-    expired = runs.abandon_expired(ledger, settings(ledger), execute=True)
+    expired = abandon_expired(ledger, settings(ledger), execute=True)
     assert (expired.abandoned, expired.contradicted) == ([], ["forged"])
     (row,) = ledger.read(RUNS).collect()
     assert (row["state"], row["digest"]) == ("planned", None)

@@ -70,7 +70,7 @@ RUN = replace(
     query=f"SELECT '{HOSTILE}'",
     problems=[f"cluster {HOSTILE} gave no answer"],
     pending=Pending(
-        count=99, first=[ACTION], waits_for=f"it needs {HOSTILE}", moves=[ORDER_ONLY, MOVES], of_files=True
+        count=99, first=[ACTION], waits_for=f"it needs {HOSTILE}", moves=[ORDER_ONLY, MOVES], files=[HOSTILE]
     ),
 )
 PLAN = replace(RUN, state="planned")

@@ -29,8 +29,8 @@ class Pending:
     count: int = 0
     first: Sequence[PlannedAction] = ()
     """The first 20 of a plan, by owner."""
-    of_files: bool = False
-    """Whether the plan is from files, which must be loaded first."""
+    files: Sequence[str] = ()
+    """The files and folders of a plan from files: `apply` loads them."""
     waits_for: str | None = None
     """The approval that the plan still needs, in words."""
     moves: Sequence[PlannedMoves] = ()

@@ -8,6 +8,7 @@ from rich.table import Table as Grid
 from topicledger.apply.planned import render_planned
 from topicledger.apply.summary import Failure, Summary
 from topicledger.model import Decision, RunState
+from topicledger.plan.planned_files import apply_command
 from topicledger.text import alike, cell, listed, plain
 
 
@@ -60,13 +61,15 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         render_planned(summary.pending, summary.run_id, console)
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
-        first = "load_manifests the files, then " if summary.pending.of_files else ""
+        first = ""
         if summary.waits_for is not None:
             console.print(f"not approved: {plain(summary.waits_for)}", highlight=False, soft_wrap=True)
-            first = f"once it is approved, {first}"
+            first = "once it is approved, "
+        command = plain(apply_command(summary.run_id, summary.pending.files))
         console.print(
-            f"{summary.pending_changes} {are} planned: {first}apply --run-id {plain(summary.run_id)} makes {them}",
+            f"{summary.pending_changes} {are} planned: {first}{command} makes {them}",
             highlight=False,
+            soft_wrap=True,
         )
     if summary.failures:
         _render_failures(summary, console)

@@ -19,6 +19,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
+from topicledger.plan.planned_files import paths_in
 from topicledger.plan.resources import COUNTED
 from topicledger.schemas import AUDIT
 from topicledger.text import SHOWN_FAILURES
@@ -205,7 +206,7 @@ def summarise(
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
         decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
-        pending=Pending(count=pending, first=shown.planned, of_files=run.of_files, moves=shown.moves),
+        pending=Pending(count=pending, first=shown.planned, files=paths_in(run.arguments), moves=shown.moves),
         failures=shown.failures,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "

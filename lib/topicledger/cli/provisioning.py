@@ -23,6 +23,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
+from topicledger.cli.loading import load_planned_files
 from topicledger.cli.options import (
     Options,
     common,
@@ -157,13 +158,25 @@ def plan(
 
 
 @click.command("apply")
+@click.argument("files", nargs=-1)
 @_wait_visible
 @_wait
 @deadline_option
 @_cancel
 @common
-def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None, cancel: bool) -> int:
-    """Carry out a saved plan: --run-id names it."""
+def apply(
+    options: Options,
+    files: tuple[str, ...],
+    wait_visible: float,
+    wait: bool,
+    deadline: float | None,
+    cancel: bool,
+) -> int:
+    """Apply a saved plan: --run-id names it.
+
+    If it was planned from FILES, give them here, too: once the plan is approved, those that are as they were planned
+    are loaded first.
+    """
     if options.run_id is None:
         raise UsageError("apply needs --run-id: the run that `plan` made; see `runs list`")
     return run_request(
@@ -176,6 +189,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
         ),
         options,
         deadline,
+        ["-" if name == "-" else Path(name) for name in files],
         cancel=cancel,
     )
 
@@ -236,25 +250,30 @@ def run_request(
 ) -> int:
     """Start or resume a run, carry out its command, and print the result; return the exit code.
 
-    `files`: manifest files to plan from, as if they were loaded; `strict`: their warnings are errors. `cancel`: cancel
-    moves under way when the run is stopped.
+    `files`: manifest files to plan from, as if they were loaded; `apply` loads them. `strict`: their warnings are
+    errors. `cancel`: cancel moves under way when the run is stopped.
     """
     with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
         building.check(settings)
-        parsed = read(settings, files, sys.stdin, clusters=request.clusters, strict=strict) if files else None
+        plans_files = bool(files) and request.command == "plan"
+        parsed = read(settings, files, sys.stdin, clusters=request.clusters, strict=strict) if plans_files else None
         for line in () if parsed is None else remarks(parsed):
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
             rows, resources = frames(ledger.spark, parsed)
-            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
+            paths = [str(path) for path in files]
+            unloaded = runs.Files(argument=kept, paths=paths, rows=rows, resources=resources)
+            request = dataclasses.replace(request, manifests=unloaded)
         # This comes before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
+            if request.command == "apply":
+                load_planned_files(run, files)
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
     compared = not request.by_manifests or all(

@@ -26,6 +26,7 @@ from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.ledger.verified import render
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
+from topicledger.plan.planned_files import apply_command
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
 from topicledger.text import printable
 from topicledger.text import show as show_name
@@ -89,7 +90,7 @@ def runs_approve(options: Options, by: str | None, note: str | None) -> int:
 
 def render_approval(found: approvals.Approvals, console: Console) -> None:
     """Print the approvers of a plan, and whether they are enough."""
-    enough = f"apply --run-id {found.run_id} applies it"
+    enough = f"{apply_command(found.run_id, found.files)} applies it"
     for line in (
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}",
         f"not enough: {found}" if found.missing else enough,

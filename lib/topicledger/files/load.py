@@ -27,6 +27,8 @@ from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
 from topicledger.text import show
 
 COMMAND = "load_manifests"
+PLAN_ARGUMENT = "plan"
+"""The run whose plan `apply` loaded the files for."""
 SHOWN_REMOVED = 20
 _KEYS_SHOWN = 8
 _FILES_SHOWN = 3
@@ -113,12 +115,15 @@ def load(
     foreign: Foreign | None = None,
     run_id: str | None = None,
     requested_by: str | None = None,
+    plan: str | None = None,
 ) -> Loaded:
     """Load what `read` returned into `manifests` in one commit, or nothing at all; a row in `runs` records the load.
 
     Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
     or for the given owners' topics there. Raises ManifestFileError listing every row that a run would refuse by itself,
-    with its file and line (C1, C3). Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
+    with its file and line (C1, C3). `plan`: the run that the files are loaded for.
+
+    Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
     and UsageError if the run id already exists.
     """
     rows, resources = frames(ledger.spark, parsed)
@@ -128,6 +133,8 @@ def load(
     clusters = sorted({row.cluster for row in parsed.rows})
     named = sorted({*clusters, *(row.cluster for row in parsed.resource_rows)})
     arguments = _arguments(parsed.digests, named, replace, foreign)
+    if plan is not None:
+        arguments[PLAN_ARGUMENT] = plan
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:

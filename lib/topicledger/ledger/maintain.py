@@ -21,6 +21,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TableError, UsageError, exit_code
 from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.run import SHARDS, Run, find_run
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
@@ -109,7 +110,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
         # The key signs the abandoned runs and this run's end: if it is missing, fail before anything is done.
         proof.signer(settings)
     run = _begin(ledger, settings, request) if request.execute else None
-    expired = runs.abandon_expired(ledger, settings, execute=request.execute)
+    expired = abandon_expired(ledger, settings, execute=request.execute)
     open_runs = _open_runs(ledger, expired.abandoned)
     maintained = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
     tables = [each for each in maintained if each is not None]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -38,7 +39,7 @@ from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unreached import is_planned
 from topicledger.ledger.who import os_user, principal_of, versions
-from topicledger.model import Phase, RunState
+from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
@@ -47,6 +48,8 @@ AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
 _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
 """Argument -> what its absence means, for messages; `none` for the others."""
+PATHS_ARGUMENT = "paths"
+"""The files and folders of a plan from files, as JSON, as they were given."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Key in an audit's arguments: the version of `observed_configs` that it compares with."""
 
@@ -57,6 +60,7 @@ class Files:
 
     argument: str
     """Their paths and digests, as in `runs.arguments`."""
+    paths: Sequence[str] = ()
     rows: DataFrame
     """Their rows of `manifests`; see `Run.unloaded`."""
     resources: Mapping[str, DataFrame] = field(default_factory=dict)
@@ -196,6 +200,8 @@ def _begin(
     if isinstance(request.manifests, int):
         arguments |= {latest_argument(each): str(its) for each, its in zip(others, versions_of_others, strict=True)}
         then = versions_then(ledger, manifest_version, others, versions_of_others, moment)
+    if isinstance(request.manifests, Files):
+        arguments[PATHS_ARGUMENT] = json.dumps(request.manifests.paths)
     its_versions = zip(others, then, strict=True)
     arguments |= {version_argument(each): str(its) for each, its in its_versions if its is not None}
     if request.command == AUDIT_COMMAND:
@@ -246,8 +252,10 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else _PROVISIONING
     if began_as not in alike:
         raise UsageError(f"run {run_id} was started by {began_as}, not {request.command}: give another run id")
-    # `apply` takes the clusters of its plan.
-    asked = arguments if request.command == "apply" and not request.clusters else request.bearing()
+    asked = request.bearing()
+    if request.command == "apply":
+        # Its plan says the rest.
+        asked = {CLUSTERS_ARGUMENT: asked[CLUSTERS_ARGUMENT]} if request.clusters else {}
     for name, value in asked.items():
         if arguments.get(name, "") != value:
             default = _WITHOUT.get(name, "none")
@@ -355,46 +363,3 @@ def abandon(ledger: Ledger, settings: Settings, run_id: str) -> None:
     if ledger.update(RUNS, f"{row_of(run_id)} AND {unless} AND digest IS NULL", new) == 0:
         _to_abandon(ledger, run_id)
     proof.seal_abandoned(ledger, signs, run_id)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expired:
-    """Plans older than `guards.max_plan_age`."""
-
-    abandoned: Sequence[str]
-    contradicted: Sequence[str]
-    """Runs that stay as they are: their state says that they are only planned, but `audit` has rows of applies."""
-
-
-def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Expired:
-    """Abandon plans older than `guards.max_plan_age`, which may not be applied any more.
-
-    A run that is being applied stays, and so does one with rows of applies in `audit`: its digest would prove rows that
-    somebody may have forged. Nothing is changed without `execute`.
-    """
-    oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
-    waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
-    plans = F.col("arguments")["command"].isin("plan", "apply", "provision") & (F.col("started_at") < oldest)
-    found = {row["run_id"] for row in ledger.read(RUNS).where(waiting & plans).select("run_id").collect()}
-    contradicted = sorted(_applied_something(ledger, found))
-    expired = sorted(found.difference(contradicted))
-    if not execute or not expired:
-        return Expired(abandoned=expired, contradicted=contradicted)
-    signs = proof.signer(settings)
-    ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
-    states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
-    ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
-    # One of them may have been resumed in the meantime, and be `applying` now.
-    rows = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id").collect()
-    done = sorted(row["run_id"] for row in rows)
-    for run_id in done:
-        proof.seal_abandoned(ledger, signs, run_id)
-    return Expired(abandoned=done, contradicted=contradicted)
-
-
-def _applied_something(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
-    """Return the runs that have rows of phase apply or verify in `audit`."""
-    if not run_ids or not ledger.exists(AUDIT):
-        return set()
-    after = F.col("phase").isin(Phase.APPLY.value, Phase.VERIFY.value) & F.col("run_id").isin(*run_ids)
-    return {row["run_id"] for row in ledger.read(AUDIT).where(after).select("run_id").distinct().collect()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import Column
@@ -15,12 +15,13 @@ from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.rows import read_moves
-from topicledger.ledger.run import find_run
+from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import effects
+from topicledger.plan.planned_files import paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
@@ -37,6 +38,8 @@ class Approvals:
     needed: int
     by: tuple[str, ...]
     """People who approved this plan, each once, in order."""
+    files: Sequence[str] = ()
+    """The files and folders of a plan from files: `apply` loads them."""
 
     @property
     def missing(self) -> int:
@@ -49,6 +52,16 @@ class Approvals:
             f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who requested it: "
             f"runs approve --run-id {self.run_id} --by WHO"
         )
+
+
+def missing(run: Run) -> str | None:
+    """Return the approval that a run's plan still needs, in words; None if it has what it needs."""
+    guards = run.settings.guards
+    if not (guards.approvals or guards.approvals_for):
+        return None
+    run.commits.settle()
+    found = of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]))
+    return str(found) if found.missing else None
 
 
 def needed(guards: GuardSettings, classes: Collection[str]) -> int:
@@ -159,4 +172,5 @@ def approve(
         }
         rows = ledger.rows(APPROVALS, [approval])
         ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)
-    return of_run(ledger, settings.guards, run_id, row["requested_by"])
+    found = of_run(ledger, settings.guards, run_id, row["requested_by"])
+    return replace(found, files=paths_in(row["arguments"]))

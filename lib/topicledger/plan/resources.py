@@ -77,7 +77,7 @@ def _declared(
         # Most ledgers have the table without any row, and validating no rows takes Spark 0.3 s.
         if not managed and run.resources(kind.table, version).isEmpty():
             continue
-        judged = _judged(run, kind, version, selected).localCheckpoint()
+        judged = judged_rows(run, kind, version, selected).localCheckpoint()
         named = {row["cluster"] for row in judged.select("cluster").distinct().collect()}
         if named or managed:
             listed = [each for each in clusters if managed or each.name in named]
@@ -99,7 +99,7 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
         yield WantedResources(kind=kinds[of_type], judged=judged, clusters=listed)
 
 
-def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
+def judged_rows(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
     """Return the rows of the kind's `judge`, with rows of unknown clusters, which may mean a selected one."""
     rows, known = run.resources(kind.table, version), list(run.settings.clusters)
     judged = rows.transform(kind.rows.judge(known, selected))
@@ -143,7 +143,7 @@ def decisions(
 ) -> Decided:
     """Decide on listed resources. `again`: clusters were unreachable in the plan of an earlier start."""
     kind, judged, listed = resources.wanted.kind, resources.wanted.judged, resources.listed
-    declared = None if run.reverts is None else _judged(run, kind, run.version_of(kind.table), None)
+    declared = None if run.reverts is None else judged_rows(run, kind, run.version_of(kind.table), None)
     if declared is not None:
         judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
         listed = replace(listed, declared_only=True)
@@ -192,7 +192,7 @@ def refused_now(
             continue
         clusters = [each for each in run.clusters if each.name in ids]
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
-        own = _judged(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
+        own = judged_rows(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         judged = (
             asked.drop("owner", "labels")
@@ -232,10 +232,10 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         if latest == then and not run.of_files:
             continue
-        judged = _judged(run, kind, latest, run.selected)
+        judged = judged_rows(run, kind, latest, run.selected)
         if run.reverts is not None or run.of_earlier_manifests:
             # The plan differs from the table on purpose: only a change of the table since the plan matters.
-            before = _judged(run, kind, then, run.selected)
+            before = judged_rows(run, kind, then, run.selected)
             found.append(resources_declared_otherwise(kind, before, judged, then, latest))
         else:
             found.append(resources_no_longer_declared(kind, judged, latest, then))

@@ -1,0 +1,201 @@
+"""Files that a plan was made from: whether they are loaded, and loading them for `apply`.
+
+An action of such a plan follows from the files, so none is sent before the files are in the tables. A plan whose files
+aren't loaded is refused as a whole, before its run changes.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.errors import ExitCode, UsageError
+from topicledger.files.load import COMMAND, PLAN_ARGUMENT, load
+from topicledger.files.read import files_arguments, frames
+from topicledger.ledger.run import FILES_ARGUMENT, Run
+from topicledger.ledger.runs import PATHS_ARGUMENT
+from topicledger.ledger.tables import differ
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.files import ParsedManifests
+from topicledger.model import ResourceType, RunState
+from topicledger.plan import resources
+from topicledger.plan.intent import no_longer_declared, resources_no_longer_declared
+from topicledger.resources.registry import KINDS
+from topicledger.schemas import MANIFESTS, RESOURCES, RUNS, Table
+from topicledger.text import listed, show
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedFiles:
+    """Files that a plan was made from, as `runs.arguments` lists them."""
+
+    digests: Mapping[str, str]
+    """Name of each listed file -> SHA-256 (hex) of its bytes."""
+    total: int
+    argument: Mapping[str, str]
+    """The arguments that list the files; see `files_arguments`."""
+
+    @property
+    def all_listed(self) -> bool:
+        """Whether every file is listed: for very many, only the first ones are."""
+        return self.total == len(self.digests)
+
+
+def planned_files(argument: str) -> PlannedFiles:
+    """Parse the argument `files` of a run's row, or the arguments of a load as JSON."""
+    kept = json.loads(argument)
+    digests = {each["file"]: each["sha256"] for each in json.loads(kept["files"])}
+    return PlannedFiles(digests=digests, total=int(kept.get("files_total", len(digests))), argument=kept)
+
+
+def paths_in(arguments: Mapping[str, str] | None) -> Sequence[str]:
+    """Return the files and folders that a plan was made from, by the arguments of its run."""
+    return tuple(json.loads((arguments or {}).get(PATHS_ARGUMENT, "[]")))
+
+
+def apply_command(run_id: str, paths: Sequence[str]) -> str:
+    """Return the command that applies a plan. `paths`: the files and folders that it was planned from."""
+    return shlex.join(["apply", "--run-id", run_id, *paths])
+
+
+def is_waiting(run: Run) -> bool:
+    """Whether a run is a plan from files of which nothing was sent yet."""
+    return run.of_files and run.state in (RunState.PLANNING, RunState.PLANNED)
+
+
+def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
+    """Return only the files that are as they were when planned.
+
+    Raises UsageError if none is, or if the plan has more files than `runs` lists and any of them differs.
+    """
+    planned = planned_files(run.arguments[FILES_ARGUMENT])
+    if not planned.all_listed:
+        if files_arguments(parsed.digests) != planned.argument:
+            raise UsageError(
+                f"run {run.run_id} was planned from {planned.total:,} files, and these aren't the same ones: give the "
+                "same files, unchanged, or plan again; nothing was loaded and nothing was sent"
+            )
+        return parsed
+    digests = {name: digest for name, digest in parsed.digests.items() if digest in planned.digests.values()}
+    if not digests:
+        raise UsageError(
+            f"{named(parsed.digests)}: no file is as it was when run {run.run_id} was planned from "
+            f"{named(planned.digests)}: plan again; nothing was loaded and nothing was sent"
+        )
+    same = {"stdin" if name == "-" else name for name in digests}
+    others = {table: [row for row in rows if row.file in same] for table, rows in parsed.resources.items()}
+    return replace(
+        parsed,
+        rows=[row for row in parsed.rows if row.file in same],
+        resources={table: rows for table, rows in others.items() if rows},
+        digests=digests,
+    )
+
+
+def load_planned(run: Run, parsed: ParsedManifests) -> None:
+    """Load the files that a plan was made from, or nothing.
+
+    `parsed`: what `as_planned` returned. Raises UsageError if the tables changed one of their rows since the plan, or
+    if an action of the plan wouldn't follow from the tables with these files.
+    """
+    rows, others = frames(run.spark, parsed)
+    with_files = replace(run, unloaded={MANIFESTS.name: rows, **others})
+    changed = list(_changed_since(with_files))
+    if changed:
+        raise UsageError(
+            f"the tables changed since run {run.run_id} was planned, and its files declare otherwise "
+            f"{listed(changed)}: plan again; nothing was loaded and nothing was sent"
+        )
+    _require_declared(with_files, "isn't among the files that are as planned")
+    load(run.ledger, run.settings, parsed, requested_by=str(run.row["requested_by"]), plan=run.run_id)
+
+
+def require_loaded(run: Run) -> None:
+    """Raise UsageError if the files of a plan aren't loaded: the whole plan is refused then.
+
+    Files count as loaded if loads since the plan had each of them, or a later version of it: actions that don't follow
+    from that are refused one by one. They also count as loaded if every action of the plan follows from the tables.
+    """
+    if not _were_loaded(run):
+        _require_declared(run, "isn't loaded")
+
+
+def _require_declared(run: Run, why: str) -> None:
+    first = _undeclared(run).limit(_SHOWN + 1).collect()
+    if not first:
+        return
+    some = ", ".join(show(f"{row['cluster']}/{row['resource']}") for row in first[:_SHOWN])
+    more = " and others" if len(first) > _SHOWN else ""
+    command = apply_command(run.run_id, paths_in(run.arguments))
+    raise UsageError(
+        f"run {run.run_id} was planned from files, and what they declare of {some}{more} {why}: nothing was sent, and "
+        f"the plan stays as it is. `{command}` loads the files and applies the plan; if a file changed, plan again"
+    )
+
+
+def _were_loaded(run: Run) -> bool:
+    planned = planned_files(run.arguments[FILES_ARGUMENT])
+    since = F.col("finished_at") > F.lit(run.row["started_at"])
+    done = (F.col("arguments")["command"] == COMMAND) & (F.col("exit_code") == int(ExitCode.DONE)) & since
+    found: set[str] = set()
+    for row in run.ledger.read(RUNS).where(done).select("arguments").collect():
+        arguments = row["arguments"]
+        if arguments.get(PLAN_ARGUMENT) == run.run_id or planned.argument.items() <= arguments.items():
+            return True
+        for each in json.loads(arguments["files"]):
+            found |= {each["file"], each["sha256"]}
+    return planned.all_listed and all(found & {*each} for each in planned.digests.items())
+
+
+def _undeclared(run: Run) -> DataFrame:
+    """Planned actions that don't follow from the latest tables, with the run's unloaded rows: cluster and resource."""
+    planned = run.open_actions()
+    latest = run.ledger.latest_version(MANIFESTS)
+    declared = run.manifests(latest).transform(manifests.judged_by(run.settings, run.selected))
+    topics = planned.where(F.col("resource_type") == ResourceType.TOPIC.value)
+    found = topics.transform(no_longer_declared(declared, latest, of_files=True)).select("cluster", "resource")
+    for kind in KINDS:
+        version = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
+        judged = resources.judged_rows(run, kind, version, run.selected)
+        no_longer = resources_no_longer_declared(kind, judged, version, run.latest_version_of(kind.table))
+        found = found.unionByName(planned.transform(no_longer).select("cluster", "resource"))
+    return found
+
+
+def _changed_since(run: Run) -> Iterator[str]:
+    """Keys of rows that the tables changed since the plan and that the run's unloaded rows have otherwise."""
+    for table in (MANIFESTS, *RESOURCES):
+        rows = run.unloaded.get(table.name)
+        then = run.latest_version_then if table is MANIFESTS else run.latest_version_of(table)
+        if rows is None or not run.ledger.exists(table):
+            continue
+        latest = run.ledger.latest_version(table)
+        if latest == then:
+            continue
+        before = run.ledger.rows(table, []) if then is None else run.ledger.read(table, then)
+        yield from _otherwise(table, rows, before, run.ledger.read(table, latest))
+
+
+def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame) -> list[str]:
+    key = ("cluster", "topic") if table is MANIFESTS else table.key
+
+    def same(left: str, right: str) -> list[Column]:
+        return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in key]
+
+    both = rows.alias("file").join(now.alias("now"), same("file", "now"), "left")
+    all_three = both.join(before.alias("then"), same("file", "then"), "left")
+    changed = all_three.where(differ(table, "then", "now") & differ(table, "file", "now"))
+    names = changed.select(*(F.col(f"file.{name}") for name in key)).limit(_SHOWN + 1).collect()
+    return [show(" ".join(str(value) for value in row if value is not None)) for row in names]
+
+
+def named(digests: Mapping[str, str]) -> str:
+    """Return the first names of files, for a message."""
+    return listed([show(name) for name in digests])

@@ -1,0 +1,54 @@
+"""Files that a plan was made from: which of the given ones `apply` loads."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from topicledger.errors import UsageError
+from topicledger.files.read import files_arguments
+from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
+from topicledger.plan.planned_files import apply_command, as_planned
+
+
+def run_planned_from(digests: dict[str, str]) -> Any:
+    return SimpleNamespace(run_id="r1", arguments={"files": json.dumps(files_arguments(digests))})
+
+
+def parsed(digests: dict[str, str]) -> ParsedManifests:
+    """One topic and one ACL in each file."""
+    names = ["stdin" if name == "-" else name for name in digests]
+    acls = [
+        ResourceRow(cluster="c", state="present", owner=None, labels=None, values={}, file=name, line=2)
+        for name in names
+    ]
+    rows = [ManifestRow(cluster="c", topic=f"of.{name}", state="present", file=name, line=1) for name in names]
+    return ParsedManifests(rows=rows, errors=[], resources={"acls": acls}, digests=digests)
+
+
+def test_only_files_that_are_as_planned_are_loaded() -> None:
+    run = run_planned_from({"topics/a.yaml": "1", "topics/b.yaml": "2", "-": "3"})
+    kept = as_planned(run, parsed({"elsewhere/a.yaml": "1", "topics/b.yaml": "changed", "new.yaml": "9", "-": "3"}))
+    assert kept.digests == {"elsewhere/a.yaml": "1", "-": "3"}
+    assert [row.topic for row in kept.rows] == ["of.elsewhere/a.yaml", "of.stdin"]
+    assert [row.file for row in kept.resource_rows] == ["elsewhere/a.yaml", "stdin"]
+
+
+def test_files_of_which_none_is_as_planned_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"b.yaml: no file is as it was when run r1 was planned from a.yaml"):
+        as_planned(run_planned_from({"a.yaml": "1"}), parsed({"b.yaml": "2"}))
+
+
+def test_very_many_files_must_all_be_as_planned() -> None:
+    many = {f"{number}.yaml": str(number) for number in range(101)}
+    assert as_planned(run_planned_from(many), parsed(many)).digests == many
+    with pytest.raises(UsageError, match="planned from 101 files, and these aren't the same ones"):
+        as_planned(run_planned_from(many), parsed(many | {"100.yaml": "changed"}))
+
+
+def test_the_command_that_applies_a_plan_can_be_pasted() -> None:
+    assert apply_command("r1", ()) == "apply --run-id r1"
+    assert apply_command("r1", ("my topics/", "-")) == "apply --run-id r1 'my topics/' -"
