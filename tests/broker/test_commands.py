@@ -92,7 +92,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert shown[5:] == [
         "",
         "tests on main",
-        "  + create commands.one: 2 partitions, replication factor 1, retention.ms=3600000 [ok]",
+        "  + create commands.one: 2 partitions, replication factor 1, retention.ms=1h (3600000) [ok]",
         "  + create commands.two: 2 partitions, replication factor 1 [ok]",
     ]
     both = invoke("runs", "show", "--config", config, "--run-id", "way", "--format", "markdown").stdout.splitlines()

@@ -133,7 +133,7 @@ def test_run_report_shows_its_plan_as_a_diff(page: Page) -> None:
     page.open(reports.run())
     first = page.all("#diff ~ ul.diff")[0]
     assert first.find_element("css selector", "li").text == (
-        "+\ncreate payments.authorised-0047 12 partitions, replication factor 3, retention.ms=7 d (604800000)"
+        "+\ncreate payments.authorised-0047 12 partitions, replication factor 3, retention.ms=7d (604800000)"
     )
     assert [each.text for each in page.all("#diff ~ h3")] == [
         "payments\non orders, 122 listed changes",

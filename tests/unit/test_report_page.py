@@ -29,6 +29,7 @@ from topicledger import cli
 from topicledger.config.severities import DriftKind
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.model import Refusal
+from topicledger.model.config_texts import with_units
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
 from topicledger.report.facts import Change, Changed, Compared, Drift, History, Shown
 
@@ -237,31 +238,15 @@ def test_advice_names_the_command_that_helps(kind: str) -> None:
     assert named in cli.main.commands
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("retention.ms", "604800000", "7 d (604800000)"),
-        ("segment.ms", "5400000", "90 min (5400000)"),
-        ("flush.ms", "1500", "1500"),
-        ("flush.ms", "9223372036854775807", "9223372036854775807"),
-        ("retention.ms", "-1", "-1"),
-        ("max.message.bytes", "604800000", "604800000"),
-        (None, "604800000", "604800000"),
-    ],
-)
-def test_configs_in_milliseconds_are_said_as_people_say_them(name: str | None, value: str, said: str) -> None:
-    assert words.config_value(name, value) == said
-
-
 def test_durations_within_a_text_are_said_as_people_say_them() -> None:
     text = "2 partitions, retention.ms=3600000, max.message.bytes=3600000; retention.ms 86400000 -> 604800000"
-    assert words.with_durations(text) == (
-        "2 partitions, retention.ms=1 h (3600000), max.message.bytes=3600000; "
-        "retention.ms 1 d (86400000) -> 7 d (604800000)"
+    assert with_units(text) == (
+        "2 partitions, retention.ms=1h (3600000), max.message.bytes=3600kB (3600000); "
+        "retention.ms 1d (86400000) -> 7d (604800000)"
     )
-    assert words.with_durations("retention.ms default -> 5000") == "retention.ms default -> 5 s (5000)"
-    assert words.with_durations("retention.ms 5000 -> default") == "retention.ms 5 s (5000) -> default"
-    assert words.with_durations("retention.ms 5000.5, x.ms=5000a") == "retention.ms 5000.5, x.ms=5000a"
+    assert with_units("retention.ms default -> 5000") == "retention.ms default -> 5s (5000)"
+    assert with_units("retention.ms 5000 -> default") == "retention.ms 5s (5000) -> default"
+    assert with_units("retention.ms 5000.5, x.ms=5000a") == "retention.ms 5000.5, x.ms=5000a"
 
 
 def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
@@ -271,7 +256,7 @@ def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
     assert report.drift is not None
     compared = Compared(last="audit 1", counts={Changed.NEW: 1}, rows=[change])
     page = told(render(replace(report, drift=replace(report.drift, compared=compared)))).text()
-    assert "config_differs retention.ms: declared 7 d (604800000), live 1 h (3600000)" in page
+    assert "config_differs retention.ms: declared 7d (604800000), live 1h (3600000)" in page
 
 
 @pytest.mark.parametrize(
@@ -283,7 +268,7 @@ def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
             "at 2026-11-21T14:15:00Z",
             'at <span class="whole">2026-11-21T</span><wbr><span class="whole">14:15:00Z</span>',
         ),
-        ("x=7 d (604800000)", 'x=<span class="whole">7 d</span> (604800000)'),
+        ("x=7d (604800000)", 'x=<span class="whole">7d</span> (604800000)'),
     ],
 )
 def test_lines_end_at_dots_and_before_a_time(text: str, html: str) -> None:
@@ -325,7 +310,7 @@ def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
     html = render(reports.run())
     assert 'data-label="owner"' in html
     assert '<option value="no owner">no owner (77)</option>' in html
-    assert "12 partitions, replication factor 3, retention.ms=7 d (604800000)" in told(html).text()
+    assert "12 partitions, replication factor 3, retention.ms=7d (604800000)" in told(html).text()
 
 
 def test_acls_and_quotas_are_listed_by_owner_with_each_change() -> None:

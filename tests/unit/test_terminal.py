@@ -79,6 +79,14 @@ def test_findings_alike_are_one_row_with_the_first_topics(width: int) -> None:
     assert "orders.4" not in text
 
 
+def test_drift_shows_values_with_their_units() -> None:
+    screen, found = terminal(200), drifted(error=1)
+    one = replace(found.drift[0], what="retention.ms", declared="604800000", live="3600000")
+    kinds = [ClusterDrift(cluster="main", kinds={"config_differs": 1})]
+    drift_summary.render(replace(found, clusters=kinds, drift=[one]), screen)
+    assert "retention.ms: declared 7d (604800000), live 1h (3600000)" in printed(screen)
+
+
 @WIDTHS
 def test_runs_fit_a_terminal_with_whole_ids_and_times(width: int) -> None:
     began = datetime(2026, 11, 24, 2, 0, 7, tzinfo=UTC)

@@ -16,6 +16,7 @@ from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, RunState
+from topicledger.model.config_texts import shown
 from topicledger.schemas import DRIFT
 from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, listed, plain
 
@@ -155,7 +156,7 @@ def render(summary: DriftSummary, console: Console) -> None:
 def _in_words(drift: Drift) -> str:
     """A finding in words, without its cluster and topic."""
     sides = (("declared", drift.declared), ("live", drift.live))
-    both = ", ".join(f"{side} {value}" for side, value in sides if value is not None)
+    both = ", ".join(f"{side} {shown(drift.what, value)}" for side, value in sides if value is not None)
     kind = " ".join(filter(None, (drift.kind, drift.what)))
     return "; ".join(filter(None, (f"{kind}: {both}" if both else kind, drift.message)))
 

@@ -114,3 +114,21 @@ def with_unit(name: str | None, value: str) -> str | None:
         if size > 1 and int(value) >= size and int(value) % size == 0:
             return f"{int(value) // size}{unit}"
     return None
+
+
+_VALUES = re.compile(
+    r"(?P<name>[a-z][a-z.]*[.](?:ms|bytes))"
+    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:\d+|default)(?:(?: -> |, live )(?:\d+|default))?)(?![\w.])"
+)
+
+
+def with_units(text: str) -> str:
+    """Return a text for people, with units at the values of configs.
+
+    They are found in `NAME=VALUE`, `NAME VALUE -> VALUE` and `NAME: declared VALUE, live VALUE`.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        return found["name"] + re.sub("[0-9]+", lambda each: shown(found["name"], each[0]), found["values"])
+
+    return _VALUES.sub(replaced, text)

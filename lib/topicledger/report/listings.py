@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from topicledger.model.config_texts import shown
 from topicledger.report import words
 from topicledger.report.access import Owned, OwnedChange
 from topicledger.report.facts import Drift, Report, Result, Shown
@@ -143,11 +144,7 @@ def _finding(row: Drift, report: Report) -> Line:
     cluster = words.name(row.cluster) or NO_CLUSTER
     severity = row.severity or "none"
     sides = {"declared": row.declared, "live": row.live}
-    pair = [
-        f"{side} {words.config_value(row.what, words.name(value))}"
-        for side, value in sides.items()
-        if value is not None
-    ]
+    pair = [f"{side} {shown(row.what, words.name(value))}" for side, value in sides.items() if value is not None]
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),

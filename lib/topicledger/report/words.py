@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from topicledger.apply.rendering import nothing_to_send
 from topicledger.errors import ExitCode
 from topicledger.model import Decision, Outcome, Phase, RunState
+from topicledger.model.config_texts import with_units
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
 from topicledger.resources import registry
@@ -62,8 +63,8 @@ def name(text: object) -> str:
 
 
 def message(text: object) -> str:
-    """Make a message from outside safe to show, with readable durations."""
-    return "" if text is None else show(with_durations(str(text)), _MESSAGE_CHARACTERS)
+    """Make a message from outside safe to show, with the units of configs."""
+    return "" if text is None else show(with_units(str(text)), _MESSAGE_CHARACTERS)
 
 
 def breaks(text: str) -> Markup:
@@ -101,42 +102,10 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
-_IN_MILLISECONDS = re.compile(
-    r"(?P<name>[\w.-]+[.]ms)"
-    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:\d+|default)(?:(?: -> |, live )(?:\d+|default))?)(?![\w.])"
-)
 _BREAK = re.compile(r"([._/])(?=\w)")
-_SAID = re.compile(r"\b\d+ (?:d|h|min|s)(?= \(\d)")
-"""What `config_value` writes before a number in milliseconds."""
+_SAID = re.compile(r"\b\d+[A-Za-z]+(?= \(\d)")
+"""Matches a value with its unit, as `with_units` writes it before the plain number."""
 _MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\dT)(\d\d:\d\d:\d\dZ)")
-
-
-def config_value(name: str | None, value: str) -> str:
-    """Format a config's value; one in milliseconds gets a readable duration: 604800000 -> 7 d (604800000)."""
-    if name is None or not name.endswith(".ms") or not value.isdecimal():
-        return value
-    said = _milliseconds(int(value))
-    return value if said is None else f"{said} ({value})"
-
-
-def with_durations(text: str) -> str:
-    """Add readable durations to the values of configs in milliseconds in a text.
-
-    They are found in `NAME.ms=VALUE`, `NAME.ms VALUE -> VALUE` and `NAME.ms: declared VALUE, live VALUE`.
-    """
-
-    def said(found: re.Match[str]) -> str:
-        return found["name"] + re.sub("[0-9]+", lambda each: config_value(found["name"], each[0]), found["values"])
-
-    return _IN_MILLISECONDS.sub(said, text)
-
-
-def _milliseconds(value: int) -> str | None:
-    """Format a whole number of days, hours, minutes or seconds; None for other values, such as Kafka's "unlimited"."""
-    for name, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
-        if 0 < value < 10**15 and value % size == 0:
-            return f"{value // size} {name}"
-    return None
 
 
 def took(run: RunFacts) -> str | None:

@@ -15,6 +15,7 @@ import click
 
 from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.model import Outcome
+from topicledger.model.config_texts import with_units
 from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
 from topicledger.text import show
 
@@ -136,7 +137,7 @@ def _blocks(diff: PlanDiff) -> Iterator[_Block]:
         yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{_FACT} {moves}", *brokers)))
     for (owner, cluster), lines in groupby(diff.lines, key=lambda each: (each.action.owner, each.action.cluster)):
         of_owner = _Name(owner) if owner else "no owner"
-        yield _Block.of((of_owner, " on ", _Name(cluster)), ((str(each), 1) for each in lines))
+        yield _Block.of((of_owner, " on ", _Name(cluster)), ((with_units(str(each)), 1) for each in lines))
 
 
 def _of_ended(ended: Sequence[Ended]) -> Iterator[tuple[str, int]]:
@@ -154,7 +155,7 @@ def _in_words(ended: Ended, reason: Reason) -> str:
     names = [show(each) for each in reason.resources[:_NAMED]]
     more = f" and {reason.count - len(names):,} more" if reason.count > len(names) else ""
     what = " ".join(filter(None, (ended.action, ", ".join(names) + more)))
-    why = ": ".join(filter(None, (ended.error, reason.message)))
+    why = with_units(": ".join(filter(None, (ended.error, reason.message))))
     return show(f"{_ENDED_SIGN} {what} ({ended.phase}){f': {why}' if why else ''}", _REASON)
 
 
