@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
+from topicledger.actions.cancelling import StillMoved
 from topicledger.actions.moved import moves_of
 from topicledger.actions.reassign import MIN_INSYNC
 from topicledger.actions.throttling import ThrottleRefused, Throttling
 from topicledger.kafka import Response
 from topicledger.kafka.moving import Unanswered
-from topicledger.kafka.sending import OutcomeUnknown, StillMoved
+from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Outcome, PhaseResult, Refusal, Target, TopicConfigs, TopicResult
 from topicledger.model.moves import (
     BROKER,

@@ -19,13 +19,19 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.moved import is_in_place, moves_of
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
-from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, StillMoved
+from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, StaysOpen
 from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, assignments_text
 
 NO_REASSIGNMENT_IN_PROGRESS = 85
 _SETTLED_WITHIN = 15.0
 """Seconds until brokers show the result of a cancelled move."""
+
+
+class StillMoved(StaysOpen):
+    """Moves of some topics of a batch continue, although a request to cancel them was sent or due."""
+
+    words, advice = "still moved, not cancelled", "cancel again"
 
 
 def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:

@@ -10,6 +10,8 @@ from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
 from topicledger.model import Target, TopicResult
 from topicledger.model.moves import Move, parse_assignments
 
+NO_DESCRIBE = "this principal may not describe the topic any more; grant it Describe"
+
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
     """Return whether a partition is moved as planned: replicas in sync, with a leader, and no longer listed (R4)."""

@@ -24,7 +24,7 @@ from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
-from topicledger.actions.waves import NO_DESCRIBE, Waves
+from topicledger.actions.waves import Waves
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer
 from topicledger.model import (

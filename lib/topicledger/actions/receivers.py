@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection
 
 from topicledger.actions.context import ClusterContext
+from topicledger.model.moves import Move
 
 log = logging.getLogger(__name__)
 
@@ -20,16 +21,15 @@ class Receivers:
         self._context = context
         self._gone_since: dict[int, float] = {}
 
-    def gone_too_long(self, broker_ids: Collection[int]) -> frozenset[int]:
-        """Return which of these brokers are down for too long; warn of those that went down since the last call."""
-        gone = set(broker_ids) - {broker.broker_id for broker in self._context.brokers()} if broker_ids else set()
+    def left_open(self, under_way: Collection[Move]) -> dict[str, str]:
+        """Return the topics that wait for a broker which is down for too long, with the reason; warn of new ones."""
+        wanted = {broker for move in under_way for broker in move.after}
+        gone = wanted - {broker.broker_id for broker in self._context.brokers()} if wanted else wanted
         now = self._context.clock()
         if new := gone - self._gone_since.keys():
             log.warning("cluster %s: brokers %s, which get replicas, are down", self._context.cluster, sorted(new))
         self._gone_since = {broker: self._gone_since.get(broker, now) for broker in gone}
-        return frozenset(broker for broker, since in self._gone_since.items() if now - since > _GONE_FOR)
-
-
-def why_open(broker_ids: Collection[int]) -> str:
-    """Return why a topic whose replicas go to these brokers stays open."""
-    return f"brokers {sorted(broker_ids)}, which get replicas, are down for more than {_GONE_FOR:g} s; bring them back"
+        too_long = {broker for broker, since in self._gone_since.items() if now - since > _GONE_FOR}
+        waits = {move.topic: sorted(too_long & {*move.after}) for move in under_way if too_long & {*move.after}}
+        words = f"which get replicas, are down for more than {_GONE_FOR:g} s; bring them back"
+        return {topic: f"brokers {brokers}, {words}" for topic, brokers in waits.items()}

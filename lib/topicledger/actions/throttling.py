@@ -17,6 +17,15 @@ from typing import TypeAlias
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.throttle_rows import (
+    ThrottleKey,
+    added,
+    by_key,
+    entries,
+    key_of,
+    partitions_of,
+    throttle_of,
+)
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas
@@ -43,8 +52,6 @@ _GRANT = "grant this principal AlterConfigs on the cluster and on the topic"
 _NOT_SHOWN = "the broker asked doesn't show its configs"
 _WITHOUT = "with replicas.throttle = 0 it moves without a throttle"
 
-_Key: TypeAlias = tuple[str, str, str]
-"""Resource type, resource, config."""
 _Resource: TypeAlias = tuple[str, str]
 """Resource type, resource."""
 
@@ -68,15 +75,15 @@ class Throttling:
             self.end_if_possible()
         if rate <= 0 or not any(move.adding for move in moves):
             return Unthrottled()
-        written, without = _by_key(self.records.left()), _Without()
+        written, without = by_key(self.records.left()), _Without()
         throttles = [*self._rates(moves, rate, written, without), *self._lists(moves, written, without)]
         unthrottled = without.of(moves)
         needed = {each for move in moves if move.topic not in unthrottled.topics for each in _needed(move)}
-        throttles = [each for each in throttles if _key(each)[:2] in needed]
+        throttles = [each for each in throttles if key_of(each)[:2] in needed]
         if throttles:
-            self.context.limits.moving.throttled.update(map(_key, throttles))
+            self.context.limits.moving.throttled.update(map(key_of, throttles))
             self.records.intend(throttles)
-            set_now = self._set({_key(each): each.value for each in throttles})
+            set_now = self._set({key_of(each): each.value for each in throttles})
             without.refused |= set_now.refused
             without.silent |= set_now.silent
             log.info("cluster %s: %d throttles set at %d bytes/s", self.context.cluster, len(throttles), rate)
@@ -92,7 +99,7 @@ class Throttling:
     def is_any_over(self) -> bool:
         """Return whether `end` would find a throttle to remove; changes nothing."""
         refused: dict[_Resource, str] = {}
-        left = self._reachable(self._over(_by_key(self.records.left())))
+        left = self._reachable(self._over(by_key(self.records.left())))
         self._live(left, refused)
         return any(key[:2] not in refused for key in left)
 
@@ -103,7 +110,7 @@ class Throttling:
         to remove; ThrottleRefused is raised for these once the others are removed. Raises OutcomeUnknown if the cluster
         doesn't answer; then all stay recorded.
         """
-        written = _by_key(self.records.left())
+        written = by_key(self.records.left())
         if self._unsettled:
             log.warning(
                 "cluster %s: %d throttles stay: the outcome of a change is unknown", self.context.cluster, len(written)
@@ -141,12 +148,12 @@ class Throttling:
             raise ThrottleRefused(refused[next(iter(sorted(stuck)))[:2]])
         return len(written) - len(left)
 
-    def _reachable(self, over: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
+    def _reachable(self, over: Mapping[ThrottleKey, Sequence[Throttle]]) -> Mapping[ThrottleKey, Sequence[Throttle]]:
         """Return the throttles without those on brokers that are down: only the broker itself takes the request."""
         up = self._live_brokers() if over else frozenset()
         return {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
 
-    def _over(self, written: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
+    def _over(self, written: Mapping[ThrottleKey, Sequence[Throttle]]) -> Mapping[ThrottleKey, Sequence[Throttle]]:
         """Return the throttles that protect no move which the cluster lists."""
         if not written:
             return {}
@@ -162,11 +169,11 @@ class Throttling:
         listed = {**self.context.may_move(), **listed}
         brokers = self._moving_brokers(listed)
 
-        def protects(key: _Key, rows: Sequence[Throttle]) -> bool:
+        def protects(key: ThrottleKey, rows: Sequence[Throttle]) -> bool:
             kind, resource, _ = key
             if kind == BROKER:
                 return brokers is None or int(resource) in brokers
-            return any((resource, each) in listed for each in _partitions(rows))
+            return any((resource, each) in listed for each in partitions_of(rows))
 
         over = {key: rows for key, rows in written.items() if not protects(key, rows)}
         if len(over) < len(written):
@@ -188,7 +195,7 @@ class Throttling:
         return frozenset(broker.broker_id for broker in self.context.brokers())
 
     def _rates(
-        self, moves: Sequence[Move], rate: int, written: Mapping[_Key, Sequence[Throttle]], without: _Without
+        self, moves: Sequence[Move], rate: int, written: Mapping[ThrottleKey, Sequence[Throttle]], without: _Without
     ) -> Iterator[Throttle]:
         brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
         for broker in sorted(brokers & self._live_brokers()):
@@ -200,10 +207,10 @@ class Throttling:
                 ours = {each.value for each in written.get(key, ())}
                 # A rate that another client set is kept.
                 if live is None or (live in ours and live != str(rate)):
-                    yield _throttle(key, before=None, value=str(rate))
+                    yield throttle_of(key, before=None, value=str(rate))
 
     def _lists(
-        self, moves: Sequence[Move], written: Mapping[_Key, Sequence[Throttle]], without: _Without
+        self, moves: Sequence[Move], written: Mapping[ThrottleKey, Sequence[Throttle]], without: _Without
     ) -> Iterator[Throttle]:
         wanted: dict[str, dict[str, set[str]]] = {}
         for move in moves:
@@ -217,15 +224,15 @@ class Throttling:
                 without.silent.setdefault((TOPIC, topic), f"{_NOT_SHOWN}, so it can't be throttled")
             for config, replicas in lists.items():
                 key, live = (TOPIC, topic, config), found.get(topic, {}).get(config)
-                if topic in found and live != _EVERY and not replicas <= _entries(live):
-                    ours = {entry for each in written.get(key, ()) for entry in _added(each)}
-                    others = _entries(live) - ours
-                    before = live if others == _entries(live) else ",".join(sorted(others)) or None
-                    yield _throttle(key, before=before, value=",".join(sorted(_entries(live) | replicas)))
+                if topic in found and live != _EVERY and not replicas <= entries(live):
+                    ours = {entry for each in written.get(key, ()) for entry in added(each)}
+                    others = entries(live) - ours
+                    before = live if others == entries(live) else ",".join(sorted(others)) or None
+                    yield throttle_of(key, before=before, value=",".join(sorted(entries(live) | replicas)))
 
-    def _live(self, keys: Collection[_Key], refused: dict[_Resource, str]) -> Mapping[_Key, str | None]:
+    def _live(self, keys: Collection[ThrottleKey], refused: dict[_Resource, str]) -> Mapping[ThrottleKey, str | None]:
         """Return config -> its value, without deleted topics; add resources that can't be read to `refused`."""
-        found: dict[_Key, str | None] = {}
+        found: dict[ThrottleKey, str | None] = {}
         for broker in {resource for kind, resource, _ in keys if kind == BROKER}:
             configs = self._ask_broker(int(broker), refused, refused)
             if configs is not None:
@@ -274,7 +281,7 @@ class Throttling:
             if configs.error_code == kafka.NONE
         }
 
-    def _set(self, values: Mapping[_Key, str | None]) -> _Without:
+    def _set(self, values: Mapping[ThrottleKey, str | None]) -> _Without:
         """Alter configs; return resource -> why it is refused, or why its outcome is unknown.
 
         A topic without an outcome counts as refused if the cluster answers about other topics: a later start would
@@ -374,34 +381,3 @@ def _needed(move: Move) -> Sequence[_Resource]:
     if not move.adding:
         return []
     return [(TOPIC, move.topic), *((BROKER, str(broker)) for broker in (*move.before, *move.after))]
-
-
-def _key(throttle: Throttle) -> _Key:
-    return throttle.resource_type, throttle.resource, throttle.config
-
-
-def _throttle(key: _Key, *, before: str | None, value: str) -> Throttle:
-    resource_type, resource, config = key
-    return Throttle(resource_type=resource_type, resource=resource, config=config, before=before, value=value)
-
-
-def _by_key(written: Sequence[Throttle]) -> Mapping[_Key, Sequence[Throttle]]:
-    """Return config -> its rows, the latest last: a later run may extend a list or change a rate of an earlier one."""
-    found: dict[_Key, list[Throttle]] = {}
-    for each in written:
-        found.setdefault(_key(each), []).append(each)
-    return found
-
-
-def _entries(replicas: str | None) -> set[str]:
-    return set(filter(None, (replicas or "").split(",")))
-
-
-def _added(throttle: Throttle) -> set[str]:
-    """Return the entries of a topic's list that a run added."""
-    return _entries(throttle.value) - _entries(throttle.before)
-
-
-def _partitions(rows: Sequence[Throttle]) -> set[int]:
-    """Return the partitions that a topic's list protects."""
-    return {int(entry.partition(":")[0]) for each in rows for entry in _added(each)}

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.moved import is_between, is_in_place, moves_of, ours, progress
-from topicledger.actions.receivers import Receivers, why_open
+from topicledger.actions.moved import NO_DESCRIBE, is_between, is_in_place, moves_of, ours, progress
+from topicledger.actions.receivers import Receivers
 from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response
@@ -54,8 +54,7 @@ class Waves:
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which a move may have been sent."""
         self._left_open: set[str] = set()
-        """Topics whose outcome this start can't know. They are observed while other topics move, since they use room.
-        """
+        """Topics whose outcome this start can't know; they are observed while others move, since they use room."""
         self._unanswered = context.limits.moving.unanswered
         self._sent: set[Partition] = set()
         """Partitions whose move was acknowledged or listed, or whose replicas show that an earlier start sent it."""
@@ -72,9 +71,8 @@ class Waves:
     def run(self) -> Iterator[PhaseResult]:
         """Move all topics; yield a row of phase apply for each once all its partitions are done, or one can't be moved.
 
-        Topics without a row are open, such as those whose replicas go to a broker that stays down. Raises
-        OutcomeUnknown if asked to stop. Throttles of moves that are or may be under way stay set and recorded; the
-        others are removed.
+        Topics without a row are open. Raises OutcomeUnknown if asked to stop. Throttles of moves that are or may be
+        under way stay set and recorded; the others are removed.
         """
         context = self._context
         limits = context.limits.moving
@@ -126,8 +124,8 @@ class Waves:
 
     def _may_be_deleted(self) -> Collection[str]:
         """Return the topics that no broker lists and that don't count as deleted yet."""
-        moving = {topic for topic, _ in self._under_way}
-        return (self._targets.keys() & self._unlisted_since.keys() & moving) - self._left_open
+        moving = self._targets.keys() & {topic for topic, _ in self._under_way}
+        return moving & self._unlisted_since.keys() - self._left_open
 
     def _to_throttle(self) -> Sequence[Move]:
         return [
@@ -164,16 +162,9 @@ class Waves:
                 self._see(move, states.get(topic), listed)
         self._looked = True
         if topics is None:
-            self._leave_open_without_receivers()
-
-    def _leave_open_without_receivers(self) -> None:
-        """Leave open the topics that wait for a broker which is down for too long: others continue."""
-        gone = self._receivers.gone_too_long({broker for move in self._under_way.values() for broker in move.after})
-        for topic in self._targets.keys() - self._left_open if gone else ():
-            moves = [move for move in self._under_way.values() if move.topic == topic]
-            missing = {broker for move in moves for broker in gone & {*move.after}}
-            if missing:
-                self._leave_open(topic, why_open(missing))
+            for topic, why in self._receivers.left_open(self._under_way.values()).items():
+                if topic not in self._left_open:
+                    self._leave_open(topic, why)
 
     def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         key, target = (move.topic, move.partition), self._targets[move.topic]
@@ -402,8 +393,7 @@ class Waves:
             return
         self._said = now
         moves = [move for each in self._moves.values() for move in each]
-        words = progress(moves, list(filter(self._is_done, moves)), len(self._under_way), now - self._clock)
-        log.info("cluster %s: %s", self._context.cluster, words)
-
-
-NO_DESCRIBE = "this principal may not describe the topic any more; grant it Describe"
+        done = list(filter(self._is_done, moves))
+        log.info(
+            "cluster %s: %s", self._context.cluster, progress(moves, done, len(self._under_way), now - self._clock)
+        )

@@ -11,11 +11,11 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
+from topicledger.actions.cancelling import StillMoved
 from topicledger.apply.dispatch import Context, Stop, Stopped, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import take_away
 from topicledger.kafka.connection import request_timeout
-from topicledger.kafka.sending import StillMoved
 from topicledger.ledger import leases
 from topicledger.ledger.leases import LeaseHeld, LeaseLost, Leases
 from topicledger.ledger.run import Run

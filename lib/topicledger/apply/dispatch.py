@@ -15,13 +15,14 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
+from topicledger.actions.cancelling import StillMoved
 from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
 from topicledger.config import logs
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.sending import ClusterLimits, StaysOpen, StillMoved
+from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import OutcomeWaves, Run

@@ -242,16 +242,9 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
                 if status.problem is not None:
                     problems[name] = status.problem
             version = _owners_version(run, latest)
+            spare = refusable if under_way else None
             again = reevaluate(
-                run,
-                context.policies,
-                seen,
-                version,
-                Phase.APPLY,
-                *Action,
-                waited=waiting,
-                held=held,
-                refusable=refusable if under_way else None,
+                run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held, refusable=spare
             )
             waiting = again.waiting
     return Validated(

@@ -88,12 +88,6 @@ class StaysOpen(OutcomeUnknown):
         self.actions = actions
 
 
-class StillMoved(StaysOpen):
-    """Moves of some topics of a batch continue, although a request to cancel them was sent or due."""
-
-    words, advice = "still moved, not cancelled", "cancel again"
-
-
 @dataclass(frozen=True, kw_only=True)
 class QuotaWait:
     """A wait for the quota, and its expected duration (C17)."""
