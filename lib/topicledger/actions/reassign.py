@@ -21,6 +21,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.costs import MOVED_PARTITIONS
 from topicledger.actions.declared import declared_differently
 from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.moved import NO_DESCRIBE
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
