@@ -14,9 +14,10 @@ from benchmarks.kafka_part import DRIVER_MEMORY as DRIVER_MEMORY
 from benchmarks.kafka_part import REACH, done
 from benchmarks.measure import Work, fastest, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _COUNT = {Size.FULL: 10_000, Size.SMALL: 200}
@@ -29,8 +30,8 @@ def run(size: Size, folder: Path) -> Result:
     """Add new ACLs to a broker, and remove them again."""
     count = _COUNT[size]
     acls = [Acl(f"User:bench-{n % 100}", "ALLOW", "READ", "TOPIC", "LITERAL", f"bench.{n}", "*") for n in range(count)]
-    adds = [Target(resource=" ".join(each), action=AccessAction.ACL_ADD, after=each._asdict()) for each in acls]
-    deletes = [Target(resource=" ".join(each), action=AccessAction.ACL_DELETE, before=each._asdict()) for each in acls]
+    adds = [Target(resource=" ".join(each), action=AclAction.ACL_ADD, after=each._asdict()) for each in acls]
+    deletes = [Target(resource=" ".join(each), action=AclAction.ACL_DELETE, before=each._asdict()) for each in acls]
     with brokers.with_authorizer() as kafka:
 
         @contextmanager

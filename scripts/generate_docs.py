@@ -22,9 +22,10 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from topicledger.config import settings
-from topicledger.config.severities import DriftKind
+from topicledger.config import guards, settings
+from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
+from topicledger.naming import DriftName
 from topicledger.phases import BOUNDARIES
 from topicledger.schemas import PLANS, TABLES
 
@@ -38,6 +39,8 @@ LISTS = ("notify",)
 NOT_KEYS = {"clusters.NAME": ("name",), "policies.create": ("options", "where")}
 """Fields that aren't keys of the settings file."""
 
+_POLICIES = [f"[[policies.{name}]]" for name in ("create", "delete", "change", *(kind.resource_type for kind in NAMES))]
+_SECTIONS_OF_POLICIES = f"{', '.join(_POLICIES[:-1])} and {_POLICIES[-1]}"
 _RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
@@ -95,8 +98,12 @@ def sections() -> Mapping[str, tuple[str, list[Key]]]:
                 meaning=_cell(_RULE_IDS.sub("", meanings[field.name])),
             )
             for field in dataclasses.fields(of)
-            if field.name not in NOT_KEYS.get(name, ())
+            if field.name not in (*NOT_KEYS.get(name, ()), "of_kinds")
         ]
+        if of is guards.GuardSettings:
+            keys += [
+                Key(name=each, type="integer", default="`0`", meaning=what) for each, what in guards.OF_KINDS.items()
+            ]
         found[name] = (_sentence(inspect.getdoc(of) or ""), keys)
     return found
 
@@ -106,11 +113,7 @@ def keys() -> str:
     lines: list[str] = []
     for name, (what, of) in sections().items():
         heading = (
-            "[[policies.create]], [[policies.delete]], [[policies.change]], [[policies.acl]] and [[policies.quota]]"
-            if name.startswith("policies.")
-            else f"[[{name}]]"
-            if name in LISTS
-            else f"[{name}]"
+            _SECTIONS_OF_POLICIES if name.startswith("policies.") else f"[[{name}]]" if name in LISTS else f"[{name}]"
         )
         lines += [f"### {heading}", "", what, "", "| key | type | default | meaning |", "|---|---|---|---|"]
         lines += [f"| `{key.name}` | {key.type} | {key.default} | {key.meaning} |" for key in of]
@@ -170,7 +173,7 @@ def _type(hint: Any) -> str:
         return " or ".join(_type(each) for each in arguments if each is not type(None))
     if origin is tuple:
         return "list of strings" if arguments[0] is str else f"list of {_type(arguments[0])}"
-    if arguments[0] is DriftKind:
+    if arguments[0] is DriftName:
         return 'table, `KIND = "SEVERITY"`'
     return "table of strings" if arguments[1] is str else "table"
 

@@ -11,10 +11,12 @@ from tests.broker import acls, quotas
 from tests.broker.direct import admin_of
 from tests.certificates import Certificates
 from tests.waiting import until
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.quotas import requests as quota_requests
 from topicledger.resources.quotas.entity import Entity
+from topicledger.resources.quotas.names import QuotaAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
@@ -75,7 +77,7 @@ def kafka_acls(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
         if left:
             gone = enumerate(left)
             acl_requests.delete_acls(
-                admin, [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
+                admin, [Target(resource=str(n), action=AclAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
             )
     until(lambda: not acls.live(kafka_sasl, "User:rights"), seconds=30)
 
@@ -90,7 +92,7 @@ def kafka_quotas(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
         for start in range(0, len(left), 2_000):
             part = list(left.items())[start : start + 2_000]
             gone = [
-                Target(resource=quotas.text(entity), action=AccessAction.ALTER_QUOTA, before=dict.fromkeys(limits, "1"))
+                Target(resource=quotas.text(entity), action=QuotaAction.ALTER_QUOTA, before=dict.fromkeys(limits, "1"))
                 for entity, limits in part
             ]
             assert {

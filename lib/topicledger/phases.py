@@ -121,8 +121,8 @@ PLANNED = PLANS.schema
 DECIDED_RESOURCE = StructType(
     [
         *(DECIDED[name] for name in ("cluster", "cluster_id")),
-        column("resource_type", _STRING, "acl or quota"),
-        column("resource", _STRING, "text of the ACL, or of the quota's entity"),
+        column("resource_type", _STRING, "the type of the resource: a kind beside topics"),
+        column("resource", _STRING, "the text that names the resource on its cluster"),
         column("state", _STRING, "as declared; null if it isn't declared"),
         *(DECIDED[name] for name in ("owner", "labels", "decision")),
         *ENDED,

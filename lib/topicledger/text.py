@@ -66,6 +66,12 @@ def listed(names: Sequence[str], count: int | None = None) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def any_of(names: Sequence[str]) -> str:
+    """Return names as alternatives: `a`, `a or b`, `a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def alike(message: str | None, name: str | None) -> str:
     """Return a message with `name` masked, so that messages that differ only in the name compare as equal."""
     return (message or "").replace(name, "#") if name else message or ""

@@ -13,9 +13,10 @@ from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger.schemas import ACLS, AUDIT
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -34,7 +35,7 @@ def acl(row: Mapping[str, Any]) -> Acl:
 def estate_of(spark: SparkSession, kafka: EmbeddedKafka, root: Path, user: str | None = None, **acls: Any) -> Estate:
     """An estate whose run is `user`, the super user where none is named; `acls`: settings and max_acl_deletes."""
     estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})
-    guards = GuardSettings(max_acl_deletes=acls.pop("max_acl_deletes", 0))
+    guards = GuardSettings(of_kinds={"max_acl_deletes": acls.pop("max_acl_deletes", 0)})
     estate.settings = replace(estate.settings, acls=AclSettings(**acls), guards=guards)
     return estate
 
@@ -69,7 +70,7 @@ def change(kafka: EmbeddedKafka, *, add: list[Acl] | None = None, remove: list[A
     """By another hand."""
     with admin_of(kafka) as admin:
         for acls, adds in ((add or [], True), (remove or [], False)):
-            action = AccessAction.ACL_ADD if adds else AccessAction.ACL_DELETE
+            action = AclAction.ACL_ADD if adds else AclAction.ACL_DELETE
             values = [{"after" if adds else "before": each._asdict()} for each in acls]
             targets = [Target(resource=str(n), action=action, **each) for n, each in enumerate(values)]
             if targets:

@@ -31,7 +31,7 @@ def estate_of(
 ) -> Estate:
     """An estate whose run is `user`, the super user where none is named."""
     estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_quota_changes=most))
+    estate.settings = replace(estate.settings, guards=GuardSettings(of_kinds={"max_quota_changes": most}))
     return estate
 
 

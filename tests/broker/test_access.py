@@ -14,9 +14,10 @@ from tests import commands
 from tests.broker.direct import admin_of, make
 from tests.waiting import until
 from topicledger.cli.access import access_group
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import OPERATIONS, Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = ("access.a", "access.ab", "access.b")
@@ -36,10 +37,10 @@ GRANTED = [
 def granted(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     """The broker with `TOPICS` and the ACLs of `GRANTED`."""
     targets = [
-        Target(resource=str(n), action=AccessAction.ACL_ADD, after=each._asdict()) for n, each in enumerate(GRANTED)
+        Target(resource=str(n), action=AclAction.ACL_ADD, after=each._asdict()) for n, each in enumerate(GRANTED)
     ]
     gone = [
-        Target(resource=str(n), action=AccessAction.ACL_DELETE, before=each._asdict()) for n, each in enumerate(GRANTED)
+        Target(resource=str(n), action=AclAction.ACL_DELETE, before=each._asdict()) for n, each in enumerate(GRANTED)
     ]
     make(kafka_sasl, *TOPICS)
     with admin_of(kafka_sasl) as admin:

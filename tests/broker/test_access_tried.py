@@ -13,10 +13,11 @@ from tests.broker.direct import admin_of, make, remove
 from tests.fault.effort import SEED
 from tests.waiting import until
 from topicledger.kafka import ClusterAdmin
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import OPERATIONS, Acl
 from topicledger.resources.acls.effective import Brokers, about, decide
+from topicledger.resources.acls.names import AclAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = ("tried.a", "tried.ab", "tried.b", "tried.c", "tried.cd")
@@ -40,10 +41,10 @@ def replace_acls(admin: ClusterAdmin, old: Sequence[Acl], new: Sequence[Acl]) ->
     """Remove some ACLs, add others, and wait until the broker has exactly the expected ones."""
     expected = ({*acl_requests.describe_acls(admin)} - {*old}) | {*new}
     if old:
-        gone = [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(old)]
+        gone = [Target(resource=str(n), action=AclAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(old)]
         assert {each.error_code for each in acl_requests.delete_acls(admin, gone).results.values()} == {0}
     if new:
-        added = [Target(resource=str(n), action=AccessAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(new)]
+        added = [Target(resource=str(n), action=AclAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(new)]
         assert {each.error_code for each in acl_requests.create_acls(admin, added).results.values()} == {0}
     until(lambda: {*acl_requests.describe_acls(admin)} == expected, seconds=30, every=0.01)
 

@@ -80,7 +80,7 @@ def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
     assert len(live(kafka_acls, "User:rights")) == 5
     assert stopped.decisions["acls_unmanaged"] >= 1, "the super user's"
 
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=2))
+    estate.settings = replace(estate.settings, guards=GuardSettings(of_kinds={"max_acl_deletes": 2}))
     planned = estate.run("plan")
     assert planned.pending_changes == 2
     # Somebody declares one of them again, and somebody else removes the other one, before the plan is applied.
@@ -162,7 +162,7 @@ def test_a_run_takes_no_right_from_itself(spark: SparkSession, kafka_acls: Embed
         giver.settings = replace(
             giver.settings,
             acls=AclSettings(manage=(r"^User:(creator|\*)$",), super_users=("User:admin",)),
-            guards=GuardSettings(max_acl_deletes=99),
+            guards=GuardSettings(of_kinds={"max_acl_deletes": 99}),
         )
         declare(giver, *({**each, "state": "absent"} for each in given[:4]))
         assert giver.run().exit_code == 0
@@ -204,7 +204,7 @@ def test_policies_refuse_rights(spark: SparkSession, kafka_acls: EmbeddedKafka, 
         PolicySpec(use="acl_forbidden", options={"principals": [r"^User:rights-b"]}),
         PolicySpec(use="acl_owner", options={"undeclared": "allow"}),
     )
-    estate.settings = replace(estate.settings, policies=PolicySettings(acl=specs))
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": specs}))
     estate.declare({"topic": "rights.owned", "owner": "a", "num_partitions": 1, "replication_factor": 1})
     good = right("User:rights-a", "READ", "rights.owned", owner="a")
     declare(estate, good, right("User:rights-b", "READ", "rights.x"), right("User:rights-c", "READ", "rights.owned"))
@@ -256,7 +256,7 @@ def test_policies_explain_says_what_each_rule_says_of_a_right(
     there = right("User:rights-there", "READ", "rights.x")
     declare(estate, there)
     assert estate.run().exit_code == 0
-    estate.settings = replace(estate.settings, policies=PolicySettings(acl=specs))
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": specs}))
     denied = right("User:rights-new", "READ", "rights.x", permission="DENY", owner="a")
     declare(estate, there, denied, {**there, "operation": "REED"})
 

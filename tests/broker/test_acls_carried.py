@@ -144,10 +144,10 @@ def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that
     assert estate.run(run_id="later", only=("acls",)).exit_code == 0
     change(kafka_acls, add=[acl(old[0]), stranger], remove=[acl(new[0])])
 
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=1))
+    estate.settings = replace(estate.settings, guards=GuardSettings(of_kinds={"max_acl_deletes": 1}))
     stopped = estate.run("plan", "too-many", reverts="change")
     assert stopped.exit_code == 5
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=10))
+    estate.settings = replace(estate.settings, guards=GuardSettings(of_kinds={"max_acl_deletes": 10}))
 
     plan = estate.run("plan", "undo", reverts="change")
     rows = {row["resource"].split(" ")[5]: row for row in estate.rows(PLANS, "undo")}

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.broker.acls import acl, change, declare, estate_of, live, right
 from tests.broker.direct import make, remove
 from tests.waiting import until
-from topicledger.config.severities import DriftKind
+from topicledger.resources.acls.names import AclDrift
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
@@ -40,4 +40,4 @@ def test_every_kind_of_drift_of_rights_is_found(spark: SparkSession, kafka_acls:
         ("acl_on_missing_topic", "rights.drift.gone", " ".join(acl(on_gone))),
         ("acl_principal_without_topics", None, "User:rights-gone"),
     }
-    assert {kind for kind, _, _ in found} == {kind.value for kind in DriftKind if kind.startswith("acl_")}
+    assert {kind for kind, _, _ in found} == {kind.value for kind in AclDrift}

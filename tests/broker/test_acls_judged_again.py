@@ -40,7 +40,7 @@ def test_a_saved_plan_is_applied_but_for_the_rights_that_policies_refuse_by_now(
         PolicySpec(use="max_acls_per_principal", options={"max": 2}),
         PolicySpec(use=f"{__name__}:none_of_the_forbidden"),
     )
-    estate.settings = replace(estate.settings, policies=PolicySettings(acl=specs))
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": specs}))
     topics = [{"topic": f"rights.{name}", "owner": "a", "num_partitions": 1} for name in ("kept", "given")]
     estate.declare(*topics)
     rights = [

@@ -34,7 +34,7 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
     moment = datetime.now(UTC)
 
     warns = PolicySpec(use="acl_forbidden", mode="warn", options={"operations": ["WRITE"]})
-    estate.settings = replace(estate.settings, policies=PolicySettings(acl=(warns,)))
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": (warns,)}))
     odd = right("User:rights-k5*", "READ", "rights.five")
     parts = [{**old, "operation": each} for old in (failed, replaced) for each in ("READ", "WRITE")]
     declare(estate, {**mistaken, "host": "app01.example.org"}, *parts, odd)

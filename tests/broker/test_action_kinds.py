@@ -21,7 +21,7 @@ from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
-from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ResourceType, Target, TopicInfo, TopicResult
+from topicledger.model import TOPIC, Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 from topicledger.resources import registry
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -66,7 +66,7 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
 
     return ActionKind(
         name=f"set_{config}",
-        resource_type=ResourceType.TOPIC,
+        resource_type=TOPIC,
         option=config,
         order=order,
         wanted=lambda: (F.col("decision") == "unchanged") & F.col("configs")[config].isNotNull(),

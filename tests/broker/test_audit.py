@@ -170,7 +170,7 @@ def test_each_kind_is_found_and_nothing_else(audited: Audited) -> None:
     assert set(found(audited, "after")) == lasting(audited) | changed
     kinds = {key[1] for key in found(audited, "after")}
     # Those of rights and quotas are in test_acls.py and test_quotas.py.
-    of_topics = {kind.value for kind in DriftKind if not kind.startswith(("acl_", "quota_"))}
+    of_topics = {kind.value for kind in DriftKind}
     # Those of placements are in test_replicas.py.
     of_placements = {"racks_shared", "broker_not_allowed", "replica_skew", "moves_under_way"}
     assert kinds == of_topics - {"not_permitted"} - of_placements

@@ -18,8 +18,9 @@ from tests.waiting import until
 from topicledger.cli import explain_resources
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import UsageError
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.quotas.entity import Entity
 from topicledger.schemas import AUDIT, OBSERVED_QUOTAS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -150,11 +151,11 @@ def test_without_the_right_to_describe_or_alter_quotas_every_row_says_so(
         "resource_type": "CLUSTER", "pattern_type": "LITERAL", "resource_name": "kafka-cluster", "host": "*",
     }  # fmt: skip
     with admin_of(kafka_quotas) as admin:
-        acl_requests.create_acls(admin, [Target(resource="r", action=AccessAction.ACL_ADD, after=right)])
+        acl_requests.create_acls(admin, [Target(resource="r", action=AclAction.ACL_ADD, after=right)])
         try:
             refused = estate.run()
         finally:
-            acl_requests.delete_acls(admin, [Target(resource="r", action=AccessAction.ACL_DELETE, before=right)])
+            acl_requests.delete_acls(admin, [Target(resource="r", action=AclAction.ACL_DELETE, before=right)])
     rows = estate.rows(AUDIT, refused.run_id)
     assert {(row["phase"], row["outcome"], row["error"]) for row in rows} == {("validate", "refused", "NOT_PERMITTED")}
     assert all("grant it AlterConfigs on the cluster" in row["error_message"] for row in rows)
@@ -215,7 +216,7 @@ def test_policies_evaluate_quotas_and_an_audit_finds_differences(
 ) -> None:
     estate = estate_of(spark, kafka_quotas, tmp_path, most=1)
     most = policy("quota_range", limit="producer_byte_rate", max=100)
-    estate.settings = replace(estate.settings, policies=PolicySettings(quota=(most,)))
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"quota": (most,)}))
     declare(estate, {"user": "wide", "producer_byte_rate": 101.0}, {"user": "fine", "producer_byte_rate": 100.0})
     done = estate.run()
     assert done.exit_code == 4

@@ -126,9 +126,9 @@ def test_reverting_a_run_gives_entities_the_limits_that_they_had(
     alter(kafka_quotas, Entity(user="by hand"), producer_byte_rate=9.0)
     alter(kafka_quotas, Entity(user="changed"), consumer_byte_rate=8.0)
 
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_quota_changes=2))
+    estate.settings = replace(estate.settings, guards=GuardSettings(of_kinds={"max_quota_changes": 2}))
     assert estate.run("plan", "too-many", reverts="change").exit_code == 5
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_quota_changes=3))
+    estate.settings = replace(estate.settings, guards=GuardSettings(of_kinds={"max_quota_changes": 3}))
     plan = estate.run("plan", "undo", reverts="change")
     planned = {row["resource"]: row for row in estate.rows(PLANS, "undo")}
     changes = {name: (row["before"], row["after"]) for name, row in planned.items() if row["phase"] is None}
@@ -163,7 +163,7 @@ def test_a_saved_plan_is_applied_but_for_the_quotas_that_policies_refuse_by_now(
     estate = estate_of(spark, kafka_quotas, tmp_path)
     required = policy("quota_range", limit="request_percentage", required=True, max=50)
     owned = policy("owner_required", values=["payments"])
-    estate.settings = replace(estate.settings, policies=PolicySettings(quota=(required, owned)))
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"quota": (required, owned)}))
     alter(kafka_quotas, Entity(user="kept"), request_percentage=5.0)
     rows = [
         {"user": name, "request_percentage": 5.0, "producer_byte_rate": 1.0, "owner": "payments"}

@@ -16,9 +16,10 @@ from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
-from topicledger.model import AccessAction, Outcome, Target
+from topicledger.model import Outcome, Target
 from topicledger.resources.quotas import requests as quota_requests
 from topicledger.resources.quotas.entity import Entity
+from topicledger.resources.quotas.names import QuotaAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
@@ -37,7 +38,7 @@ def executor_of(kafka: EmbeddedKafka, server: FaultProxy | EmbeddedKafka) -> Ite
 def target(user: str, before: str | None, after: str | None) -> Target:
     """Return a change of a user's producer_byte_rate; None means no limit."""
     values = [{} if value is None else {"producer_byte_rate": value} for value in (before, after)]
-    return Target(resource=f"user={user}", action=AccessAction.ALTER_QUOTA, before=values[0], after=values[1])
+    return Target(resource=f"user={user}", action=QuotaAction.ALTER_QUOTA, before=values[0], after=values[1])
 
 
 def live(kafka: EmbeddedKafka, user: str) -> float | None:

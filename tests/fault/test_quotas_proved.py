@@ -27,8 +27,9 @@ from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.waiting import until
 from topicledger.config.reading import load_settings
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.acls.names import AclAction
 from topicledger.schemas import AUDIT, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -69,7 +70,7 @@ def bare(kafka_quotas: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
         remove(kafka_quotas, made)
     left = client.acls("User:mixed")
     with admin_of(kafka_quotas) as admin:
-        gone = [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(left)]
+        gone = [Target(resource=str(n), action=AclAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(left)]
         assert {each.error_code for each in acl_requests.delete_acls(admin, gone).results.values()} <= {0}
     client.await_acls("User:mixed", set())
 

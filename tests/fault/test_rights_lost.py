@@ -18,9 +18,10 @@ from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
-from topicledger.model import AccessAction, Note, Outcome, Target, TopicResult
+from topicledger.model import Note, Outcome, Target, TopicResult
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
@@ -51,11 +52,11 @@ def acls(user: str, count: int) -> list[Acl]:
 
 
 def adds(rights: Sequence[Acl]) -> list[Target]:
-    return [Target(resource=" ".join(each), action=AccessAction.ACL_ADD, after=each._asdict()) for each in rights]
+    return [Target(resource=" ".join(each), action=AclAction.ACL_ADD, after=each._asdict()) for each in rights]
 
 
 def deletes(rights: Sequence[Acl]) -> list[Target]:
-    return [Target(resource=" ".join(each), action=AccessAction.ACL_DELETE, before=each._asdict()) for each in rights]
+    return [Target(resource=" ".join(each), action=AclAction.ACL_DELETE, before=each._asdict()) for each in rights]
 
 
 def live(kafka: EmbeddedKafka, user: str) -> set[Acl]:

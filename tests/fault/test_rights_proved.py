@@ -22,9 +22,10 @@ from tests.fault.proxy import FaultProxy
 from tests.fault.told import FAULTS, Fault
 from tests.waiting import until
 from topicledger.ledger import leases
-from topicledger.model import AccessAction, Target
+from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
@@ -33,16 +34,14 @@ pytestmark = pytest.mark.thorough
 def add(kafka: EmbeddedKafka, *acls: Acl) -> None:
     """Change ACLs as another administrator does."""
     with admin_of(kafka) as admin:
-        targets = [Target(resource=str(n), action=AccessAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(acls)]
+        targets = [Target(resource=str(n), action=AclAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(acls)]
         assert {each.error_code for each in acl_requests.create_acls(admin, targets).results.values()} == {0}
 
 
 def take(kafka: EmbeddedKafka, *acls: Acl) -> None:
     """Change ACLs as another administrator does."""
     with admin_of(kafka) as admin:
-        targets = [
-            Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(acls)
-        ]
+        targets = [Target(resource=str(n), action=AclAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(acls)]
         assert {each.error_code for each in acl_requests.delete_acls(admin, targets).results.values()} == {0}
 
 

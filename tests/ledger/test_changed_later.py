@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from topicledger.ledger.tables import Ledger
-from topicledger.model import ResourceType
+from topicledger.model import TOPIC
 from topicledger.plan.revert import changed_by, changed_later
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
@@ -42,11 +42,11 @@ def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> N
     ledger.append(AUDIT, ledger.rows(AUDIT, [audit for _, audit in made]), app_id="audit", version=1)
     sent = {"run_id": "gone", "cluster": "main", "action": "alter_configs", "batch": 0}
     ledger.append(SENT_BATCHES, ledger.rows(SENT_BATCHES, [sent]), app_id="sent", version=1)
-    done = changed_by(ledger, "x", ResourceType.TOPIC)
+    done = changed_by(ledger, "x", TOPIC)
     assert {row["topic"]: row["known"] for row in done.collect()} == dict.fromkeys(
         ("back", "alone", "lost", "maybe"), True
     )
-    later = changed_later(ledger, "x", done, ResourceType.TOPIC)
+    later = changed_later(ledger, "x", done, TOPIC)
     assert sorted((row["resource"], row["run_id"], *row["touched"]) for row in later.collect()) == [
         ("back", "y", "flush.ms"),
         ("back", "z", "flush.ms"),

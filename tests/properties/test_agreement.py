@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 
 from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
-from topicledger.config.guards import GuardSettings
+from topicledger.config.guards import OF_KINDS, GuardSettings
 from topicledger.config.settings import AclSettings, ChangeSettings, Settings, TablesSettings
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift
@@ -55,8 +55,7 @@ SETTINGS = Settings(
         max_losses=MANY,
         max_disruptions=MANY,
         max_moves=MANY,
-        max_acl_deletes=MANY,
-        max_quota_changes=MANY,
+        of_kinds=dict.fromkeys(OF_KINDS, MANY),
     ),
 )
 STATUSES = {"main": ClusterStatus(cluster_id="kafka-main")}

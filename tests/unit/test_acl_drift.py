@@ -11,13 +11,14 @@ from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
 from topicledger.config.settings import AclSettings, AuditSettings, Settings, TablesSettings
-from topicledger.config.severities import SEVERITIES, DriftKind
+from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import COLUMNS, Estate
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.kind import KIND
+from topicledger.resources.acls.names import AclDrift
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 USUAL = {
@@ -56,7 +57,7 @@ def found(
     rows = judged.transform(find_resource_drift(KIND, estate, listed, manifests, settings))
     assert tuple(rows.columns) == COLUMNS
     told = dicts(rows)
-    assert all(row["severity"] == settings.audit.severity[DriftKind(row["kind"])] for row in told)
+    assert all(row["severity"] == settings.audit.severity[row["kind"]] for row in told)
     assert {row["cluster_id"] for row in told} <= {"kafka-main"}
     return {(row["topic"], row["kind"], row["what"], row["declared"]) for row in told}
 
@@ -125,5 +126,5 @@ def test_rights_that_may_not_be_listed_are_not_known_which_is_not_none(spark: Sp
 
 
 def test_kinds_that_are_ignored_are_left_out(spark: SparkSession) -> None:
-    severity = {kind: each for kind, each in SEVERITIES.items() if kind != DriftKind.ACL_MISSING}
+    severity = {kind: each for kind, each in SEVERITIES.items() if kind != AclDrift.ACL_MISSING}
     assert found(spark, [right("a", "t")], [], replace(SETTINGS, audit=AuditSettings(severity=severity))) == set()

@@ -15,13 +15,13 @@ from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, Settings, TablesSettings
-from topicledger.model import AccessAction
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.decide import decide, protected
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.policies import SUBJECT
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS
 
@@ -30,7 +30,7 @@ SETTINGS = Settings(
     tables=TablesSettings(root=""),
     clusters={},
     acls=AclSettings(manage=("",)),
-    guards=GuardSettings(max_acl_deletes=1000),
+    guards=GuardSettings(of_kinds={"max_acl_deletes": 1000}),
 )
 STATUS = ListedStatus(own_principal="User:run", allow_everyone=False)
 
@@ -84,8 +84,8 @@ def decided(
     def judged_by(rows: DataFrame) -> DataFrame:
         if policy is None:
             return rows
-        rule = built_in.BUILT_IN[AccessAction.ACL_ADD][policy[0]](**policy[1])
-        made = Policy(name=policy[0], action=AccessAction.ACL_ADD, rule=rule)
+        rule = built_in.BUILT_IN[AclAction.ACL_ADD][policy[0]](**policy[1])
+        made = Policy(name=policy[0], action=AclAction.ACL_ADD, rule=rule)
         return rows.transform(policies.judge([made], policy_facts(spark), SUBJECT))
 
     statuses = {name: ClusterStatus(cluster_id=f"kafka-{name}") for name in clusters}

@@ -14,11 +14,13 @@ from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin, RequestLost, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
-from topicledger.model import AccessAction, PhaseResult, Target, TopicResult
+from topicledger.model import PhaseResult, Target, TopicResult
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS, authorizer_settings
 from topicledger.resources.quotas import requests as quota_requests
+from topicledger.resources.quotas.names import QuotaAction
 
 FOREIGN = Acl("User:app", "ALLOW", "IDEMPOTENT_WRITE", "CLUSTER", "LITERAL", "kafka-cluster", "*")
 OTHER = FOREIGN._replace(operation="ALTER")
@@ -26,17 +28,17 @@ OWN = FOREIGN._replace(principal="User:run", operation="ALL")
 OF_TOPIC = Acl("User:app", "ALLOW", "READ", "TOPIC", "LITERAL", "orders", "*")
 
 
-def target(acl: Acl, action: AccessAction, **given: Any) -> Target:
-    side = "after" if action is AccessAction.ACL_ADD else "before"
+def target(acl: Acl, action: AclAction, **given: Any) -> Target:
+    side = "after" if action is AclAction.ACL_ADD else "before"
     return Target(resource=" ".join(acl), action=action, **{side: acl._asdict(), **given})
 
 
 def add(acl: Acl, **given: Any) -> Target:
-    return target(acl, AccessAction.ACL_ADD, **given)
+    return target(acl, AclAction.ACL_ADD, **given)
 
 
 def delete(acl: Acl, **given: Any) -> Target:
-    return target(acl, AccessAction.ACL_DELETE, **given)
+    return target(acl, AclAction.ACL_DELETE, **given)
 
 
 _REQUESTS = {
@@ -130,7 +132,7 @@ def test_restart_waits_until_brokers_show_what_it_sent(admin: MagicMock, action:
 
 
 QUOTA = Target(
-    resource="user=app", action=AccessAction.ALTER_QUOTA, before={}, after={"producer_byte_rate": "1"}, maybe_sent=True
+    resource="user=app", action=QuotaAction.ALTER_QUOTA, before={}, after={"producer_byte_rate": "1"}, maybe_sent=True
 )
 
 

@@ -12,9 +12,10 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
-from topicledger.model import AccessAction, Action, Outcome, PhaseResult, ReplicaAction, Target
+from topicledger.model import Action, Outcome, PhaseResult, ReplicaAction, Target
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 
 
 class Manager:
@@ -76,10 +77,10 @@ def brief(ended: PhaseResult) -> tuple[Outcome, str | None, int]:
 
 
 ELECTION = Target(resource="a", action=ReplicaAction.ELECT_LEADERS, after={"partitions": "0"})
-PREFIXED = Target(resource="p", action=AccessAction.ACL_ADD, after=acl("PREFIXED"))
-LITERAL = Target(resource="l", action=AccessAction.ACL_ADD, after=acl("LITERAL"))
-ON_USER = Target(resource="u", action=AccessAction.ACL_ADD, after=acl("LITERAL", "USER"))
-REMOVED = Target(resource="r", action=AccessAction.ACL_DELETE, before=acl("PREFIXED"))
+PREFIXED = Target(resource="p", action=AclAction.ACL_ADD, after=acl("PREFIXED"))
+LITERAL = Target(resource="l", action=AclAction.ACL_ADD, after=acl("LITERAL"))
+ON_USER = Target(resource="u", action=AclAction.ACL_ADD, after=acl("LITERAL", "USER"))
+REMOVED = Target(resource="r", action=AclAction.ACL_DELETE, before=acl("PREFIXED"))
 
 
 @pytest.mark.parametrize("target", [ELECTION, PREFIXED, ON_USER, REMOVED], ids=lambda each: each.resource)

@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame, moves_of
-from topicledger.model import AccessAction, Action, ReplicaAction, Target
+from topicledger.model import Action, ReplicaAction, Target
 from topicledger.plan.batches import NEEDS_SOMETHING, batched, of_topics, planned, records
 from topicledger.resources import registry
+from topicledger.resources.acls.names import AclAction
+from topicledger.resources.quotas.names import QuotaAction
 from topicledger.schemas import ACTIONS
 
 MOST_PARTITIONS = 2**31 - 1
@@ -221,5 +223,5 @@ def test_kinds_of_actions_have_places_of_their_own() -> None:
     orders = [kind.order for kind in registry.in_order()]
     assert orders == sorted(set(orders))
     names = [kind.name for kind in registry.in_order()]
-    assert names == [*Action, *ReplicaAction, *AccessAction]
+    assert names == [*Action, *ReplicaAction, *AclAction, *QuotaAction]
     assert all(registry.ACTIONS[kind.name] is kind for kind in registry.in_order())

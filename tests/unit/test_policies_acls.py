@@ -11,9 +11,9 @@ from pyspark.sql.types import BooleanType, MapType, StringType, StructField, Str
 
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
-from topicledger.model import AccessAction
 from topicledger.phases import VIOLATIONS
 from topicledger.policies import Policy, built_in
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.policies import SUBJECT
 from topicledger.schemas import ACL_KEY
 
@@ -44,8 +44,8 @@ def right(text: str, **given: Any) -> dict[str, Any]:
 
 def judged(rows: DataFrame, use: str, facts: Any, **settings: Any) -> dict[str, str | None]:
     """By resource, why it is refused."""
-    rule = built_in.BUILT_IN[AccessAction.ACL_ADD][use](**settings)
-    policy = Policy(name=use, action=AccessAction.ACL_ADD, rule=rule)
+    rule = built_in.BUILT_IN[AclAction.ACL_ADD][use](**settings)
+    policy = Policy(name=use, action=AclAction.ACL_ADD, rule=rule)
     found = dicts(rows.transform(policies.judge([policy], facts, SUBJECT)))
     assert all((row["phase"], row["error"]) in [("policy", "POLICY_VIOLATION"), (None, None)] for row in found)
     return {row["resource"]: row["error_message"] for row in found}
@@ -117,8 +117,8 @@ def test_acls_per_principal_are_limited_and_removals_make_room(spark: SparkSessi
         right("6", principal="User:b"),
     ]
     frames = frame(spark, _ROWS, rows)
-    rule = built_in.BUILT_IN[AccessAction.ACL_ADD]["max_acls_per_principal"](max=3)
-    policy = Policy(name="p", action=AccessAction.ACL_ADD, rule=rule)
+    rule = built_in.BUILT_IN[AclAction.ACL_ADD]["max_acls_per_principal"](max=3)
+    policy = Policy(name="p", action=AclAction.ACL_ADD, rule=rule)
     found = dicts(frames.transform(policies.judge([policy], policy_facts(spark), SUBJECT)))
     assert {row["resource"] for row in found if row["phase"] == "policy"} == {"5"}
 
@@ -137,7 +137,7 @@ def test_a_users_own_policy_evaluates_acls(spark: SparkSession) -> None:
     def rule(rights: DataFrame, facts: Any) -> DataFrame:
         return rights.withColumn("reason", F.when(F.col("asked") & (F.col("acl.host") == "*"), F.lit("any host")))
 
-    policy = Policy(name="m:own", action=AccessAction.ACL_ADD, rule=rule, users_own=True)
+    policy = Policy(name="m:own", action=AclAction.ACL_ADD, rule=rule, users_own=True)
     rows = frame(spark, _ROWS, [right("any"), right("one", host="10.0.0.1")])
     found = dicts(rows.transform(policies.judge([policy], policy_facts(spark), SUBJECT)))
     assert {row["resource"]: row["violations"] for row in found}["one"] is None

@@ -20,10 +20,13 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from tests.unit.frames import NOW, decision_rows, estate_facts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.settings import PolicySpec
-from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
+from topicledger.model import Action, Refusal, ReplicaAction
+from topicledger.naming import ActionName
 from topicledger.policies import Policy, built_in
 from topicledger.policies.contract import Judged
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.building import check_built_in
+from topicledger.resources.quotas.names import QuotaAction
 
 EXPECTED = StructType(
     [
@@ -1097,13 +1100,13 @@ def test_right_settings_are_right_before_there_is_a_session(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("action", "policy", "settings"),
     [
-        (AccessAction.ACL_ADD, "acl_forbidden", {"principals": ["^User:a$"], "operations": ["ALL"]}),
-        (AccessAction.ACL_ADD, "acl_owner", {}),
-        (AccessAction.ALTER_QUOTA, "quota_range", {"limit": "producer_byte_rate", "max": 5, "users": ["^a"]}),
+        (AclAction.ACL_ADD, "acl_forbidden", {"principals": ["^User:a$"], "operations": ["ALL"]}),
+        (AclAction.ACL_ADD, "acl_owner", {}),
+        (QuotaAction.ALTER_QUOTA, "quota_range", {"limit": "producer_byte_rate", "max": 5, "users": ["^a"]}),
     ],
 )
 def test_right_settings_of_rights_and_quotas_are_too(
-    monkeypatch: pytest.MonkeyPatch, action: AccessAction, policy: str, settings: Mapping[str, object]
+    monkeypatch: pytest.MonkeyPatch, action: ActionName, policy: str, settings: Mapping[str, object]
 ) -> None:
     _check_without_session(monkeypatch, action, policy, settings)
 

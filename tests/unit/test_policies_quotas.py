@@ -15,13 +15,13 @@ from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
-from topicledger.model import AccessAction
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
 from topicledger.resources import building
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.decide import decide
+from topicledger.resources.quotas.names import QuotaAction
 from topicledger.resources.quotas.policies import COLUMNS, SUBJECT
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
@@ -35,7 +35,7 @@ def decided(spark: SparkSession, rules: Sequence[Policy], declared: Rows, live: 
         path=Path("drawn.toml"),
         tables=TablesSettings(root=""),
         clusters={},
-        guards=GuardSettings(max_quota_changes=most),
+        guards=GuardSettings(of_kinds={"max_quota_changes": most}),
     )
     rows = frame(spark, TABLE.schema, [{"cluster": "main", **row} for row in declared])
     there = frame(spark, OBSERVED_QUOTAS.schema, [{"cluster": "main", **row} for row in live]).drop("run_id")
@@ -49,8 +49,8 @@ def decided(spark: SparkSession, rules: Sequence[Policy], declared: Rows, live: 
 def ours(use: str, **settings: Any) -> Policy:
     return Policy(
         name=use,
-        action=AccessAction.ALTER_QUOTA,
-        rule=built_in.BUILT_IN[AccessAction.ALTER_QUOTA][use](**settings),
+        action=QuotaAction.ALTER_QUOTA,
+        rule=built_in.BUILT_IN[QuotaAction.ALTER_QUOTA][use](**settings),
         settings=settings,
     )
 
@@ -132,7 +132,7 @@ def test_a_users_own_policy_sees_every_entity_and_may_only_warn(spark: SparkSess
         wide = F.col("asked") & F.col("user").eqNullSafe("<default>") & (F.size("live_limits") == 0)
         return rows.withColumn("reason", F.when(wide, F.lit("no default is set here")))
 
-    own = Policy(name="m:own", action=AccessAction.ALTER_QUOTA, rule=rule, users_own=True)
+    own = Policy(name="m:own", action=QuotaAction.ALTER_QUOTA, rule=rule, users_own=True)
     declared = [{"user": "<default>", "producer_byte_rate": 5.0}, {"user": "b", "producer_byte_rate": 5.0}]
     found = decided(spark, [own], declared, [{"user": "stranger", "producer_byte_rate": 1.0}])
     assert refused(found) == {"user=<default>": "no default is set here"}
@@ -160,7 +160,10 @@ def test_settings_of_a_policy_that_are_wrong_are_refused(
 ) -> None:
     spec = PolicySpec(use="quota_range", options=options, where="policies.quota[1]")
     settings = Settings(
-        path=Path("s.toml"), tables=TablesSettings(root=""), clusters={}, policies=PolicySettings(quota=(spec,))
+        path=Path("s.toml"),
+        tables=TablesSettings(root=""),
+        clusters={},
+        policies=PolicySettings(of_kinds={"quota": (spec,)}),
     )
     with pytest.raises(Exception, match=r"policies\.quota") as error:
         building.from_settings(settings)

@@ -10,13 +10,14 @@ from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
-from topicledger.config.severities import SEVERITIES, DriftKind
+from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import COLUMNS, Estate
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.kind import KIND
+from topicledger.resources.quotas.names import QuotaDrift
 from topicledger.schemas import AUDIT, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 
@@ -48,7 +49,7 @@ def found(
     )
     assert tuple(differing.columns) == COLUMNS
     told = dicts(differing)
-    assert all(row["severity"] == settings.audit.severity[DriftKind(row["kind"])] for row in told)
+    assert all(row["severity"] == settings.audit.severity[row["kind"]] for row in told)
     assert {(row["cluster_id"], row["topic"]) for row in told} <= {("kafka-main", None)}
     return {(row["kind"], row["what"], row["declared"], row["live"]) for row in told}
 
@@ -93,6 +94,6 @@ def test_quotas_that_may_not_be_described_are_not_known_which_is_not_none(spark:
 
 
 def test_kinds_that_are_ignored_are_left_out(spark: SparkSession) -> None:
-    severity = {kind: each for kind, each in SEVERITIES.items() if kind != DriftKind.QUOTA_MISSING}
+    severity = {kind: each for kind, each in SEVERITIES.items() if kind != QuotaDrift.QUOTA_MISSING}
     audit = AuditSettings(severity=severity)
     assert found(spark, [{"user": "a", "producer_byte_rate": 1.0}], [], audit=audit) == set()

@@ -120,7 +120,7 @@ def decided(
         path=Path("tests.toml"),
         tables=TablesSettings(root="/"),
         clusters={},
-        guards=GuardSettings(max_quota_changes=most),
+        guards=GuardSettings(of_kinds={"max_quota_changes": most}),
     )
     transform = decide(listed, clusters, settings, lambda rows: rows)
     found = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).transform(transform)

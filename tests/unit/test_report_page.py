@@ -26,8 +26,9 @@ import pytest
 from scripts.package import archive
 from tests import reports
 from topicledger import cli
-from topicledger.config.severities import DriftKind
+from topicledger.config.severities import SEVERITIES
 from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.kinds import NAMES
 from topicledger.model import Refusal
 from topicledger.model.config_texts import with_units
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
@@ -224,11 +225,11 @@ def test_advice_names_only_configs_that_a_command_can_set() -> None:
 
 
 def test_every_refusal_and_every_kind_of_drift_has_an_advice_of_its_own() -> None:
-    for refusal in Refusal:
+    for refusal in (*Refusal, *(each for kind in NAMES for each in kind.refusals)):
         assert advice.of_error(refusal.value) != advice.UNKNOWN, refusal
-    for kind in DriftKind:
+    for kind in SEVERITIES:
         assert advice.of_drift(kind.value) != advice.UNKNOWN, kind
-    assert set(advice.OF_DRIFT) == {kind.value for kind in DriftKind}
+    assert set(advice.OF_DRIFT) == {kind.value for kind in SEVERITIES}
 
 
 @pytest.mark.parametrize("kind", ["missing", "should_be_absent", "partitions_fewer", "config_undeclared", "unmanaged"])

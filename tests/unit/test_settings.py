@@ -14,7 +14,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from topicledger.config.reading import load_settings
 from topicledger.config.secrets import check_references, redact, resolve_client_options, secret_values, words_of
 from topicledger.config.settings import AuditSettings, ClusterSettings, Settings
-from topicledger.config.severities import DriftKind, Severity
+from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
 from topicledger.text import nearest, show
 
@@ -127,12 +127,12 @@ def test_every_setting_is_read(load: Load) -> None:
 
 def test_each_kind_of_drift_has_the_severity_it_is_given_or_none(load: Load) -> None:
     assert load(MINIMAL).audit == AuditSettings()
-    assert set(load(MINIMAL).audit.severity) == set(DriftKind)
+    assert set(load(MINIMAL).audit.severity) == set(SEVERITIES)
     text = '[audit]\nrequire_owner = true\nowners = ["a"]\n[audit.severity]\nmissing = "info"\nunmanaged = "ignore"\n'
     audit = load(MINIMAL + text).audit
     assert (audit.require_owner, audit.owners) == (True, ("a",))
     assert audit.severity[DriftKind.MISSING] is Severity.INFO
-    assert set(DriftKind) - set(audit.severity) == {DriftKind.UNMANAGED}
+    assert set(SEVERITIES) - set(audit.severity) == {DriftKind.UNMANAGED}
     assert audit.severity[DriftKind.ASSIGNMENT] is Severity.WARNING
 
 

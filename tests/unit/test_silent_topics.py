@@ -20,7 +20,6 @@ from topicledger.kafka.reassignments import PartitionState, TopicState
 from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy, StaysOpen
 from topicledger.ledger.commits import Commits
 from topicledger.model import (
-    AccessAction,
     Action,
     ConfigEntry,
     Outcome,
@@ -34,7 +33,9 @@ from topicledger.model import (
 )
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.quotas import requests as quota_requests
+from topicledger.resources.quotas.names import QuotaAction
 
 WORDS = "The server experienced an unexpected error."
 ATTEMPTS = 4
@@ -304,8 +305,8 @@ def acl(number: int) -> Acl:
     return Acl("User:a", "ALLOW", "READ", "TOPIC", "LITERAL", f"topic.{number}", "*")
 
 
-def acls(action: AccessAction) -> list[Target]:
-    field = "after" if action is AccessAction.ACL_ADD else "before"
+def acls(action: AclAction) -> list[Target]:
+    field = "after" if action is AclAction.ACL_ADD else "before"
     return [Target(resource=str(acl(n)), action=action, **{field: acl(n)._asdict()}) for n in range(2)]
 
 
@@ -409,13 +410,13 @@ def test_a_change_left_open_does_not_touch_the_next_change_of_its_topic(admin: M
     assert [*left_open] == [("bad", "add_partitions")]
 
 
-@pytest.mark.parametrize("action", [AccessAction.ACL_ADD, AccessAction.ACL_DELETE])
+@pytest.mark.parametrize("action", [AclAction.ACL_ADD, AclAction.ACL_DELETE])
 def test_an_acl_change_without_an_outcome_fails_alone(
-    monkeypatch: pytest.MonkeyPatch, executor: Executor, action: AccessAction
+    monkeypatch: pytest.MonkeyPatch, executor: Executor, action: AclAction
 ) -> None:
     """A2: the list of ACLs shows what there is."""
     bad, good = acls(action)
-    there = [] if action is AccessAction.ACL_ADD else [acl(0)]
+    there = [] if action is AclAction.ACL_ADD else [acl(0)]
     monkeypatch.setattr(acl_requests, "describe_acls", lambda *_: there)
 
     def answer(_: ClusterAdmin, targets: Sequence[Target]) -> Response:
@@ -469,8 +470,7 @@ def test_altered_quotas_without_an_outcome_fail_alone(
     """The entity has the limits that the plan saw."""
     bad, good = "client-id=bad", "client-id=good"
     targets = [
-        Target(resource=each, action=AccessAction.ALTER_QUOTA, after={"producer_byte_rate": "1"})
-        for each in (bad, good)
+        Target(resource=each, action=QuotaAction.ALTER_QUOTA, after={"producer_byte_rate": "1"}) for each in (bad, good)
     ]
     answer = alone({bad})
     monkeypatch.setattr(quota_requests, "describe_quotas", lambda _: {})

@@ -22,13 +22,13 @@ from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
+    TOPIC,
     Action,
     Note,
     Outcome,
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -233,7 +233,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.ADD_PARTITIONS.value,
-    resource_type=ResourceType.TOPIC,
+    resource_type=TOPIC,
     option="partitions",
     order=3,
     wanted=lambda: F.col("decision") == Action.ADD_PARTITIONS.value,

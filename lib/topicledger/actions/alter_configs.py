@@ -26,6 +26,7 @@ from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
+    TOPIC,
     Action,
     ConfigEntry,
     Note,
@@ -33,7 +34,6 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -250,7 +250,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.ALTER_CONFIGS.value,
-    resource_type=ResourceType.TOPIC,
+    resource_type=TOPIC,
     option="configs",
     order=4,
     wanted=lambda: F.col("decision") == Action.ALTER_CONFIGS.value,

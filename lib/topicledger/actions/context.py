@@ -47,6 +47,7 @@ from topicledger.model import (
     TopicResult,
     Violation,
 )
+from topicledger.naming import RefusalName
 
 log = logging.getLogger(__name__)
 
@@ -329,7 +330,7 @@ class ClusterContext(ABC):
         outcome: Outcome,
         answer: Answer,
         *,
-        note: Note | Refusal | None = None,
+        note: Note | RefusalName | None = None,
         message: str | None = None,
     ) -> PhaseResult:
         """Make the result of a target in a phase. `note`: the error's name if the error is ours."""
@@ -367,7 +368,7 @@ class ClusterContext(ABC):
         now = datetime.now(UTC)
         return self.result(target, phase, Outcome.SKIPPED, Answer(TopicResult(), 1, now, now), message=message)
 
-    def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
+    def refused(self, target: Target, phase: Phase, refusal: RefusalName, message: str) -> PhaseResult:
         """Make the result of a target that we refuse, not the broker."""
         now = datetime.now(UTC)
         answer = Answer(TopicResult(error_code=OURS), 1, now, now)

@@ -23,6 +23,7 @@ from topicledger.kafka.sending import Answer
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
+    TOPIC,
     Action,
     ConfigEntry,
     Note,
@@ -30,7 +31,6 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -265,7 +265,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.CREATE.value,
-    resource_type=ResourceType.TOPIC,
+    resource_type=TOPIC,
     option="creates",
     order=2,
     wanted=lambda: F.col("decision") == Action.CREATE.value,

@@ -22,6 +22,7 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
+    TOPIC,
     Action,
     ConfigEntry,
     Note,
@@ -29,7 +30,6 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -317,7 +317,7 @@ MAX_DELETES = Guard(
 
 KIND = ActionKind(
     name=Action.DELETE.value,
-    resource_type=ResourceType.TOPIC,
+    resource_type=TOPIC,
     option="deletes",
     order=1,
     wanted=lambda: F.col("decision") == Action.DELETE.value,

@@ -20,13 +20,13 @@ from topicledger.kafka.reassignments import ELECTION_NOT_NEEDED, TopicState
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
+    TOPIC,
     Note,
     Outcome,
     Phase,
     PhaseResult,
     Refusal,
     ReplicaAction,
-    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -152,7 +152,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=ReplicaAction.ELECT_LEADERS.value,
-    resource_type=ResourceType.TOPIC,
+    resource_type=TOPIC,
     option="leaders",
     order=6,
     wanted=lambda: F.col("decision") == ReplicaAction.ELECT_LEADERS.value,

@@ -12,7 +12,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.costs import Cost
 from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import Shown
-from topicledger.model import PhaseResult, ResourceType, Target, TopicResult
+from topicledger.model import PhaseResult, Target, TopicResult
 
 DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "placement")
 """Columns of `plans` with the values that the manifest declares for a topic."""
@@ -54,7 +54,7 @@ class ActionKind:
 
     name: str
     """As in `plans.action`."""
-    resource_type: ResourceType
+    resource_type: str
     """The type of its resources."""
     option: str | None
     """Its name in `--only`; None if plans never contain it unasked."""

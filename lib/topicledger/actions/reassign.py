@@ -30,13 +30,13 @@ from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer
 from topicledger.model import (
     OURS,
+    TOPIC,
     Note,
     Outcome,
     Phase,
     PhaseResult,
     Refusal,
     ReplicaAction,
-    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -261,7 +261,7 @@ MAX_MOVES = Guard(
 
 KIND = ActionKind(
     name=ReplicaAction.REASSIGN.value,
-    resource_type=ResourceType.TOPIC,
+    resource_type=TOPIC,
     option="replicas",
     order=5,
     wanted=lambda: F.col("decision") == ReplicaAction.REASSIGN.value,

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.config.guards import ApprovedClass
 from topicledger.model import Refusal
+from topicledger.naming import RefusalName
 
 Switch: TypeAlias = Literal["configs", "partitions", "replicas"]
 """A setting of [changes]; runs plan none of its actions while it is off."""
@@ -20,8 +20,8 @@ class Guard:
     """A limit on how many such actions one run may plan on a cluster; a run that plans more sends none of them."""
 
     setting: str
-    """A field of `GuardSettings`."""
-    error: Refusal
+    """Its name in [guards]."""
+    error: RefusalName
     counted: str
     """The counted things, in words."""
 
@@ -41,7 +41,7 @@ class Safeguards:
     """None: a declaration is enough."""
     guard: Guard | None
     """None: no guard counts them. Losses and disruptions have guards of their own, `MAX_LOSSES`, `MAX_DISRUPTIONS`."""
-    approved_as: tuple[ApprovedClass, ...]
+    approved_as: tuple[str, ...]
     """The classes of `guards.approvals_for` to which a plan with such an action belongs, besides `losses` and
     `disruptions`."""
 

@@ -36,13 +36,13 @@ from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import (
     OURS,
+    TOPIC,
     Action,
     Key,
     Outcome,
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     RunState,
     Target,
     Work,
@@ -268,7 +268,7 @@ def _less(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "left_
 
 
 def _of_topics(planned: DataFrame) -> DataFrame:
-    return planned.where(F.col("resource_type") == ResourceType.TOPIC.value)
+    return planned.where(F.col("resource_type") == TOPIC)
 
 
 def _no_longer_asked_for(run: Run, latest: int) -> Transform:

@@ -18,10 +18,11 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin, error_name
+from topicledger.kinds import NAMES
 from topicledger.ledger.rows import WARNING
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
-from topicledger.model import Action, ReplicaAction, ResourceType, TopicResult
+from topicledger.model import TOPIC, Action, ReplicaAction, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
@@ -340,7 +341,7 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
 
 def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     console = text_console(200)
-    named = next(answer[each] for each in ResourceType if each in answer)
+    named = next(answer[each] for each in (TOPIC, *(kind.resource_type for kind in NAMES)) if each in answer)
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
     console.print(cell(title), highlight=False)
     for note in answer["notes"]:

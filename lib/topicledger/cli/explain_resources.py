@@ -48,12 +48,12 @@ def explain(
     found = rows.where(mine).collect()
     if not found:
         raise UsageError(
-            f"cluster {cluster.name} has no {kind.words.one} {text}, and no row of {kind.table.name} declares it"
+            f"cluster {cluster.name} has no {kind.names.one} {text}, and no row of {kind.table.name} declares it"
         )
     row = found[0].asDict()
     notes: list[str] = []
     removals = {each.name for each in kind.actions} - {kind.policies.action.value}
-    named = {"cluster": cluster.name, kind.resource_type.value: text}
+    named = {"cluster": cluster.name, kind.resource_type: text}
     answer: dict[str, Any] = {**named, "decision": row["decision"], "notes": notes}
     verdicts: list[Verdict] = []
     if row["phase"] is not None:

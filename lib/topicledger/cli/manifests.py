@@ -131,7 +131,8 @@ def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
 def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
     """Add an option for each kind of resource beside topics."""
     for kind in reversed(KINDS):
-        command = click.option(f"--with-{kind.table.name}", is_flag=True, help=kind.words.export_help)(command)
+        name = f"--with-{kind.table.name.replace('_', '-')}"
+        command = click.option(name, is_flag=True, help=kind.words.export_help)(command)
     return command
 
 

@@ -15,7 +15,7 @@ from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
 from topicledger.resources import building
 from topicledger.resources.registry import KINDS
-from topicledger.text import printable
+from topicledger.text import any_of, printable
 
 
 @click.group("policies")
@@ -51,7 +51,7 @@ def policies_check(options: Options) -> int:
 def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
     """Add an option for each kind of resource beside topics."""
     for kind in reversed(KINDS):
-        option = click.option(f"--{kind.resource_type.value}", metavar="TEXT", help=kind.words.explain_help)
+        option = click.option(kind.names.option, metavar="TEXT", help=kind.words.explain_help)
         command = option(command)
     return command
 
@@ -62,11 +62,10 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
 @common_with(without=("run_id", "result_file"))
 def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:
     """Explain each policy, its inputs and its verdict for one resource of a --cluster. Changes nothing."""
-    beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type.value]) is not None]
+    beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type]) is not None]
     if (topic is not None) + len(beside) != 1:
-        *others, last = (f"--{kind.resource_type.value}" for kind in KINDS)
-        named = ", ".join(["--topic", *others])
-        raise UsageError(f"policies explain needs one of {named} and {last}")
+        named = any_of(["--topic", *(kind.names.option for kind in KINDS)])
+        raise UsageError(f"policies explain needs one {named}")
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings = open_settings(options)

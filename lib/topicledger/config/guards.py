@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
 
 from topicledger.config.toml_table import TomlTable
+from topicledger.kinds import NAMES
 
-ApprovedClass: TypeAlias = Literal["deletes", "losses", "disruptions", "moves", "rights"]
+APPROVED_CLASSES = ("deletes", "losses", "disruptions", "moves", *dict.fromkeys(kind.approved_as for kind in NAMES))
+"""Classes of plans that may need more approvals."""
+OF_KINDS: Mapping[str, str] = {name: meaning for kind in NAMES for name, meaning in kind.guards.items()}
+"""Guards of resources beside topics: name -> meaning."""
 MAX_APPROVALS = 20
 """Largest accepted number of approvals; a larger number is a mistake."""
 
@@ -34,23 +37,23 @@ class GuardSettings:
     max_moves: int = 0
     """Partitions whose replicas one run may move, per cluster. If a run would move more, it moves none
     (exit code 5)."""
-    max_acl_deletes: int = 0
-    """ACLs that one run may remove, per cluster. If a run would remove more, it removes none (exit code 5)."""
-    max_quota_changes: int = 0
-    """Entities whose client quotas one run may change, per cluster. If a run would change more, it changes none
-    (exit code 5)."""
+    of_kinds: Mapping[str, int] = field(default_factory=dict)
+    """The guards of `OF_KINDS`, 0 if missing."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
     approvals: int = 0
     """Number of people, not counting the requester, who must approve a plan before it is applied (exit code 5)."""
-    approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
+    approvals_for: Mapping[str, int] = field(default_factory=dict)
     """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses),
-    `disruptions` (see max_disruptions), `moves` (of replicas) or `rights` (ACLs and quotas); the largest number
+    `disruptions` (see max_disruptions), `moves` (of replicas), or actions on other resources; the largest number
     applies."""
 
+    def most(self, name: str) -> int:
+        """Return the limit of one of `OF_KINDS`."""
+        return self.of_kinds.get(name, 0)
 
-def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:
+
+def read_approvals(table: TomlTable) -> dict[str, int]:
     """[guards.approvals_for]"""
-    classes: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
-    table.only(*classes)
-    return {name: table.integer(name, 0, 0, MAX_APPROVALS) for name in classes if name in table.values}
+    table.only(*APPROVED_CLASSES)
+    return {name: table.integer(name, 0, 0, MAX_APPROVALS) for name in APPROVED_CLASSES if name in table.values}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
-from topicledger.config.guards import MAX_APPROVALS, GuardSettings, read_approvals
+from topicledger.config.guards import MAX_APPROVALS, OF_KINDS, GuardSettings, read_approvals
 from topicledger.config.notify import read_notify
 from topicledger.config.ownership import read_owners
 from topicledger.config.proof import read_proof
@@ -33,9 +33,10 @@ from topicledger.config.settings import (
     TablesSettings,
     WhoObserves,
 )
-from topicledger.config.severities import IGNORE, SEVERITIES, DriftKind, Severity
+from topicledger.config.severities import IGNORE, SEVERITIES, Severity
 from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
+from topicledger.kinds import NAMES
 from topicledger.text import nearest, show
 
 
@@ -139,7 +140,7 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 
 def _guards(table: TomlTable) -> GuardSettings:
-    table.only(*(each.name for each in fields(GuardSettings)))
+    table.only(*(each.name for each in fields(GuardSettings) if each.name != "of_kinds"), *OF_KINDS)
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
@@ -147,8 +148,7 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_disruptions=table.integer("max_disruptions", GuardSettings.max_disruptions, 0, 2**31 - 1),
         max_moves=table.integer("max_moves", GuardSettings.max_moves, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
-        max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
-        max_quota_changes=table.integer("max_quota_changes", GuardSettings.max_quota_changes, 0, 2**31 - 1),
+        of_kinds={name: most for name in OF_KINDS if (most := table.integer(name, 0, 0, 2**31 - 1))},
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
         approvals=table.integer("approvals", GuardSettings.approvals, 0, MAX_APPROVALS),
         approvals_for=read_approvals(table.table("approvals_for")),
@@ -214,9 +214,9 @@ def _audit(table: TomlTable) -> AuditSettings:
     table.only("require_owner", "owners", "max_replica_skew", "severity")
     require_owner = table.flag("require_owner")
     given = table.table("severity")
-    given.only(*DriftKind)
+    given.only(*SEVERITIES)
     severity = dict(SEVERITIES)
-    for name in DriftKind:
+    for name in SEVERITIES:
         text = given.text(name)
         if text == IGNORE:
             del severity[name]
@@ -231,9 +231,12 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    sections = [each.name for each in fields(PolicySettings)]
-    table.only(*sections)
-    return PolicySettings(**{name: _policy_list(table, name, clusters) for name in sections})
+    kinds = [each.resource_type for each in NAMES]
+    of_topics = [each.name for each in fields(PolicySettings) if each.name != "of_kinds"]
+    table.only(*of_topics, *kinds)
+    found = {name: _policy_list(table, name, clusters) for name in (*of_topics, *kinds)}
+    of_kinds = {name: found[name] for name in kinds if found[name]}
+    return PolicySettings(of_kinds=of_kinds, **{name: found[name] for name in of_topics})
 
 
 def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:

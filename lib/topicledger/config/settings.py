@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
 from topicledger.config.proof import ProofSettings
-from topicledger.config.severities import SEVERITIES, DriftKind, Severity
+from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import UsageError
+from topicledger.naming import DriftName
 from topicledger.text import nearest, show
 
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
@@ -204,7 +205,7 @@ class AuditSettings:
     max_replica_skew: int | None = None
     """Report drift (`replica_skew`) if the numbers of a topic's replicas on two brokers differ by more than this. By
     default it isn't reported."""
-    severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
+    severity: Mapping[DriftName, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore` to leave the kind out."""
 
 
@@ -246,10 +247,8 @@ class PolicySettings:
     """Policies for every delete."""
     change: tuple[PolicySpec, ...] = ()
     """Policies for every change of configs or partitions, beside the policies of `create` about these."""
-    acl: tuple[PolicySpec, ...] = ()
-    """Policies for every ACL that is added."""
-    quota: tuple[PolicySpec, ...] = ()
-    """Policies for every entity whose quotas are altered."""
+    of_kinds: Mapping[str, tuple[PolicySpec, ...]] = field(default_factory=dict)
+    """Policies for actions on other resources, by resource type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,8 +272,8 @@ class Settings:
     """[acls]"""
     guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
-    policies: PolicySettings = PolicySettings()
-    """[[policies.create]], [[policies.delete]], [[policies.change]], [[policies.acl]] and [[policies.quota]]"""
+    policies: PolicySettings = field(default_factory=PolicySettings)
+    """[[policies.create]], [[policies.delete]], [[policies.change]], and [[policies.TYPE]] for other resources"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
     owners: Owners = Owners()
@@ -323,8 +322,7 @@ class Settings:
                 ("create", self.policies.create),
                 ("delete", self.policies.delete),
                 *((("change", self.policies.change),) if self.changes else ()),
-                *((("acl", self.policies.acl),) if self.policies.acl else ()),
-                *((("quota", self.policies.quota),) if self.policies.quota else ()),
+                *((name, specs) for name, specs in self.policies.of_kinds.items() if specs),
             )
         }
         # Settings that a run without changes doesn't need are left out, so that its digest is as in earlier versions.
@@ -337,12 +335,9 @@ class Settings:
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_moves:
             guards["max_moves"] = self.guards.max_moves
-        if self.guards.max_acl_deletes:
-            guards["max_acl_deletes"] = self.guards.max_acl_deletes
         if any(asked := (self.guards.approvals, self.guards.approvals_for)):
             guards["approvals"] = asked
-        if self.guards.max_quota_changes:
-            guards["max_quota_changes"] = self.guards.max_quota_changes
+        guards |= {name: most for name, most in self.guards.of_kinds.items() if most}
         return _digest(
             {
                 "tables": {"root": self.tables.root},

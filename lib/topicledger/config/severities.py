@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from topicledger.kinds import NAMES
+from topicledger.naming import DriftName
 
-class DriftKind(StrEnum):
-    """The kinds of drift."""
+
+class DriftKind(DriftName):
+    """The kinds of drift of topics."""
 
     MISSING = "missing"
     SHOULD_BE_ABSENT = "should_be_absent"
@@ -27,15 +30,6 @@ class DriftKind(StrEnum):
     BROKER_NOT_ALLOWED = "broker_not_allowed"
     REPLICA_SKEW = "replica_skew"
     MOVES_UNDER_WAY = "moves_under_way"
-    ACL_MISSING = "acl_missing"
-    ACL_DENIED = "acl_denied"
-    ACL_UNMANAGED = "acl_unmanaged"
-    ACL_WIDER = "acl_wider"
-    ACL_ON_MISSING_TOPIC = "acl_on_missing_topic"
-    ACL_PRINCIPAL_WITHOUT_TOPICS = "acl_principal_without_topics"
-    QUOTA_MISSING = "quota_missing"
-    QUOTA_DIFFERS = "quota_differs"
-    QUOTA_UNMANAGED = "quota_unmanaged"
 
 
 class Severity(StrEnum):
@@ -49,7 +43,7 @@ class Severity(StrEnum):
 IGNORE = "ignore"
 """Used instead of a severity to turn a kind off."""
 
-SEVERITIES: Mapping[DriftKind, Severity] = {
+SEVERITIES: Mapping[DriftName, Severity] = {
     DriftKind.MISSING: Severity.ERROR,
     DriftKind.SHOULD_BE_ABSENT: Severity.ERROR,
     DriftKind.PARTITIONS_FEWER: Severity.ERROR,
@@ -68,14 +62,6 @@ SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.BROKER_NOT_ALLOWED: Severity.WARNING,
     DriftKind.REPLICA_SKEW: Severity.INFO,
     DriftKind.MOVES_UNDER_WAY: Severity.INFO,
-    DriftKind.ACL_MISSING: Severity.ERROR,
-    DriftKind.ACL_DENIED: Severity.ERROR,
-    DriftKind.ACL_UNMANAGED: Severity.WARNING,
-    DriftKind.ACL_WIDER: Severity.WARNING,
-    DriftKind.ACL_ON_MISSING_TOPIC: Severity.WARNING,
-    DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS: Severity.INFO,
-    DriftKind.QUOTA_MISSING: Severity.ERROR,
-    DriftKind.QUOTA_DIFFERS: Severity.ERROR,
-    DriftKind.QUOTA_UNMANAGED: Severity.WARNING,
+    **{kind: Severity(severity) for names in NAMES for kind, severity in names.drift.items()},
 }
-"""The default severity of each kind of drift."""
+"""Every kind of drift, with its default severity."""

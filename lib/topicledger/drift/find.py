@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import AuditSettings
-from topicledger.config.severities import DriftKind, Severity
+from topicledger.config.severities import Severity
 from topicledger.drift.findings import FINDING, nothing
 from topicledger.drift.kinds import checks
 from topicledger.kafka.config_values import by_name, values_by_name
@@ -21,6 +21,7 @@ from topicledger.ledger.acknowledged import last_creates
 from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Outcome
+from topicledger.naming import DriftName
 
 COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
 
@@ -156,7 +157,7 @@ def _known_ids(audit: DataFrame) -> DataFrame:
     return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
 
 
-def lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Column) -> Column:
+def lookup(values: Mapping[str, str] | Mapping[DriftName, Severity], key: Column) -> Column:
     """Look up a key's value (string); null if it has none."""
     if not values:
         return F.lit(None).cast("string")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from topicledger.apply.display import displayed
-from topicledger.config.severities import DriftKind, Severity
+from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
@@ -136,9 +136,9 @@ def render(summary: DriftSummary, console: Console) -> None:
         for name in ("cluster", "kind"):
             grid.add_column(name, overflow="fold")
         grid.add_column("found", justify="right")
-        order = list(DriftKind)
+        order = list(map(str, SEVERITIES))
         for found in summary.clusters:
-            for kind in sorted(found.kinds, key=lambda each: order.index(DriftKind(each))):
+            for kind in sorted(found.kinds, key=lambda each: order.index(each)):
                 grid.add_row(cell(found.cluster), kind, str(found.kinds[kind]))
         console.print(grid)
         _render_drift(summary, console)

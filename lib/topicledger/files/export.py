@@ -148,9 +148,7 @@ def _counts(rows: DataFrame) -> Mapping[str, int]:
 
 def _left_out(others: Sequence[ResourceExport]) -> list[TopicMessage]:
     return [
-        TopicMessage(
-            cluster=cluster, topic=None, message=why, resource_type=each.kind.resource_type.value, resource=name
-        )
+        TopicMessage(cluster=cluster, topic=None, message=why, resource_type=each.kind.resource_type, resource=name)
         for each in others
         for cluster, name, why in each.left_out()
     ]

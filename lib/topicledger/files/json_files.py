@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from topicledger.manifests.files.entries import Reader, Report
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, plain_number, text_key, type_of
 from topicledger.resources.registry import KINDS
-from topicledger.text import show
+from topicledger.text import any_of, show
 
 
 def _json_number(text: str) -> Number | Surprise:
@@ -52,9 +52,8 @@ def read_json(text: str, report: Report) -> None:
     entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
     for value, line in entries:
         if not isinstance(value, Object):
-            *others, last = (kind.words.with_article for kind in KINDS)
-            what = f"an object with the fields of {', '.join(['a topic', *others])} or {last}"
-            report.error(line, f"must be {what}, not {type_of(value)}")
+            what = any_of(["a topic", *(kind.names.with_article for kind in KINDS)])
+            report.error(line, f"must be an object with the fields of {what}, not {type_of(value)}")
             continue
         kind = next((kind for kind in KINDS if kind.entries.is_one(value)), None)
         if kind is None:

@@ -23,7 +23,7 @@ def errors(declared: Mapping[str, Sequence[ResourceRow]]) -> list[FileError]:
         for row in rows:
             why = reasons(kind, row)
             if why is not None:
-                message = f"{kind.resource_type.value}: {show(why, _REASON_CHARACTERS)}"
+                message = f"{kind.resource_type}: {show(why, _REASON_CHARACTERS)}"
                 found.append(FileError(file=row.file, line=row.line, message=message))
         found += _repeated(kind.table.key, kind.words.declared, rows)
     # The rows of a shorthand often have the same error.

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema, arrow_type
-from topicledger.model import ConfigEntry, PhaseResult, ResourceType
+from topicledger.model import TOPIC, ConfigEntry, PhaseResult
 from topicledger.schemas import AUDIT, CONFIGS
 
 _SAME_NAME = (
@@ -91,7 +91,7 @@ def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable
 
     def transform(rows: DataFrame) -> DataFrame:
         own = {
-            "resource_type": F.lit(ResourceType.TOPIC.value),
+            "resource_type": F.lit(TOPIC),
             "resource": F.col("topic"),
             "completed_at": F.lit(datetime.now(UTC)),
             **{name: F.col(name) for name in rows.columns},

@@ -22,6 +22,7 @@ from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
 from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
+from topicledger.naming import RefusalName
 from topicledger.phases import DECLARED, ENDED, returned
 from topicledger.schemas import MANIFESTS
 
@@ -46,7 +47,7 @@ Transform = Callable[[DataFrame], DataFrame]
 class Rule:
     """A rule that a row can break by itself."""
 
-    error: Refusal
+    error: RefusalName
     reason: Column
     """Null if the row is fine, else what is wrong and how to correct it."""
 

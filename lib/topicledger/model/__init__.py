@@ -8,8 +8,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
+from topicledger.kinds import NAMES
 from topicledger.model.live import Broker, ConfigEntry, GroupUse, LastRecord, TopicConfigs, TopicInfo, Unseen
 from topicledger.model.refusals import Note, Refusal
+from topicledger.naming import ActionName
 
 __all__ = [
     "AUTHORIZATION_FAILED",
@@ -17,7 +19,7 @@ __all__ = [
     "INTERNAL_TOPICS",
     "OURS",
     "SET_ON_TOPIC",
-    "AccessAction",
+    "TOPIC",
     "Action",
     "Broker",
     "ConfigEntry",
@@ -31,7 +33,6 @@ __all__ = [
     "PhaseResult",
     "Refusal",
     "ReplicaAction",
-    "ResourceType",
     "Results",
     "RunState",
     "Target",
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 
-class Action(StrEnum):
+class Action(ActionName):
     """The kinds of actions that policies evaluate, in that order; `registry.ACTIONS` has every kind."""
 
     DELETE = "delete"
@@ -54,40 +55,22 @@ class Action(StrEnum):
     ALTER_CONFIGS = "alter_configs"
 
 
-class AccessAction(StrEnum):
-    """The kinds of actions on ACLs and quotas."""
-
-    ACL_ADD = "acl_add"
-    ACL_DELETE = "acl_delete"
-    ALTER_QUOTA = "alter_quota"
-
-
-class ReplicaAction(StrEnum):
+class ReplicaAction(ActionName):
     """The kinds of actions on the placement of replicas and leaders."""
 
     REASSIGN = "reassign"
     ELECT_LEADERS = "elect_leaders"
 
 
-class ResourceType(StrEnum):
-    """The type of an action's resource."""
-
-    TOPIC = "topic"
-    ACL = "acl"
-    QUOTA = "quota"
-
-
-_RESOURCE_TYPES: Mapping[str, ResourceType] = {
-    AccessAction.ACL_ADD: ResourceType.ACL,
-    AccessAction.ACL_DELETE: ResourceType.ACL,
-    AccessAction.ALTER_QUOTA: ResourceType.QUOTA,
-}
+TOPIC = "topic"
+"""The resource type of topics; the others are in `kinds.NAMES`."""
+_RESOURCE_TYPES: Mapping[str, str] = {action: kind.resource_type for kind in NAMES for action in kind.actions}
 """Resource types by the name of a kind of action; all other kinds are about topics."""
 
 
-def resource_type_of(action: str) -> ResourceType:
+def resource_type_of(action: str) -> str:
     """Return the type of an action's resource."""
-    return _RESOURCE_TYPES.get(action, ResourceType.TOPIC)
+    return _RESOURCE_TYPES.get(action, TOPIC)
 
 
 class Decision(StrEnum):
@@ -182,7 +165,7 @@ class Target:
     """One planned action on one resource."""
 
     resource: str
-    """The name of the topic, or the text of the ACL or quota; see `resource_type`."""
+    """The name of the topic, or the text of another resource; see `resource_type`."""
     action: str
     """The name of the action's kind."""
     topic_id: str | None = None
@@ -204,7 +187,7 @@ class Target:
     """Whether an earlier start of the run may have sent the action (C18)."""
 
     @property
-    def resource_type(self) -> ResourceType:
+    def resource_type(self) -> str:
         """The type of the action's resource."""
         return resource_type_of(self.action)
 
@@ -267,10 +250,10 @@ class PhaseResult:
 
     @property
     def topic(self) -> str | None:
-        return self.target.topic if self.resource_type is ResourceType.TOPIC else None
+        return self.target.topic if self.resource_type == TOPIC else None
 
     @property
-    def resource_type(self) -> ResourceType:
+    def resource_type(self) -> str:
         return self.target.resource_type
 
     @property

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from topicledger.naming import RefusalName
 
-class Refusal(StrEnum):
-    """Names of errors that are ours, not the broker's (error_code -1)."""
+
+class Refusal(RefusalName):
+    """Errors of topics and of resources of several kinds; see `kinds` for the others."""
 
     UNKNOWN_CLUSTER = "UNKNOWN_CLUSTER"
     INVALID_TOPIC = "INVALID_TOPIC"
@@ -44,19 +46,10 @@ class Refusal(StrEnum):
     BROKER_TOO_OLD = "BROKER_TOO_OLD"
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
     NOT_REVERTIBLE = "NOT_REVERTIBLE"
-    INVALID_ACL = "INVALID_ACL"
-    NOT_MANAGED = "NOT_MANAGED"
-    OWN_RIGHTS = "OWN_RIGHTS"
-    LAST_CLUSTER_ACL = "LAST_CLUSTER_ACL"
-    PRINCIPAL_UNKNOWN = "PRINCIPAL_UNKNOWN"
-    REPLACEMENT_MISSING = "REPLACEMENT_MISSING"
     TOO_FEW_BROKERS = "TOO_FEW_BROKERS"
     TOO_FEW_RACKS = "TOO_FEW_RACKS"
     BROKERS_UNAVAILABLE = "BROKERS_UNAVAILABLE"
     NO_ROOM = "NO_ROOM"
-    MAX_ACL_DELETES_EXCEEDED = "MAX_ACL_DELETES_EXCEEDED"
-    INVALID_QUOTA = "INVALID_QUOTA"
-    MAX_QUOTA_CHANGES_EXCEEDED = "MAX_QUOTA_CHANGES_EXCEEDED"
 
 
 class Note(StrEnum):

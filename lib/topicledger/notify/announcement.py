@@ -14,8 +14,9 @@ from topicledger.config.notify import Event, Format, NotifySettings
 from topicledger.config.severities import Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import ExitCode
+from topicledger.kinds import NAMES
 from topicledger.model import Outcome, RunState
-from topicledger.text import iso_time, show
+from topicledger.text import any_of, iso_time, show
 
 SOURCE = "urn:topicledger"
 MOST_LINES = 10
@@ -137,7 +138,11 @@ def _state(event: Event, summary: Summary) -> str:
 
 
 def _event(summary: Summary) -> tuple[Event | None, str]:
-    failed = _count(summary.failure_count, "topic, ACL or quota", "topics, ACLs or quotas")
+    failed = _count(
+        summary.failure_count,
+        any_of(["topic", *(kind.one for kind in NAMES)]),
+        any_of(["topics", *(kind.many for kind in NAMES)]),
+    )
     waiting = summary.state == RunState.PLANNED and summary.pending_changes
     if summary.exit_code == ExitCode.GUARD_STOPPED and not (summary.waits_for and not summary.failure_count):
         return Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.config.guards import ApprovedClass, GuardSettings
+from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
@@ -93,7 +93,7 @@ def _person(name: str | None) -> str:
     return (name or "").strip().casefold()
 
 
-def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
+def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
     """Return the classes of a plan's actions.
 
     A plan has the configs that were set on topics, but neither brokers' defaults nor numbers of replicas: a possible
@@ -114,17 +114,17 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
             }
         )
     )
-    can: Mapping[ApprovedClass, Column] = {"losses": effects.losses(), "disruptions": effects.disruptions()}
+    can: Mapping[str, Column] = {"losses": effects.losses(), "disruptions": effects.disruptions()}
     by_action = planned.groupBy("action").agg(*(F.bool_or(each.isNotNull()).alias(name) for name, each in can.items()))
     return classes_of({row["action"]: [name for name in can if row[name]] for row in by_action.collect()})
 
 
-def classes_of(found: Mapping[str, Collection[ApprovedClass]]) -> Collection[ApprovedClass]:
+def classes_of(found: Mapping[str, Collection[str]]) -> Collection[str]:
     """Return the classes of a plan. `found`: kind of action -> classes of the effects of its actions.
 
     An unknown kind belongs to every class.
     """
-    classes: set[ApprovedClass] = set()
+    classes: set[str] = set()
     for name, effects_of_kind in found.items():
         classes.update(registry.approved_as(name), effects_of_kind)
     return classes

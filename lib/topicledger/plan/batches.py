@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import written_violations
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, ResourceType
+from topicledger.model import TOPIC, Action
 from topicledger.phases import PLANNED
 from topicledger.resources import registry
 
@@ -61,7 +61,7 @@ def batched(most: int) -> Transform:
 
 def of_topics(decisions: DataFrame) -> DataFrame:
     """Add `resource_type` and `resource` to decisions on topics."""
-    return decisions.withColumns({"resource_type": F.lit(ResourceType.TOPIC.value), "resource": F.col("topic")})
+    return decisions.withColumns({"resource_type": F.lit(TOPIC), "resource": F.col("topic")})
 
 
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions.kind import DECLARED
 from topicledger.manifests.rows import Transform, content
-from topicledger.model import Outcome, Refusal, ResourceType
+from topicledger.model import TOPIC, Outcome, Refusal
 from topicledger.resources import registry
 from topicledger.resources.ending import refused
 from topicledger.resources.kind import ResourceKind
@@ -35,7 +35,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
         )
         message = F.concat(
             F.lit(f"the manifests at version {latest_version} "),
-            reason(ResourceType.TOPIC, F.lit("don't declare it" if of_files else "no longer declare it")),
+            reason(TOPIC, F.lit("don't declare it" if of_files else "no longer declare it")),
             F.lit(f"; it was planned from {'files beside ' if of_files else ''}version "),
             F.col("manifest_version"),
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
@@ -79,7 +79,7 @@ def resources_no_longer_declared(
             reason(kind.resource_type, kind.deciding.undeclared()),
             F.lit(f"; it was planned from {before}: plan again"),
         )
-        of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
+        of_kind = planned.where(F.col("resource_type") == kind.resource_type)
         both = of_kind.join(latest.transform(declared_now(kind)), on=["cluster", "resource"], how="left")
         return both.transform(refused(Refusal.CHANGED_SINCE_PLAN, message))
 
@@ -98,7 +98,7 @@ def resources_declared_otherwise(
         key = ["cluster", "resource"]
         # As text, since Spark can't compare maps.
         said = F.to_json(F.struct(*kind.table.schema.names))
-        of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
+        of_kind = planned.where(F.col("resource_type") == kind.resource_type)
         message = (
             f"{kind.table.name} changed it between version {_version(then_version)}, the latest when this was planned, "
             f"and version {_version(now_version)}: plan again"
@@ -141,7 +141,7 @@ def _now() -> tuple[Column, ...]:
     )
 
 
-def reason(resource_type: ResourceType, undeclared: Column) -> Column:
+def reason(resource_type: str, undeclared: Column) -> Column:
     """Return why an action is no longer declared; null if it is."""
     by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in registry.about(resource_type))
     return (

@@ -22,7 +22,7 @@ from topicledger.ledger.runs import PATHS_ARGUMENT
 from topicledger.ledger.tables import differ
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
-from topicledger.model import ResourceType, RunState
+from topicledger.model import TOPIC, RunState
 from topicledger.plan import resources
 from topicledger.plan.intent import no_longer_declared, resources_no_longer_declared
 from topicledger.resources.registry import KINDS
@@ -159,7 +159,7 @@ def _undeclared(run: Run) -> DataFrame:
     planned = run.open_actions()
     latest = run.ledger.latest_version(MANIFESTS)
     declared = run.manifests(latest).transform(manifests.judged_by(run.settings, run.selected))
-    topics = planned.where(F.col("resource_type") == ResourceType.TOPIC.value)
+    topics = planned.where(F.col("resource_type") == TOPIC)
     found = topics.transform(no_longer_declared(declared, latest, of_files=True)).select("cluster", "resource")
     for kind in KINDS:
         version = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None

@@ -86,7 +86,7 @@ def _declared(
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
     """Yield the changes of run `reverted`, per kind."""
-    kinds = {kind.resource_type.value: kind for kind in KINDS}
+    kinds = {kind.resource_type: kind for kind in KINDS}
     selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
     done = changed_by(run.ledger, reverted, *types).where(selected).localCheckpoint()
@@ -186,7 +186,7 @@ def refused_now(
         of_kind = _rules_of(kind, rules)
         if not of_kind:
             continue
-        asked = planned().where(F.col("resource_type") == kind.resource_type.value).localCheckpoint()
+        asked = planned().where(F.col("resource_type") == kind.resource_type).localCheckpoint()
         ids = {row["cluster"]: row["cluster_id"] for row in asked.select("cluster", "cluster_id").distinct().collect()}
         if not ids:
             continue

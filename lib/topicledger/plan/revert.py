@@ -20,7 +20,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import ABSENT, PRESENT
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction, ResourceType
+from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import with_described
 from topicledger.plan.wanted import Wanted
@@ -42,7 +42,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
     judge = manifests.judge(list(run.settings.clusters), selected)
     declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
-    done = changed_by(run.ledger, reverted, ResourceType.TOPIC).localCheckpoint()
+    done = changed_by(run.ledger, reverted, TOPIC).localCheckpoint()
     return Wanted(
         judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
         kinds=[kind.name for kind in registry.in_order()],
@@ -53,7 +53,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     )
 
 
-def changed_by(ledger: Ledger, reverted: str, *types: ResourceType) -> DataFrame:
+def changed_by(ledger: Ledger, reverted: str, *types: str) -> DataFrame:
     """Return actions on resources of these types that a run carried out, or may have carried out.
 
     Out: cluster, topic, resource_type, resource, and `_DONE`.
@@ -61,7 +61,7 @@ def changed_by(ledger: Ledger, reverted: str, *types: ResourceType) -> DataFrame
     return _carried_out(ledger, F.col("run_id") == reverted, types).drop("run_id")
 
 
-def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: ResourceType) -> DataFrame:
+def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: str) -> DataFrame:
     """Return later actions of other runs on the same resources.
 
     In: `done` from `changed_by` for the run `reverted` and these types. Out: cluster, resource_type, resource, run_id,
@@ -77,15 +77,13 @@ def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: Resour
     )
 
 
-def _carried_out(
-    ledger: Ledger, of_runs: Column, types: Sequence[ResourceType], of: DataFrame | None = None
-) -> DataFrame:
+def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: DataFrame | None = None) -> DataFrame:
     """Return actions that runs carried out, or may have carried out.
 
     `of`: only on these resources (cluster, resource_type, resource). Out: run_id, cluster, topic, resource_type,
     resource, and `_DONE`.
     """
-    of_types = F.col("resource_type").isin(*(each.value for each in types))
+    of_types = F.col("resource_type").isin(*types)
 
     def named(rows: DataFrame) -> DataFrame:
         return rows if of is None else rows.join(of, on=of.columns, how="left_semi")
@@ -201,7 +199,7 @@ _OPPOSITE = {
 def _altered_later(ledger: Ledger, reverted: str, done: DataFrame) -> DataFrame:
     """Return cluster, topic, and `_later`: name of a config -> the last run that altered it since."""
     altered = done.where(F.col("action") == Action.ALTER_CONFIGS.value)
-    later = changed_later(ledger, reverted, altered, ResourceType.TOPIC)
+    later = changed_later(ledger, reverted, altered, TOPIC)
     each = later.withColumn("name", F.explode("touched")).withColumnRenamed("resource", "topic")
     by_name = each.groupBy("cluster", "topic", "name").agg(F.max_by("run_id", "completed_at").alias("run_id"))
     return by_name.groupBy("cluster", "topic").agg(

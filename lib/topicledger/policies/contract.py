@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
+from topicledger.model import Action, Refusal, ReplicaAction
+from topicledger.naming import ActionName
 from topicledger.phases import DECIDED
 
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters", "moves")
@@ -30,7 +31,7 @@ clusters, owners and labels. open: no policy evaluated so far refuses this creat
 delete is how a topic is marked for deletion (M1).
 """
 
-Judged: TypeAlias = Action | AccessAction | ReplicaAction
+Judged: TypeAlias = ActionName
 """The kinds of actions that policies are about."""
 
 

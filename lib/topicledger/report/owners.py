@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform
-from topicledger.model import ResourceType, Target
+from topicledger.model import Target
 from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.scope import Scope, changes_told, utc
 from topicledger.resources.kind import ResourceKind
@@ -56,7 +56,7 @@ def _gather(ledger: Ledger, asked: Scope, listed: int, kind: ResourceKind) -> Ow
         ),
         query=(
             f"SELECT {kind.owners.audited}\nFROM {ledger.sql_name(AUDIT)}\n"
-            f"WHERE resource_type = '{kind.resource_type.value}' AND phase = 'apply' AND outcome = 'ok'\n"
+            f"WHERE resource_type = '{kind.resource_type}' AND phase = 'apply' AND outcome = 'ok'\n"
             f"  AND {time.scope.condition('completed_at')}\nORDER BY completed_at DESC"
         ),
     )
@@ -96,9 +96,9 @@ def _declared(kind: ResourceKind) -> Transform:
     return transform
 
 
-def _done(resource_type: ResourceType) -> Column:
+def _done(resource_type: str) -> Column:
     """Condition for rows of `audit` about successful changes."""
-    return (F.col("resource_type") == resource_type.value) & is_acknowledged()
+    return (F.col("resource_type") == resource_type) & is_acknowledged()
 
 
 def _by_owner(declared: DataFrame, changes: DataFrame, kind: ResourceKind) -> DataFrame:

@@ -148,7 +148,7 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
 def _beside_topics(settings: PolicySettings) -> Iterator[tuple[Judged, PolicySpec]]:
     """Policies of resources beside topics, each with the kind of action that it evaluates."""
     for kind in KINDS:
-        for spec in getattr(settings, kind.resource_type.value):
+        for spec in settings.of_kinds.get(kind.resource_type, ()):
             yield kind.policies.action, spec
 
 
@@ -269,7 +269,7 @@ def _section(action: Judged) -> str:
 
 _SECTIONS: Mapping[Judged, str] = {
     **dict.fromkeys((*CHANGES, ReplicaAction.REASSIGN), "change"),
-    **{kind.policies.action: kind.resource_type.value for kind in KINDS},
+    **{kind.policies.action: kind.resource_type for kind in KINDS},
 }
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from topicledger.actions.safeguards import Guard
 from topicledger.config.guards import GuardSettings
 from topicledger.manifests.rows import Transform
-from topicledger.model import Outcome, Phase, Refusal, ResourceType
+from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import ENDED, VIOLATIONS, null
@@ -19,7 +19,7 @@ from topicledger.resources.ending import ended, lookup, stopped, with_ended
 
 
 def beside_live(
-    resource_type: ResourceType, live: DataFrame, listed: Listed, clusters: Mapping[str, ClusterStatus]
+    resource_type: str, live: DataFrame, listed: Listed, clusters: Mapping[str, ClusterStatus]
 ) -> Transform:
     """Join validated rows with `live` (cluster, resource, and more).
 
@@ -35,7 +35,7 @@ def beside_live(
                 {
                     "live": F.coalesce("live", F.lit(False)),
                     "cluster_id": lookup(ids, F.col("cluster")),
-                    "resource_type": F.lit(resource_type.value),
+                    "resource_type": F.lit(resource_type),
                     "violations": F.lit(None).cast(VIOLATIONS),
                     "waits": F.lit(False),
                     "_unknown": F.when(F.col("phase").isNull(), _unknown(listed, clusters)),
@@ -77,7 +77,7 @@ def decided(action: str) -> Column:
 
 def at_most(action: str, guard: Guard, guards: GuardSettings) -> Transform:
     """Stop all such actions of a cluster that has more of them than its guard allows."""
-    most: int = getattr(guards, guard.setting)
+    most = guards.most(guard.setting)
 
     def transform(rows: DataFrame) -> DataFrame:
         count = F.sum(decided(action).cast("int")).over(Window.partitionBy("cluster"))

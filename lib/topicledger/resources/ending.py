@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
-from topicledger.model import Outcome, Phase, Refusal
+from topicledger.model import Outcome, Phase
+from topicledger.naming import RefusalName
 from topicledger.phases import ENDED
 
 REFUSED = (
@@ -44,7 +45,7 @@ def with_ended(rows: DataFrame, end: str) -> DataFrame:
     return rows.withColumns({name: F.coalesce(f"{end}.{name}", name) for name in ENDED.names})
 
 
-def stopped(stop: Column, error: Refusal, message: Column) -> Transform:
+def stopped(stop: Column, error: RefusalName, message: Column) -> Transform:
     """End open rows for which `stop` is true: refused, in phase guard."""
     stop = F.coalesce(stop & F.col("phase").isNull(), F.lit(False))
     return lambda rows: (
@@ -61,7 +62,7 @@ def stopped(stop: Column, error: Refusal, message: Column) -> Transform:
     )
 
 
-def refused(error: Refusal, message: Column) -> Transform:
+def refused(error: RefusalName, message: Column) -> Transform:
     """Return planned actions that have a `message`, as `REFUSED`."""
     return lambda planned: (
         planned.withColumns({"error": F.lit(error.value), "error_message": message})

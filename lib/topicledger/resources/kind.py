@@ -10,19 +10,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
-from topicledger.config.severities import DriftKind
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object
 from topicledger.manifests.rows import Rule, Transform
-from topicledger.model import Decision, Refusal, ResourceType, Target
+from topicledger.model import Decision, Target
+from topicledger.naming import DriftName, KindNames, RefusalName
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies.contract import Judged, Subject
 from topicledger.schemas import Table
 
 DIFFERENCE = ("cluster", "topic", "kind", "what", "declared", "live", "message")
-"""Columns of a difference between declared and live resources, all strings; `kind` is a `DriftKind`."""
+"""Columns of a difference between declared and live resources, all strings; `kind` is a `DriftName`."""
 
 Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 Compare: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
@@ -34,21 +34,14 @@ Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Tra
 class Words:
     """Words for the kind in messages and help texts."""
 
-    one: str
-    """Name of one resource: "ACL"."""
     declared: str
     """Name of the subject of a row: "entity"."""
     export_help: str
     """The help of `export --with-TABLE`."""
-    advice: Mapping[Refusal, str]
+    advice: Mapping[RefusalName, str]
     """Refusal that only this kind has -> the remedy, in a sentence."""
     explain_help: str
     """The help of the option of `policies explain` that names a resource by its text."""
-
-    @property
-    def with_article(self) -> str:
-        """Name of one resource with its article: "an ACL"."""
-        return f"{'an' if self.one[0] in 'AEIOU' else 'a'} {self.one}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +151,7 @@ class Drift:
     find: Find
     """Takes the listed resources, and the existing or declared topics (cluster, topic). In: the result of `Rows.judge`,
     materialised. Out: `DIFFERENCE`, a row for each; none for refused rows."""
-    advice: Mapping[DriftKind, str]
+    advice: Mapping[DriftName, str]
     """Kind of drift that it finds -> the remedy, in a sentence."""
 
 
@@ -192,8 +185,7 @@ class Owners:
 class ResourceKind:
     """A kind of resources with a separate table. A missing field is an error at import."""
 
-    resource_type: ResourceType
-    """Also the name of a resource in options, settings and errors: `acl`, `quota`."""
+    names: KindNames
     words: Words
     table: Table
     """The table that declares it, one of `schemas.RESOURCES`."""
@@ -206,6 +198,11 @@ class ResourceKind:
     as_rows: AsRows
     drift: Drift
     owners: Owners
+
+    @property
+    def resource_type(self) -> str:
+        """The type of these resources in `plans` and `audit`, and their name in options and settings."""
+        return self.names.resource_type
 
     @property
     def counted(self) -> Mapping[str, Decision]:

@@ -1,25 +1,27 @@
 """All kinds of resources and of actions.
-To add a kind of resource: a package like `quotas`, and its `KIND` in `KINDS`. To add an action on topics: a module like
-`actions.create`, and its `KIND` in `ACTIONS`.
+
+Kinds of resources are registered in `topicledger.kinds`. To add an action on topics: a module like `actions.create`,
+and its `KIND` in `ACTIONS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import get_args
+from importlib import import_module
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.actions import add_partitions, alter_configs, create, delete, elect_leaders, reassign
 from topicledger.actions.kind import ActionKind
-from topicledger.config.guards import ApprovedClass
-from topicledger.model import ResourceType, Target
-from topicledger.resources.acls import kind as acls
+from topicledger.config.guards import APPROVED_CLASSES
+from topicledger.kinds import NAMES
+from topicledger.model import TOPIC, Target
 from topicledger.resources.kind import ResourceKind
-from topicledger.resources.quotas import kind as quotas
 
-KINDS: Sequence[ResourceKind] = (acls.KIND, quotas.KIND)
+KINDS: Sequence[ResourceKind] = tuple(
+    import_module(f"topicledger.resources.{names.package}.kind").KIND for names in NAMES
+)
 """Kinds of resources other than topics."""
 
 ACTIONS: dict[str, ActionKind] = {
@@ -37,13 +39,12 @@ ACTIONS: dict[str, ActionKind] = {
 """Kinds of actions on every kind of resource, by name."""
 
 
-def approved_as(action: str) -> Collection[ApprovedClass]:
+def approved_as(action: str) -> Collection[str]:
     """Return the classes of `guards.approvals_for` to which a plan with such an action belongs.
 
     An unknown action belongs to every class: a newer version may have planned it.
     """
-    every: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
-    return ACTIONS[action].safeguards.approved_as if action in ACTIONS else every
+    return ACTIONS[action].safeguards.approved_as if action in ACTIONS else APPROVED_CLASSES
 
 
 def in_order() -> Sequence[ActionKind]:
@@ -59,14 +60,12 @@ def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Ta
             yield kind, of_kind
 
 
-def about(resource_type: ResourceType) -> Sequence[ActionKind]:
+def about(resource_type: str) -> Sequence[ActionKind]:
     """Return the kinds of actions on resources of this type, in order."""
-    return [kind for kind in in_order() if kind.resource_type is resource_type]
+    return [kind for kind in in_order() if kind.resource_type == resource_type]
 
 
-def found(
-    rows: DataFrame, kinds: Collection[str] | None = None, resource_type: ResourceType = ResourceType.TOPIC
-) -> DataFrame:
+def found(rows: DataFrame, kinds: Collection[str] | None = None, resource_type: str = TOPIC) -> DataFrame:
     """Add the actions that resources of a type need: of all kinds, or of `kinds`.
 
     In: `phases.DECIDED` for topics; otherwise the columns that `wanted` of their kinds needs. Out: also `action`, null

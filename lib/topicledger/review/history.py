@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.run import shard_of
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Outcome, Phase, ResourceType
+from topicledger.model import TOPIC, Outcome, Phase
 from topicledger.plan.lines import PlannedAction, planned_action
 from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
@@ -120,7 +120,7 @@ def _events(
 
 
 def _of_topics() -> Column:
-    return F.col("resource_type") == ResourceType.TOPIC.value
+    return F.col("resource_type") == TOPIC
 
 
 def _utc(moment: datetime) -> datetime:

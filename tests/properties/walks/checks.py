@@ -163,7 +163,7 @@ class Checks:
         guards = self.settings.guards
         require(len(approvals) >= guards.approvals, f"{name} is sent, and the plan isn't approved")
         removed = [row for row in self._plans(self.run_id) if row["action"] == "acl_delete"]
-        require(len(removed) <= guards.max_acl_deletes, f"{len(removed)} ACLs are removed, which a guard stops")
+        require(len(removed) <= guards.most("max_acl_deletes"), f"{len(removed)} ACLs are removed, which a guard stops")
 
     def _marked(self) -> set[tuple[str, str, int]]:
         """Batches of the run that may have been sent."""

@@ -83,7 +83,11 @@ class Estate:
             replicas=ReplicaSettings(throttle=1_000, max_partitions_per_broker=1),
             acls=AclSettings(manage=(f"^{MANAGED}$",)),
             guards=GuardSettings(
-                max_deletes=9, max_moves=9, max_acl_deletes=self.max_acl_deletes, max_losses=9, approvals=self.approvals
+                max_deletes=9,
+                max_moves=9,
+                max_losses=9,
+                of_kinds={"max_acl_deletes": self.max_acl_deletes},
+                approvals=self.approvals,
             ),
         )
 

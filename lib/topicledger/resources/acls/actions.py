@@ -26,19 +26,19 @@ from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import (
-    AccessAction,
     Note,
     Outcome,
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     Target,
     TopicResult,
 )
+from topicledger.naming import RefusalName
 from topicledger.resources.acls import cluster_acls, requests
 from topicledger.resources.acls.acl import ALLOW, Acl
 from topicledger.resources.acls.cluster_acls import principal_unknown
+from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
 
 _SHOWN_WITHIN = 10.0
 """Seconds until brokers show added or removed ACLs: over 3 if they are busy (A6)."""
@@ -47,7 +47,7 @@ REPLACED_BY = "replaced_by"
 
 
 def _adds(target: Target) -> bool:
-    return target.action == AccessAction.ACL_ADD
+    return target.action == AclAction.ACL_ADD
 
 
 def _acl(target: Target) -> Acl:
@@ -121,7 +121,7 @@ def _done_already(target: Target) -> str:
     return "exists already" if _adds(target) else "gone already"
 
 
-def _restricts_itself(context: ClusterContext, target: Target) -> tuple[Refusal, str] | None:
+def _restricts_itself(context: ClusterContext, target: Target) -> tuple[RefusalName, str] | None:
     """Return why an action would restrict the run's own principal, or None.
 
     The plan decides this, too, but settings may have been corrected since.
@@ -130,9 +130,9 @@ def _restricts_itself(context: ClusterContext, target: Target) -> tuple[Refusal,
     if _adds(target) == (acl.permission == ALLOW):
         return None
     if own is None:
-        return Refusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)
+        return AclRefusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)
     if acl.principal == own:
-        return Refusal.OWN_RIGHTS, OWN_RIGHTS
+        return AclRefusal.OWN_RIGHTS, OWN_RIGHTS
     return None
 
 
@@ -185,7 +185,7 @@ def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseRes
 
 
 def _refused(
-    context: ClusterContext, targets: Sequence[Target], stopped: Mapping[str, tuple[Refusal, str]]
+    context: ClusterContext, targets: Sequence[Target], stopped: Mapping[str, tuple[RefusalName, str]]
 ) -> Iterator[PhaseResult]:
     for target in targets:
         if target.resource in stopped:
@@ -194,10 +194,10 @@ def _refused(
 
 def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """DeleteAcls for ACLs whose replacements all exist, without the last ACLs on the cluster itself."""
-    stopped: dict[str, tuple[Refusal, str]] = {}
+    stopped: dict[str, tuple[RefusalName, str]] = {}
     if any(map(_replaced_by, targets)):
         missing = _wait_for_replacements(context, targets)
-        stopped = {resource: (Refusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
+        stopped = {resource: (AclRefusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
     removed = {target.resource: _acl(target) for target in targets if target.resource not in stopped}
     stopped |= cluster_acls.last_refused(context, removed)
     yield from _refused(context, targets, stopped)
@@ -266,16 +266,16 @@ def _declared(state: str) -> Column:
 
 MAX_ACL_DELETES = Guard(
     setting="max_acl_deletes",
-    error=Refusal.MAX_ACL_DELETES_EXCEEDED,
+    error=AclRefusal.MAX_ACL_DELETES_EXCEEDED,
     counted="planned removals of ACLs on this cluster",
 )
 
 
-def _kind(action: AccessAction, order: int) -> ActionKind:
-    adds = action is AccessAction.ACL_ADD
+def _kind(action: AclAction, order: int) -> ActionKind:
+    adds = action is AclAction.ACL_ADD
     return ActionKind(
         name=action.value,
-        resource_type=ResourceType.ACL,
+        resource_type=NAMES.resource_type,
         option="acls",
         order=order,
         wanted=lambda: F.col("decision") == action.value,
@@ -295,5 +295,5 @@ def _kind(action: AccessAction, order: int) -> ActionKind:
     )
 
 
-ADD = _kind(AccessAction.ACL_ADD, 7)
-DELETE = _kind(AccessAction.ACL_DELETE, 8)
+ADD = _kind(AclAction.ACL_ADD, 7)
+DELETE = _kind(AclAction.ACL_DELETE, 8)

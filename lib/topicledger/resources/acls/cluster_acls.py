@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.connection import NotListed
 from topicledger.model import Refusal
+from topicledger.naming import RefusalName
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.acl import ALLOW, EVERYONE, WILDCARD, Acl
+from topicledger.resources.acls.names import AclRefusal
 from topicledger.resources.acls.requests import ALLOW_EVERYONE
 
 CLUSTER = "CLUSTER"
@@ -22,7 +24,7 @@ CLUSTER = "CLUSTER"
 NEEDED = ("ALTER", "CREATE", "ALTER_CONFIGS")
 """Operations on a cluster itself that runs use; each implies the matching DESCRIBE."""
 
-Stopped = dict[str, tuple[Refusal, str]]
+Stopped = dict[str, tuple[RefusalName, str]]
 """Resource -> why its request isn't sent."""
 
 
@@ -36,12 +38,12 @@ def first_refused(context: ClusterContext, adds: Mapping[str, Acl]) -> Stopped:
     if not found.may_be_open or found.live or own in context.limits.super_users:
         return stopped
     if own is None:
-        return dict.fromkeys(found.asked, (Refusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)))
+        return dict.fromkeys(found.asked, (AclRefusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)))
     mine = {name: each for name, each in found.asked.items() if _grants(each, own)}
     granted = {each.operation for each in mine.values()}
     kept = mine if "ALL" in granted or granted.issuperset(NEEDED) else {}
     message = takes_own(own, found.allow_everyone)
-    return {name: (Refusal.OWN_RIGHTS, message) for name in found.asked if name not in kept}
+    return {name: (AclRefusal.OWN_RIGHTS, message) for name in found.asked if name not in kept}
 
 
 def last_refused(context: ClusterContext, removals: Mapping[str, Acl]) -> Stopped:
@@ -50,7 +52,7 @@ def last_refused(context: ClusterContext, removals: Mapping[str, Acl]) -> Stoppe
     if not found.may_be_open or found.live.difference(found.asked.values()):
         return found.unknown
     there = [name for name, each in found.asked.items() if each in found.live]
-    return dict.fromkeys(there, (Refusal.LAST_CLUSTER_ACL, opens_cluster(found.allow_everyone)))
+    return dict.fromkeys(there, (AclRefusal.LAST_CLUSTER_ACL, opens_cluster(found.allow_everyone)))
 
 
 def _acls_of(context: ClusterContext) -> frozenset[Acl]:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from topicledger.config.patterns import matches
 from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import AccessAction, Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
@@ -25,13 +25,14 @@ from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPL
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.last_acls import last_acls
+from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
 from topicledger.resources.acls.replaced import alike, name_covers, of_refused, overlapping, stays
 from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
 from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended
 from topicledger.schemas import ACL_KEY
 
-ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
+ADD, DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
@@ -100,7 +101,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
         rows = (
             judged.withColumn("acl", F.struct(*ACL_KEY))
             .drop(*ACL_KEY)
-            .transform(beside_live(ResourceType.ACL, live, seen, clusters))
+            .transform(beside_live(NAMES.resource_type, live, seen, clusters))
             # Policies of ACLs need no answer from brokers.
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings, declared_only=seen.declared_only))
@@ -138,8 +139,8 @@ def _decided(settings: Settings, *, declared_only: bool) -> Transform:
         return (
             rows.withColumn("_managed", managed(settings.acls))
             .withColumn("decision", F.when(F.col("phase").isNull(), decision))
-            .transform(stopped(decided(DELETE) & ~F.col("_managed"), Refusal.NOT_MANAGED, F.lit(_NOT_MANAGED)))
-            .transform(stopped(decided(DELETE) & protected, Refusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
+            .transform(stopped(decided(DELETE) & ~F.col("_managed"), AclRefusal.NOT_MANAGED, F.lit(_NOT_MANAGED)))
+            .transform(stopped(decided(DELETE) & protected, AclRefusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
         )
 
     return transform
@@ -166,10 +167,10 @@ def _protected(own: Mapping[str, str | None], settings: Settings, live: DataFram
         return (
             rows.withColumn("_own", lookup(own, F.col("cluster")))
             .withColumn("decision", F.when(undeclared, F.lit(Decision.UNMANAGED.value)).otherwise(F.col("decision")))
-            .transform(stopped(takes & mine.isNull(), Refusal.PRINCIPAL_UNKNOWN, unknown))
-            .transform(stopped(takes & is_mine, Refusal.OWN_RIGHTS, F.lit(OWN_RIGHTS)))
+            .transform(stopped(takes & mine.isNull(), AclRefusal.PRINCIPAL_UNKNOWN, unknown))
+            .transform(stopped(takes & is_mine, AclRefusal.OWN_RIGHTS, F.lit(OWN_RIGHTS)))
             .transform(_kept_by_own(own, live))
-            .transform(stopped(takes & everyone & ~F.col("_kept"), Refusal.OWN_RIGHTS, F.lit(_EVERYONE)))
+            .transform(stopped(takes & everyone & ~F.col("_kept"), AclRefusal.OWN_RIGHTS, F.lit(_EVERYONE)))
         )
 
     return transform

@@ -8,11 +8,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
-from topicledger.config.severities import DriftKind
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.decide import covers, managed
+from topicledger.resources.acls.names import AclDrift
 from topicledger.resources.acls.replaced import name_covers
 from topicledger.resources.acls.rows import covered_topics, text_of
 from topicledger.resources.kind import DIFFERENCE
@@ -71,7 +71,7 @@ def _undeclared() -> Column:
 
 
 def _finding(
-    kind: DriftKind, message: Column | str, *, declared: Column | None = None, live: Column | None = None
+    kind: AclDrift, message: Column | str, *, declared: Column | None = None, live: Column | None = None
 ) -> list[Column]:
     """The columns `DIFFERENCE` of a finding about the ACL in `acl`, whose text is `resource`."""
     names_topic = (
@@ -92,7 +92,7 @@ def _finding(
 
 
 def _missing(rows: DataFrame) -> DataFrame:
-    missing = _finding(DriftKind.ACL_MISSING, "the cluster has no such ACL", declared=F.lit(PRESENT))
+    missing = _finding(AclDrift.ACL_MISSING, "the cluster has no such ACL", declared=F.lit(PRESENT))
     return rows.where(_present() & ~F.col("live")).select(*missing)
 
 
@@ -101,7 +101,7 @@ def _unmanaged(rows: DataFrame) -> DataFrame:
     message = F.when(absent, F.lit("declared absent, but it is there")).otherwise(
         F.lit("acls.manage names its principal, and no row of acls declares it")
     )
-    found = _finding(DriftKind.ACL_UNMANAGED, message, declared=F.when(absent, F.lit(ABSENT)), live=F.lit(PRESENT))
+    found = _finding(AclDrift.ACL_UNMANAGED, message, declared=F.when(absent, F.lit(ABSENT)), live=F.lit(PRESENT))
     return rows.where(absent | (_undeclared() & F.col("managed"))).select(*found)
 
 
@@ -119,7 +119,7 @@ def _wider(rows: DataFrame) -> DataFrame:
         .where(covers("acl", "_narrow") & host)
         .groupBy("cluster", "resource", "acl")
         .agg(F.min("_text").alias("_text"))
-        .select(*_finding(DriftKind.ACL_WIDER, message, declared=F.col("_text"), live=F.col("resource")))
+        .select(*_finding(AclDrift.ACL_WIDER, message, declared=F.col("_text"), live=F.col("resource")))
     )
 
 
@@ -147,7 +147,7 @@ def _denied(rows: DataFrame) -> DataFrame:
         .join(declared, on=overlap, how="inner")
         .groupBy("cluster", "resource", "acl")
         .agg(F.min("_text").alias("_text"))
-        .select(*_finding(DriftKind.ACL_DENIED, message, declared=F.col("_text"), live=F.col("resource")))
+        .select(*_finding(AclDrift.ACL_DENIED, message, declared=F.col("_text"), live=F.col("resource")))
     )
 
 
@@ -164,7 +164,7 @@ def _on_missing_topic(rows: DataFrame, topics: DataFrame) -> DataFrame:
     return (
         named.join(topics, on=["cluster", "topic"], how="left_anti")
         .drop("topic")
-        .select(*_finding(DriftKind.ACL_ON_MISSING_TOPIC, message, declared=F.col("state")))
+        .select(*_finding(AclDrift.ACL_ON_MISSING_TOPIC, message, declared=F.col("state")))
     )
 
 
@@ -178,7 +178,7 @@ def _without_topics(rows: DataFrame, topics: DataFrame) -> DataFrame:
     message = "none of its ACLs on topics matches a topic that exists or is declared"
     values = {
         "topic": None,
-        "kind": F.lit(DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS.value),
+        "kind": F.lit(AclDrift.ACL_PRINCIPAL_WITHOUT_TOPICS.value),
         "what": F.col("principal"),
         "declared": None,
         "live": None,

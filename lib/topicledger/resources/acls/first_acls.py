@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.manifests.rows import Transform
-from topicledger.model import AccessAction, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.cluster_acls import CLUSTER, NEEDED, is_open, principal_unknown, takes_own
+from topicledger.resources.acls.names import AclAction, AclRefusal
 from topicledger.resources.acls.replaced import name_covers
 from topicledger.resources.deciding import decided, warned
 from topicledger.resources.ending import lookup, stopped
@@ -27,7 +27,7 @@ from topicledger.schemas import ACL_KEY
 
 FIRST_ACL = "first_acl"
 """Name of these warnings."""
-_ADD = AccessAction.ACL_ADD.value
+_ADD = AclAction.ACL_ADD.value
 
 
 def may_be_open(seen: Listed) -> Mapping[str, bool | None]:
@@ -91,8 +91,8 @@ def _without_own_rights(seen: Listed, settings: Settings, open_to_all: Mapping[s
     takes = {name: takes_own(str(principals[name]), is_set) for name, is_set in open_to_all.items()}
     return lambda rows: (
         rows.withColumn("_granted", granted)
-        .transform(stopped(of_cluster & own.isNull(), Refusal.PRINCIPAL_UNKNOWN, lookup(unknown, F.col("cluster"))))
-        .transform(stopped(of_cluster & ~free & ~keeps, Refusal.OWN_RIGHTS, lookup(takes, F.col("cluster"))))
+        .transform(stopped(of_cluster & own.isNull(), AclRefusal.PRINCIPAL_UNKNOWN, lookup(unknown, F.col("cluster"))))
+        .transform(stopped(of_cluster & ~free & ~keeps, AclRefusal.OWN_RIGHTS, lookup(takes, F.col("cluster"))))
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from topicledger.model import AccessAction, ResourceType
 from topicledger.resources.acls import actions, decide, drift, entries, policies, rows
+from topicledger.resources.acls.names import NAMES, AclAction
 from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
@@ -13,7 +13,7 @@ from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observe
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
 KIND = ResourceKind(
-    resource_type=ResourceType.ACL,
+    names=NAMES,
     words=WORDS,
     table=ACLS,
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
@@ -39,7 +39,7 @@ KIND = ResourceKind(
     actions=(actions.ADD, actions.DELETE),
     policies=Policies(
         subject=policies.SUBJECT,
-        action=AccessAction.ACL_ADD,
+        action=AclAction.ACL_ADD,
         as_if="added",
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
-from topicledger.model import AccessAction, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.resources.acls.cluster_acls import CLUSTER, opens_cluster
 from topicledger.resources.acls.first_acls import Words, may_be_open, uncovered, with_warnings
+from topicledger.resources.acls.names import AclAction, AclRefusal
 from topicledger.resources.acls.rows import text_of
 from topicledger.resources.deciding import decided
 from topicledger.resources.ending import lookup, stopped
@@ -20,7 +20,7 @@ from topicledger.schemas import ACL_KEY
 
 LAST_ACL = "last_acl"
 """Name of these warnings."""
-_ADD, _DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
+_ADD, _DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
 _LAST = Words(
     before="if it is true, everybody may use ",
     after=" once this last ACL on it is removed",
@@ -49,7 +49,7 @@ def last_acls(seen: Listed) -> Transform:
         return (
             rows.join(last, on=["cluster", "resource"], how="left")
             .withColumn("_last", F.coalesce("_last", F.lit(False)))
-            .transform(stopped(of_cluster, Refusal.LAST_CLUSTER_ACL, opens))
+            .transform(stopped(of_cluster, AclRefusal.LAST_CLUSTER_ACL, opens))
             .withColumn("_last", F.col("_last") & F.col("phase").isNull())
             .transform(with_warnings(LAST_ACL, "_last", open_to_all, _LAST))
             .select(*rows.columns)

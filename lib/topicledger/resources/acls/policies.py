@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT
-from topicledger.model import AccessAction
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
 from topicledger.policies.create import labels_required, owner_required
 from topicledger.resources.acls.acl import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PERMISSIONS
+from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.rows import covered_topics
 
 _MAX_COUNT = 2**31 - 1
@@ -32,10 +32,10 @@ acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, n
 `contract.TOPICS`.
 """
 
-SUBJECT = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=COLUMNS)
+SUBJECT = Subject(actions=(AclAction.ACL_ADD, AclAction.ACL_DELETE), key="resource", columns=COLUMNS)
 
 
-@built_in(AccessAction.ACL_ADD)
+@built_in(AclAction.ACL_ADD)
 def acl_forbidden(
     *,
     principals: Sequence[str] = (),
@@ -73,7 +73,7 @@ def acl_forbidden(
     return RowRule(reason=F.when(found, text("such ACLs are forbidden: ", words)), inputs=F.col("resource"))
 
 
-@built_in(AccessAction.ACL_ADD)
+@built_in(AclAction.ACL_ADD)
 def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
     """Only the owner of a topic grants on it: the ACL's owner owns, in `manifests`, every topic that the ACL covers.
 
@@ -114,7 +114,7 @@ def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
     return rule
 
 
-@built_in(AccessAction.ACL_ADD)
+@built_in(AclAction.ACL_ADD)
 def max_acls_per_principal(*, max: int) -> SetRule:
     """A principal has at most `max` ACLs on a cluster, declared or not; removals that will be sent make room.
 
@@ -124,8 +124,8 @@ def max_acls_per_principal(*, max: int) -> SetRule:
         raise ValueError(f"max must be from 0 to {_MAX_COUNT}")
     together = Window.partitionBy("cluster", "acl.principal")
     in_order = together.orderBy("resource").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    adds = F.coalesce(F.col("decision") == AccessAction.ACL_ADD.value, F.lit(False))
-    goes = F.coalesce((F.col("decision") == AccessAction.ACL_DELETE.value) & F.col("open"), F.lit(False))
+    adds = F.coalesce(F.col("decision") == AclAction.ACL_ADD.value, F.lit(False))
+    goes = F.coalesce((F.col("decision") == AclAction.ACL_DELETE.value) & F.col("open"), F.lit(False))
     stays = F.col("live") & ~adds & ~goes
 
     def rule(rights: DataFrame, facts: Facts) -> DataFrame:
@@ -144,7 +144,7 @@ def max_acls_per_principal(*, max: int) -> SetRule:
     return rule
 
 
-@built_in(AccessAction.ACL_ADD)
+@built_in(AclAction.ACL_ADD)
 def deny_needs_label(*, label: str = "reason") -> RowRule:
     """An ACL that denies has the label that `label` names, which says why: Kafka lets a DENY win over every ALLOW."""
     if not label.strip():
@@ -166,5 +166,5 @@ def _known(what: str, given: Sequence[str], known: Sequence[str]) -> None:
         raise ValueError(f"{what} has {', '.join(wrong)}; known: {', '.join(known)}")
 
 
-built_in(AccessAction.ACL_ADD)(owner_required)
-built_in(AccessAction.ACL_ADD)(labels_required)
+built_in(AclAction.ACL_ADD)(owner_required)
+built_in(AclAction.ACL_ADD)(labels_required)

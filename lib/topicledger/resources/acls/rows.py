@@ -26,6 +26,7 @@ from topicledger.resources.acls.acl import (
     WILDCARD,
 )
 from topicledger.resources.acls.hosts import host_reason_column
+from topicledger.resources.acls.names import AclRefusal
 from topicledger.schemas import ACL_KEY, ACLS
 
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
@@ -78,7 +79,7 @@ def _one_of(column: str, known: Collection[str]) -> Rule:
     value = F.col(column)
     names = ", ".join(known)
     return Rule(
-        error=Refusal.INVALID_ACL,
+        error=AclRefusal.INVALID_ACL,
         reason=F.when(value.isNull(), F.lit(f"{column} is null; write one of {names}")).when(
             ~value.isin(*known), F.concat(F.lit(f"{column} is "), value, F.lit(f"; write one of {names}"))
         ),
@@ -88,7 +89,7 @@ def _one_of(column: str, known: Collection[str]) -> Rule:
 def _legal_principal() -> Rule:
     principal = F.col("principal")
     return Rule(
-        error=Refusal.INVALID_ACL,
+        error=AclRefusal.INVALID_ACL,
         reason=F.when(principal.isNull(), F.lit("principal is null; write User:name"))
         # Brokers accept `Group:x`, but none of Kafka's own authorizers ever matches it.
         .when(
@@ -112,7 +113,7 @@ def _legal_operation() -> Rule:
         F.lit(""),
     )
     return Rule(
-        error=Refusal.INVALID_ACL,
+        error=AclRefusal.INVALID_ACL,
         reason=F.when(operation.isNull(), F.lit("operation is null; write READ, WRITE, ..., or ALL"))
         .when(
             ~operation.isin("ALL", *known),
@@ -131,7 +132,7 @@ def _legal_name() -> Rule:
     name, resource_type, prefixed = F.col("resource_name"), F.col("resource_type"), F.col("pattern_type") == "PREFIXED"
     wildcard = name == WILDCARD
     return Rule(
-        error=Refusal.INVALID_ACL,
+        error=AclRefusal.INVALID_ACL,
         reason=F.when(name.isNull(), F.lit("resource_name is null"))
         .when(name == "", F.lit("resource_name is empty"))
         .when(
@@ -152,7 +153,7 @@ def _legal_name() -> Rule:
 def _legal_host() -> Rule:
     # Brokers may have ACLs with any host, and it must be possible to remove them.
     kept = ~F.col("state").eqNullSafe(F.lit(ABSENT))
-    return Rule(error=Refusal.INVALID_ACL, reason=F.when(kept, host_reason_column(F.col("host"))))
+    return Rule(error=AclRefusal.INVALID_ACL, reason=F.when(kept, host_reason_column(F.col("host"))))
 
 
 def row_rules() -> Sequence[Rule]:

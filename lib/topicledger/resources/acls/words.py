@@ -4,36 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from topicledger.config.severities import DriftKind
-from topicledger.model import Refusal
+from topicledger.naming import DriftName, RefusalName
+from topicledger.resources.acls.names import AclDrift, AclRefusal
 from topicledger.resources.kind import Words
 
-_OF_ERRORS: Mapping[Refusal, str] = {
-    Refusal.INVALID_ACL: "Correct the row of acls: brokers would accept it, but it would never grant anything.",
-    Refusal.NOT_MANAGED: "Add the principal to `[acls] manage` if its ACLs may be removed.",
-    Refusal.LAST_CLUSTER_ACL: "Keep an ACL on the cluster itself, such as ALL for an administrator.",
-    Refusal.OWN_RIGHTS: "A run never revokes its own principal's access. Do as the message says, or change it by hand.",
-    Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
-    Refusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
-    Refusal.MAX_ACL_DELETES_EXCEEDED: "If these removals are intended, raise guards.max_acl_deletes; none was sent.",
+_OF_ERRORS: Mapping[RefusalName, str] = {
+    AclRefusal.INVALID_ACL: "Correct the row of acls: brokers would accept it, but it would never grant anything.",
+    AclRefusal.NOT_MANAGED: "Add the principal to `[acls] manage` if its ACLs may be removed.",
+    AclRefusal.LAST_CLUSTER_ACL: "Keep an ACL on the cluster itself, such as ALL for an administrator.",
+    AclRefusal.OWN_RIGHTS: (
+        "A run never revokes its own principal's access. Do as the message says, or change it by hand."
+    ),
+    AclRefusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
+    AclRefusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
+    AclRefusal.MAX_ACL_DELETES_EXCEEDED: "If these removals are intended, raise guards.max_acl_deletes; none was sent.",
 }
 
-OF_DRIFT: Mapping[DriftKind, str] = {
-    DriftKind.ACL_MISSING: "Run `provision`: it adds the ACL.",
-    DriftKind.ACL_DENIED: "Declare the DENY if it is intended, or declare it absent: it overrides the declared ACL.",
-    DriftKind.ACL_UNMANAGED: "Declare the ACL, or run `provision`: it removes it, within guards.max_acl_deletes.",
-    DriftKind.ACL_WIDER: "Declare the wider ACL in place of the narrow one, or declare it absent.",
-    DriftKind.ACL_ON_MISSING_TOPIC: (
+OF_DRIFT: Mapping[DriftName, str] = {
+    AclDrift.ACL_MISSING: "Run `provision`: it adds the ACL.",
+    AclDrift.ACL_DENIED: "Declare the DENY if it is intended, or declare it absent: it overrides the declared ACL.",
+    AclDrift.ACL_UNMANAGED: "Declare the ACL, or run `provision`: it removes it, within guards.max_acl_deletes.",
+    AclDrift.ACL_WIDER: "Declare the wider ACL in place of the narrow one, or declare it absent.",
+    AclDrift.ACL_ON_MISSING_TOPIC: (
         "Declare the topic, or declare the ACL absent: it would apply to any topic of that name."
     ),
-    DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS: (
+    AclDrift.ACL_PRINCIPAL_WITHOUT_TOPICS: (
         "Check whether the principal is still in use; if not, declare its ACLs absent."
     ),
 }
 """What to do about each kind of drift."""
 
 WORDS = Words(
-    one="ACL",
     declared="ACL",
     export_help="Also the rights: what the cluster's ACLs allow and deny.",
     advice=_OF_ERRORS,

@@ -26,18 +26,17 @@ from topicledger.kafka.sending import Answer
 from topicledger.ledger.rows import touched
 from topicledger.model import (
     OURS,
-    AccessAction,
     Note,
     Outcome,
     Phase,
     PhaseResult,
     Refusal,
-    ResourceType,
     Target,
     TopicResult,
 )
 from topicledger.resources.quotas import requests
 from topicledger.resources.quotas.entity import Entity
+from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
 from topicledger.text import number_text
 
 _SHOWN_WITHIN = 3.0
@@ -165,16 +164,16 @@ def not_declared() -> Column:
 
 MAX_QUOTA_CHANGES = Guard(
     setting="max_quota_changes",
-    error=Refusal.MAX_QUOTA_CHANGES_EXCEEDED,
+    error=QuotaRefusal.MAX_QUOTA_CHANGES_EXCEEDED,
     counted="planned quota changes of this cluster",
 )
 
 KIND = ActionKind(
-    name=AccessAction.ALTER_QUOTA.value,
-    resource_type=ResourceType.QUOTA,
+    name=QuotaAction.ALTER_QUOTA.value,
+    resource_type=NAMES.resource_type,
     option="quotas",
     order=9,
-    wanted=lambda: F.col("decision") == AccessAction.ALTER_QUOTA.value,
+    wanted=lambda: F.col("decision") == QuotaAction.ALTER_QUOTA.value,
     not_declared=not_declared,
     shown=Shown(CHANGES, changed("none"), "given other quotas"),
     cost=TOUCHED_NAMES,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import AccessAction, Decision, ResourceType
+from topicledger.model import Decision
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
@@ -21,9 +21,10 @@ from topicledger.resources.deciding import at_most, beside_live, decided, warned
 from topicledger.resources.quotas import rows as manifests
 from topicledger.resources.quotas.actions import MAX_QUOTA_CHANGES
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
+from topicledger.resources.quotas.names import NAMES, QuotaAction
 from topicledger.resources.quotas.rows import declared_limits, entity_of, limits_of, text_of
 
-ALTER = AccessAction.ALTER_QUOTA.value
+ALTER = QuotaAction.ALTER_QUOTA.value
 UNUSUAL = "unusual_quota"
 """Name of the warning about quotas that almost never apply."""
 
@@ -59,7 +60,7 @@ def compared(seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
         entity = {name: F.coalesce(name, f"_{name}") for name in ENTITY}
         return (
             judged.withColumn("limits", declared_limits())
-            .transform(beside_live(ResourceType.QUOTA, live, seen, clusters))
+            .transform(beside_live(NAMES.resource_type, live, seen, clusters))
             # Policies of quotas need no answer from brokers.
             .withColumns({**entity, "validated": F.lit(True)})
             .transform(_decided)

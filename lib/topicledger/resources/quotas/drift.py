@@ -6,11 +6,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
-from topicledger.config.severities import DriftKind
 from topicledger.manifests.rows import ABSENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources.kind import DIFFERENCE
 from topicledger.resources.quotas.decide import differing
+from topicledger.resources.quotas.names import QuotaDrift
 from topicledger.resources.quotas.rows import declared_limits, limits_of, text_of
 
 
@@ -30,9 +30,9 @@ def find(listed: Listed, _: DataFrame, __: Settings) -> Transform:
         unmanaged, absent = F.col("limits").isNull(), F.col("state") == ABSENT
         missing = F.col("live_limits").isNull()
         kind = (
-            F.when(unmanaged, F.lit(DriftKind.QUOTA_UNMANAGED.value))
-            .when(missing, F.lit(DriftKind.QUOTA_MISSING.value))
-            .otherwise(F.lit(DriftKind.QUOTA_DIFFERS.value))
+            F.when(unmanaged, F.lit(QuotaDrift.QUOTA_UNMANAGED.value))
+            .when(missing, F.lit(QuotaDrift.QUOTA_MISSING.value))
+            .otherwise(F.lit(QuotaDrift.QUOTA_DIFFERS.value))
         )
         message = (
             F.when(unmanaged, F.lit("no row of quotas names it"))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from topicledger.model import AccessAction, ResourceType
 from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, decide, drift, entries, policies, rows
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
+from topicledger.resources.quotas.names import NAMES, QuotaAction
 from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
 
 KIND = ResourceKind(
-    resource_type=ResourceType.QUOTA,
+    names=NAMES,
     words=WORDS,
     table=QUOTAS,
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
@@ -39,7 +39,7 @@ KIND = ResourceKind(
     actions=(actions.KIND,),
     policies=Policies(
         subject=policies.SUBJECT,
-        action=AccessAction.ALTER_QUOTA,
+        action=QuotaAction.ALTER_QUOTA,
         as_if="altered to its current limits",
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),

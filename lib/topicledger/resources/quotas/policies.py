@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.manifests.rows import PRESENT
-from topicledger.model import AccessAction
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import RowRule, Subject, text
 from topicledger.policies.create import labels_required, owner_required
 from topicledger.resources.quotas.entity import ENTITY
+from topicledger.resources.quotas.names import QuotaAction
 from topicledger.text import number_text
 
 Limit = Literal[
@@ -39,10 +39,10 @@ alter_quota, or what needs nothing; state, owner, labels: as declared, null if i
 `contract.TOPICS`.
 """
 
-SUBJECT = Subject(actions=(AccessAction.ALTER_QUOTA,), key="resource", columns=COLUMNS)
+SUBJECT = Subject(actions=(QuotaAction.ALTER_QUOTA,), key="resource", columns=COLUMNS)
 
 
-@built_in(AccessAction.ALTER_QUOTA)
+@built_in(QuotaAction.ALTER_QUOTA)
 def quota_range(
     *,
     limit: Limit,
@@ -86,5 +86,5 @@ def quota_range(
     )
 
 
-built_in(AccessAction.ALTER_QUOTA)(owner_required)
-built_in(AccessAction.ALTER_QUOTA)(labels_required)
+built_in(QuotaAction.ALTER_QUOTA)(owner_required)
+built_in(QuotaAction.ALTER_QUOTA)(labels_required)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
+from topicledger.resources.quotas.names import QuotaRefusal
 from topicledger.schemas import QUOTAS
 
 _VALUES = "map<string,string>"
@@ -68,7 +69,7 @@ def _legal_entity() -> Rule:
     user, client_id, ip = (F.col(name) for name in ENTITY)
     empty = [F.when(F.col(name) == "", F.lit(f"{name} is empty; write a name, <default>, or null")) for name in ENTITY]
     return Rule(
-        error=Refusal.INVALID_QUOTA,
+        error=QuotaRefusal.INVALID_QUOTA,
         reason=F.when(
             F.coalesce(user, client_id, ip).isNull(), F.lit("it names no user, client_id or ip; write one of them")
         )
@@ -94,13 +95,13 @@ def _legal_limit(name: str) -> Rule:
     )
     if name in WHOLE_LIMITS:
         reason = reason.when(value != F.floor(value), F.concat(said, F.lit("; it must be a whole number")))
-    return Rule(error=Refusal.INVALID_QUOTA, reason=F.when(value.isNotNull(), reason))
+    return Rule(error=QuotaRefusal.INVALID_QUOTA, reason=F.when(value.isNotNull(), reason))
 
 
 def _any_limit() -> Rule:
     none = F.coalesce(*(F.col(name) for name in LIMITS)).isNull()
     return Rule(
-        error=Refusal.INVALID_QUOTA,
+        error=QuotaRefusal.INVALID_QUOTA,
         reason=F.when(
             (F.col("state") == PRESENT) & none, F.lit("it has no limit; write one, or state absent to remove all")
         ),

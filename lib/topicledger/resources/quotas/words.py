@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from topicledger.config.severities import DriftKind
-from topicledger.model import Refusal
+from topicledger.naming import DriftName, RefusalName
 from topicledger.resources.kind import Words
+from topicledger.resources.quotas.names import QuotaDrift, QuotaRefusal
 
-_OF_ERRORS: Mapping[Refusal, str] = {
-    Refusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
-    Refusal.MAX_QUOTA_CHANGES_EXCEEDED: (
+_OF_ERRORS: Mapping[RefusalName, str] = {
+    QuotaRefusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
+    QuotaRefusal.MAX_QUOTA_CHANGES_EXCEEDED: (
         "If these quota changes are intended, raise guards.max_quota_changes; none was sent."
     ),
 }
 
-OF_DRIFT: Mapping[DriftKind, str] = {
-    DriftKind.QUOTA_MISSING: "Run `provision`: it sets the limits.",
-    DriftKind.QUOTA_DIFFERS: "Run `provision`, which sets the declared limits, or declare the live ones.",
-    DriftKind.QUOTA_UNMANAGED: "Declare the entity, or declare it absent: until then, runs don't change it.",
+OF_DRIFT: Mapping[DriftName, str] = {
+    QuotaDrift.QUOTA_MISSING: "Run `provision`: it sets the limits.",
+    QuotaDrift.QUOTA_DIFFERS: "Run `provision`, which sets the declared limits, or declare the live ones.",
+    QuotaDrift.QUOTA_UNMANAGED: "Declare the entity, or declare it absent: until then, runs don't change it.",
 }
 """What to do about each kind of drift."""
 
 WORDS = Words(
-    one="quota",
     declared="entity",
     export_help="Also the client quotas.",
     advice=_OF_ERRORS,

@@ -1,0 +1,12 @@
+"""Every kind of resource beside topics. To add one: a package in `resources` like `quotas`, and its `NAMES` here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topicledger.naming import KindNames
+from topicledger.resources.acls.names import NAMES as ACLS
+from topicledger.resources.quotas.names import NAMES as QUOTAS
+
+NAMES: Sequence[KindNames] = (ACLS, QUOTAS)
+"""In the order of options, sections and reports."""

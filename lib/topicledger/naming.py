@@ -1,0 +1,52 @@
+"""The words that early rooms know a kind of resource by, before they know the kind itself: see `kinds`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ActionName(StrEnum):
+    """Names of kinds of actions."""
+
+
+class RefusalName(StrEnum):
+    """Names of errors that are ours, not the broker's (error_code -1)."""
+
+
+class DriftName(StrEnum):
+    """Names of kinds of drift."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindNames:
+    """Names of a kind of resource beside topics in settings, tables and messages."""
+
+    resource_type: str
+    """One of them in `plans` and `audit`, in options, and in the settings under [[policies]]: `quota`."""
+    package: str
+    """The package in `resources`: `quotas`."""
+    one: str
+    """One of them in messages: "ACL"."""
+    many: str
+    """Several of them in messages: "ACLs"."""
+    actions: type[ActionName]
+    refusals: type[RefusalName]
+    """Errors of this kind only."""
+    drift: Mapping[DriftName, str]
+    """Kinds of drift, each with its default severity."""
+    guards: Mapping[str, str]
+    """Settings of [guards], all 0 by default: name -> meaning."""
+    approved_as: str
+    """The class of `guards.approvals_for` to which plans with such actions belong."""
+
+    @property
+    def with_article(self) -> str:
+        """One of them, with its article: "an ACL"."""
+        return f"{'an' if self.one[0] in 'AEIOU' else 'a'} {self.one}"
+
+    @property
+    def option(self) -> str:
+        """The option that names one of them: `--quota`."""
+        return f"--{self.resource_type.replace('_', '-')}"

@@ -1,0 +1,61 @@
+"""Names of ACLs in settings, tables and messages."""
+
+from __future__ import annotations
+
+from topicledger.naming import ActionName, DriftName, KindNames, RefusalName
+
+
+class AclAction(ActionName):
+    """The kinds of actions on ACLs."""
+
+    ACL_ADD = "acl_add"
+    ACL_DELETE = "acl_delete"
+
+
+class AclRefusal(RefusalName):
+    """Errors of ACLs only."""
+
+    INVALID_ACL = "INVALID_ACL"
+    NOT_MANAGED = "NOT_MANAGED"
+    OWN_RIGHTS = "OWN_RIGHTS"
+    LAST_CLUSTER_ACL = "LAST_CLUSTER_ACL"
+    PRINCIPAL_UNKNOWN = "PRINCIPAL_UNKNOWN"
+    REPLACEMENT_MISSING = "REPLACEMENT_MISSING"
+    MAX_ACL_DELETES_EXCEEDED = "MAX_ACL_DELETES_EXCEEDED"
+
+
+class AclDrift(DriftName):
+    """The kinds of drift of ACLs."""
+
+    ACL_MISSING = "acl_missing"
+    ACL_DENIED = "acl_denied"
+    ACL_UNMANAGED = "acl_unmanaged"
+    ACL_WIDER = "acl_wider"
+    ACL_ON_MISSING_TOPIC = "acl_on_missing_topic"
+    ACL_PRINCIPAL_WITHOUT_TOPICS = "acl_principal_without_topics"
+
+
+MAX_ACL_DELETES = "max_acl_deletes"
+
+NAMES = KindNames(
+    resource_type="acl",
+    package="acls",
+    one="ACL",
+    many="ACLs",
+    actions=AclAction,
+    refusals=AclRefusal,
+    drift={
+        AclDrift.ACL_MISSING: "error",
+        AclDrift.ACL_DENIED: "error",
+        AclDrift.ACL_UNMANAGED: "warning",
+        AclDrift.ACL_WIDER: "warning",
+        AclDrift.ACL_ON_MISSING_TOPIC: "warning",
+        AclDrift.ACL_PRINCIPAL_WITHOUT_TOPICS: "info",
+    },
+    guards={
+        MAX_ACL_DELETES: (
+            "ACLs that one run may remove, per cluster. If a run would remove more, it removes none (exit code 5)."
+        )
+    },
+    approved_as="rights",
+)
