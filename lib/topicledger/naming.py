@@ -50,3 +50,8 @@ class KindNames:
     def option(self) -> str:
         """The option that names one of them: `--quota`."""
         return f"--{self.resource_type.replace('_', '-')}"
+
+    @property
+    def export_option(self) -> str:
+        """The option of `export` for all of them: `--with-quotas`."""
+        return f"--with-{self.package.replace('_', '-')}"

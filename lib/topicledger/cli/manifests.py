@@ -131,8 +131,7 @@ def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
 def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
     """Add an option for each kind of resource beside topics."""
     for kind in reversed(KINDS):
-        name = f"--with-{kind.table.name.replace('_', '-')}"
-        command = click.option(name, is_flag=True, help=kind.words.export_help)(command)
+        command = click.option(kind.names.export_option, is_flag=True, help=kind.words.export_help)(command)
     return command
 
 

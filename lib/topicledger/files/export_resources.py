@@ -82,7 +82,7 @@ def export(
         declared = ledger.read(kind.table).transform(kind.rows.complete)
         same = [rows[name].eqNullSafe(declared[name]) for name in kind.table.key]
         rows = rows.join(declared, on=same, how="left_anti")
-    option = f"--with-{kind.table.name}"
+    option = kind.names.export_option
     problems = {
         name: f"{name}: its {kind.table.name} can't be listed: {status.message}; to export the rest, omit {option}"
         for name, status in listed.statuses.items()

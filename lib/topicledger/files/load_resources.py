@@ -38,9 +38,9 @@ def frames(spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]) -
 
 def _frame(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> DataFrame:
     def values(row: ResourceRow) -> dict[str, object]:
-        labels = None if row.labels is None else list(row.labels.items())
-        own = {name: getattr(row, name) for name in ("cluster", "state", "owner")}
-        return {**own, **row.values, "labels": labels}
+        own = {name: getattr(row, name) for name in ("cluster", "state", "owner", "labels")}
+        found = {**own, **row.values}
+        return {name: list(each.items()) if isinstance(each, Mapping) else each for name, each in found.items()}
 
     arrow = pa.Table.from_pylist([values(row) for row in rows], schema=arrow_schema(table.schema))
     return spark.createDataFrame(arrow, table.schema).dropDuplicates([*table.key])

@@ -11,8 +11,10 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from topicledger.manifests.files.results import FIELDS
+from topicledger.resources.registry import KINDS
 from topicledger.text import number_text, show
 
+_SECTIONS = {kind.table.name: kind.entries.section for kind in KINDS}
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -77,13 +79,14 @@ def _yaml(
     if before:
         yield "topics: []\n"
     for table, entries in resources.items():
-        before = f"{table}:\n"
+        section = _SECTIONS[table]
+        before = f"{section}:\n"
         for entry in entries:
             fields = ", ".join(f"{name}: {_value(value)}" for name, value in _given_of_resource(entry).items())
             yield f"{before}  - {{{fields}}}\n"
             before = ""
         if before:
-            yield f"{table}: []\n"
+            yield f"{section}: []\n"
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:

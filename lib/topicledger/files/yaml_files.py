@@ -11,11 +11,11 @@ from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe, named, type_of
 from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_yaml
 from topicledger.resources.registry import KINDS
-from topicledger.text import nearest
+from topicledger.text import any_of, nearest
 
 _MAX_ALIASED = 5_000_000
 """Number of values that aliases, merge keys, defaults and shorthands may add to those written in a YAML file."""
-_RESOURCES = {kind.table.name: kind for kind in KINDS}
+_RESOURCES = {kind.entries.section: kind for kind in KINDS}
 _TOP_KEYS = ("cluster", "defaults", "topics", *_RESOURCES)
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
@@ -53,9 +53,8 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
     if value is None:
         return
     if not isinstance(value, Object):
-        *others, last = (f"`{name}`" for name in _RESOURCES)
-        keys = f"{', '.join(['`topics`', *others])} or {last}, and perhaps `cluster` and `defaults`"
-        message = f"must be a mapping with {keys}, not {type_of(value)}"
+        keys = any_of(["`topics`", *(f"`{name}`" for name in _RESOURCES)])
+        message = f"must be a mapping with {keys}, and perhaps `cluster` and `defaults`, not {type_of(value)}"
         reader.report.error(line, message)
         return
     reader.duplicates(value, value.line)

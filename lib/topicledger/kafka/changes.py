@@ -22,14 +22,16 @@ class _Operation(IntEnum):
     DELETE = 1
 
 
-def alter_configs_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
+def alter_configs_request(
+    targets: Sequence[Target], *, validate_only: bool, of: ConfigResourceType = ConfigResourceType.TOPIC
+) -> Any:
     """Build a request that sets each config of `Target.after`, and resets those that only `Target.before` has."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     return IncrementalAlterConfigsRequest(
         resources=[
             resource(
-                resource_type=ConfigResourceType.TOPIC,
-                resource_name=target.topic,
+                resource_type=of,
+                resource_name=target.resource,
                 configs=[
                     resource.AlterableConfig(
                         name=name,
@@ -68,7 +70,7 @@ def alter_broker_request(broker_id: int, configs: Mapping[str, str | None]) -> A
 
 
 def altered(response: Any) -> dict[str, TopicResult]:
-    """Return an IncrementalAlterConfigs response's answers by topic."""
+    """Return an IncrementalAlterConfigs response's answers by resource."""
     return {
         each.resource_name: TopicResult(error_code=each.error_code, error_message=each.error_message)
         for each in response.responses

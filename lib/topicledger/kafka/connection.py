@@ -125,6 +125,10 @@ class NotListed(ClusterError):
     """A cluster's resources can't be listed: they are unknown, not absent."""
 
 
+class TooOld(NotListed):
+    """A cluster's brokers are too old for a kind of resource."""
+
+
 def error_name(error_code: int) -> str:
     """Return Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
     if error_code in _KAFKA_NAMES:

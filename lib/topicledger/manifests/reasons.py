@@ -44,7 +44,7 @@ def reasons(row: ManifestRow) -> list[str]:
             _one_way_to_count(row),
             _assignments(row.assignments),
             _placement(row),
-            _configs(row.configs),
+            configs_reason(row.configs),
         )
         if reason is not None
     ]
@@ -109,7 +109,8 @@ def _placement(row: ManifestRow) -> str | None:
     return None if row.assignments is None else PLACEMENT_AND_ASSIGNMENTS
 
 
-def _configs(configs: Mapping[str, str] | None) -> str | None:
+def configs_reason(configs: Mapping[str, str] | None) -> str | None:
+    """`rows.legal_configs` for the configs of a file's row."""
     if configs is None:
         return None
     if any(not name.strip(" ") for name in configs):

@@ -169,7 +169,8 @@ def _legal_placement() -> Rule:
     )
 
 
-def _legal_configs() -> Rule:
+def legal_configs() -> Rule:
+    """Require names and values of configs that brokers can't read in another way."""
     configs = F.col("configs")
     without = F.map_keys(F.map_filter(configs, lambda _, value: value.isNull()))
     names = F.map_keys(configs)
@@ -212,7 +213,7 @@ def row_rules() -> Sequence[Rule]:
         _one_way_to_count(),
         _legal_assignments(),
         _legal_placement(),
-        _legal_configs(),
+        legal_configs(),
     )
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.connection import NotListed
+from topicledger.kafka.connection import NotListed, TooOld
 from topicledger.model import Refusal
 from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
 from topicledger.observe.topics import SECRET_UNRESOLVED
@@ -26,7 +26,7 @@ _OF_STATUS = (
     StructField("allow_everyone", BooleanType()),
 )
 """Columns of the one row per cluster without `observed_at`: this client's principal, or why nothing is known."""
-_ERRORS = {Refusal.NOT_PERMITTED.value: Refusal.NOT_PERMITTED}
+_ERRORS = {each.value: each for each in (Refusal.NOT_PERMITTED, Refusal.BROKER_TOO_OLD)}
 
 Columns = Mapping[str, Sequence[object]]
 """Columns of an observed table: a list of values by column name."""
@@ -41,7 +41,7 @@ class ListedStatus:
     allow_everyone: bool | None = None
     """Whether any broker has set `allow.everyone.if.no.acl.found`, to any value; None if unknown or not asked."""
     error: Refusal | None = None
-    """NOT_PERMITTED or CLUSTER_UNREACHABLE if nothing is known."""
+    """NOT_PERMITTED, BROKER_TOO_OLD or CLUSTER_UNREACHABLE if nothing is known."""
     message: str | None = None
     """The reason, for the user."""
 
@@ -114,6 +114,8 @@ def _ask(
             yield record_batch(schema, {**columns, **own}, count)
             status: Columns = {"own_principal": [admin.principal], "allow_everyone": [allows_everyone(admin)]}
             yield record_batch(schema, {"cluster": [name], **status}, 1)
+    except TooOld as error:
+        yield _failed(schema, name, Refusal.BROKER_TOO_OLD.value, error)
     except NotListed as error:
         yield _failed(schema, name, Refusal.NOT_PERMITTED.value, error)
     except SecretError as error:

@@ -72,8 +72,10 @@ class ReadEntry(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Entries:
-    """Entries of manifest files. In YAML, they are under the table's name."""
+    """Entries of manifest files."""
 
+    section: str
+    """The key of the list of such entries in YAML: `quotas`."""
     fields: tuple[str, ...]
     """Fields of an entry, by the table's names."""
     read: ReadEntry

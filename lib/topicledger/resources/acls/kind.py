@@ -18,6 +18,7 @@ KIND = ResourceKind(
     table=ACLS,
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
+        section="acls",
         fields=entries.COLUMNS,
         read=entries.read_acl,
         is_one=entries.is_acl,

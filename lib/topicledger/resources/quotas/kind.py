@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
+from topicledger.resources import valued
 from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, decide, drift, entries, policies, rows
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction
 from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
+from topicledger.resources.quotas.rows import OF_QUOTAS
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
 
@@ -19,6 +21,7 @@ KIND = ResourceKind(
     table=QUOTAS,
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
+        section="quotas",
         fields=entries.COLUMNS,
         read=entries.read_quota,
         is_one=entries.is_quota,
@@ -29,10 +32,10 @@ KIND = ResourceKind(
     ),
     observed=Observed(table=OBSERVED_QUOTAS, observe=observe_quotas),
     deciding=Deciding(
-        compare=lambda listed, statuses, _: decide.compared(listed, statuses),
+        compare=lambda listed, statuses, _: valued.compared(OF_QUOTAS, listed, statuses),
         decide=decide.decide,
         manages=lambda _: False,
-        now={"limits": rows.declared_limits},
+        now={"limits": OF_QUOTAS.declared},
         undeclared=lambda: F.lit("don't declare it"),
         protected=None,
     ),
@@ -42,7 +45,7 @@ KIND = ResourceKind(
         action=QuotaAction.ALTER_QUOTA,
         as_if="altered to its current limits",
     ),
-    as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
+    as_rows=AsRows(live=valued.live(OF_QUOTAS), undo=valued.undo(OF_QUOTAS), asked_by=valued.asked_by(OF_QUOTAS)),
     drift=Drift(find=drift.find, advice=OF_DRIFT),
     owners=Owners(
         name="quotas",

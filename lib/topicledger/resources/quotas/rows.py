@@ -6,15 +6,15 @@ depend on the cluster, such as an ip that it can't resolve, are left to validate
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
-from topicledger.model import Outcome, Phase, Refusal
+from topicledger.manifests.rows import PRESENT, Rule, legal_state
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
-from topicledger.resources.quotas.names import QuotaRefusal
+from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
+from topicledger.resources.valued import Valued, validated
 from topicledger.schemas import QUOTAS
 
 _VALUES = "map<string,string>"
@@ -60,9 +60,19 @@ def limits_of() -> Column:
     return F.map_filter(entries, lambda _, value: value.isNotNull()).cast(_VALUES)
 
 
-def declared_limits() -> Column:
-    """Return the limits that a declared entity must have, like `limits_of`; none if it is absent."""
-    return F.when(F.col("state") == ABSENT, F.create_map().cast(_VALUES)).otherwise(limits_of())
+OF_QUOTAS = Valued(
+    resource_type=NAMES.resource_type,
+    table=QUOTAS,
+    action=QuotaAction.ALTER_QUOTA.value,
+    name="limits",
+    key=ENTITY,
+    text_of=text_of,
+    key_of=entity_of,
+    values_of=limits_of,
+    columns_of=lambda limits: {name: limits[name].cast("double") for name in LIMITS},
+    # Compared as numbers: two ways to write one are the same limit.
+    same=lambda _, one, other: one.cast("double").eqNullSafe(other.cast("double")),
+)
 
 
 def _legal_entity() -> Rule:
@@ -135,43 +145,4 @@ def complete(rows: DataFrame) -> DataFrame:
     )
 
 
-def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
-    """Validate rows of `quotas`.
-
-    In: its columns (others are ignored). Out: the columns of `QUOTAS`, `resource` (`text_of`), `error`,
-    `error_message`, `phase` and `outcome`; the last four are null if the row is accepted. One row per entity: copies
-    become one row, with the first owner. If they disagree about state or limits, they become one refused row.
-
-    `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out.
-    """
-
-    def transform(quotas: DataFrame) -> DataFrame:
-        rows = quotas.transform(complete)
-        if selected is not None:
-            rows = rows.where(F.col("cluster").isin(*selected))
-        same = Window.partitionBy(*QUOTAS.key)
-        first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
-        said = F.struct("state", *LIMITS)
-        judged = (
-            rows.transform(with_reasons([known_cluster(clusters), *row_rules()]))
-            .withColumns(
-                {
-                    "_row": F.row_number().over(first),
-                    "_conflict": F.min(said).over(same) != F.max(said).over(same),
-                    "resource": text_of(),
-                }
-            )
-            .where("_row = 1")
-        )
-        refused = F.col("error").isNotNull() | F.col("_conflict")
-        conflict = F.lit("rows for this entity differ in state or limits; keep one of them")
-        return judged.withColumns(
-            {
-                "error": F.when(F.col("_conflict"), F.lit(Refusal.DUPLICATE_MANIFEST.value)).otherwise(F.col("error")),
-                "error_message": F.when(F.col("_conflict"), conflict).otherwise(F.col("error_message")),
-                "phase": F.when(refused, F.lit(Phase.MANIFEST.value)),
-                "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)),
-            }
-        ).drop("_row", "_conflict")
-
-    return transform
+judge = validated(OF_QUOTAS, row_rules, complete, "rows for this entity differ in state or limits; keep one of them")

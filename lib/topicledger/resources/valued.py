@@ -1,0 +1,254 @@
+"""Kinds whose resources are names with values, such as an entity with its limits: a row declares all of the values.
+
+The rows of their table and the observed values are joined to decisions, to drift, and to rows that undo actions.
+Resources that no row names are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.config.settings import Settings
+from topicledger.ledger.rows import touched
+from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, with_reasons
+from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.naming import DriftName
+from topicledger.observe.listed import Listed
+from topicledger.observe.topics import ClusterStatus
+from topicledger.phases import VALUES
+from topicledger.resources.deciding import beside_live, decided
+from topicledger.resources.kind import DIFFERENCE
+from topicledger.schemas import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Valued:
+    """How rows of such a kind have their names and values."""
+
+    resource_type: str
+    table: Table
+    action: str
+    """The action that alters values."""
+    name: str
+    """The column of the declared values for policies, such as `limits`; they see the live ones as `live_limits`."""
+    key: tuple[str, ...]
+    """The columns that name a resource on its cluster."""
+    text_of: Callable[[], Column]
+    """Return the text of a row's key (string), its name in `plans` and `audit`."""
+    key_of: Callable[[str], Mapping[str, Column]]
+    """Return the columns of `key` from the name of a column with such texts."""
+    values_of: Callable[[], Column]
+    """Return the values of a row of the table or of what was observed (map<string,string>)."""
+    columns_of: Callable[[Column], Mapping[str, Column]]
+    """Return the table's columns for values; the inverse of `values_of`."""
+    same: Callable[[Column, Column, Column], Column]
+    """Whether two values of a name, each perhaps null, are the same (boolean, never null)."""
+
+    @property
+    def live(self) -> str:
+        return f"live_{self.name}"
+
+    def declared(self) -> Column:
+        """Return the values that a declared resource must have, like `values_of`; none if it is absent."""
+        return F.when(F.col("state") == ABSENT, _none()).otherwise(F.coalesce(self.values_of(), _none()))
+
+
+def _none() -> Column:
+    return F.create_map().cast(VALUES)
+
+
+def validated(
+    of: Valued, rules: Callable[[], Collection[Rule]], complete: Transform, conflict: str
+) -> Callable[[Collection[str], Collection[str] | None], Transform]:
+    """Return `Rows.judge` of the kind.
+
+    Copies of a row become one row, with the first owner. If they disagree about state or values, they become one
+    refused row, with `conflict` as the reason.
+    """
+
+    def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
+        def transform(table: DataFrame) -> DataFrame:
+            rows = table.transform(complete)
+            if selected is not None:
+                rows = rows.where(F.col("cluster").isin(*selected))
+            same = Window.partitionBy(*of.table.key)
+            first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
+            said = F.struct("state", F.array_sort(F.map_entries(F.coalesce(of.values_of(), _none()))))
+            found = (
+                rows.transform(with_reasons([known_cluster(clusters), *rules()]))
+                .withColumns(
+                    {
+                        "_row": F.row_number().over(first),
+                        "_conflict": F.min(said).over(same) != F.max(said).over(same),
+                        "resource": of.text_of(),
+                    }
+                )
+                .where("_row = 1")
+            )
+            refused = F.col("error").isNotNull() | F.col("_conflict")
+            error = F.when(F.col("_conflict"), F.lit(Refusal.DUPLICATE_MANIFEST.value)).otherwise(F.col("error"))
+            return found.withColumns(
+                {
+                    "error": error,
+                    "error_message": F.when(F.col("_conflict"), F.lit(conflict)).otherwise(F.col("error_message")),
+                    "phase": F.when(refused, F.lit(Phase.MANIFEST.value)),
+                    "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)),
+                }
+            ).drop("_row", "_conflict")
+
+        return transform
+
+    return judge
+
+
+def compared(of: Valued, seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
+    """Phase decide: see `Deciding.compare`. The decision is the kind's action, unchanged or unmanaged."""
+    live = seen.rows.select(
+        "cluster", of.text_of().alias("resource"), of.values_of().alias(of.live),
+        *(F.col(name).alias(f"_{name}") for name in of.key),
+    )  # fmt: skip
+
+    def transform(judged: DataFrame) -> DataFrame:
+        key = {name: F.coalesce(name, f"_{name}") for name in of.key}
+        return (
+            judged.withColumn(of.name, of.declared())
+            .transform(beside_live(of.resource_type, live, seen, clusters))
+            # A policy needs no answer of a broker's to evaluate values.
+            .withColumns({**key, "validated": F.lit(True)})
+            .transform(lambda rows: _decided(of, rows))
+        )
+
+    return transform
+
+
+def differing(of: Valued) -> dict[str, Column]:
+    """Return `before` and `after`: the live and the declared values that the other side lacks or has otherwise."""
+    declared, live = (F.coalesce(name, _none()) for name in (of.name, of.live))
+
+    def differs(name: Column, _: Column) -> Column:
+        return ~of.same(name, declared[name], live[name])
+
+    return {"before": F.map_filter(live, differs), "after": F.map_filter(declared, differs)}
+
+
+def _decided(of: Valued, rows: DataFrame) -> DataFrame:
+    declared = F.col("state").isNotNull()
+    decision = (
+        F.when(~declared, F.lit(Decision.UNMANAGED.value))
+        .when(F.size(touched()) > 0, F.lit(of.action))
+        .otherwise(F.lit(Decision.UNCHANGED.value))
+    )
+    return (
+        rows.withColumn(of.live, F.coalesce(of.live, _none()))
+        .withColumn(of.name, F.coalesce(of.name, of.live))
+        .withColumns(differing(of))
+        .withColumn("decision", F.when(F.col("phase").isNull(), decision))
+        .withColumns({name: F.when(decided(of.action), F.col(name)) for name in ("before", "after")})
+    )
+
+
+def live(of: Valued) -> Transform:
+    """See `AsRows.live`."""
+    return lambda observed: observed.select("cluster", of.text_of().alias("resource"), of.values_of().alias("now"))
+
+
+def _as_rows(of: Valued, changed: DataFrame, old: str, new: str) -> DataFrame:
+    """Return changes of `now` as rows of the table, less owner and labels: values of `new` replace those of `old`."""
+    now = F.coalesce("now", _none())
+    kept = F.map_filter(now, lambda name, _: ~F.array_contains(F.map_keys(old), name))
+    kept = F.map_filter(kept, lambda name, _: ~F.array_contains(F.map_keys(new), name))
+    values = F.map_concat(kept, F.col(new))
+    state = F.when(F.size(values) > 0, F.lit(PRESENT)).otherwise(F.lit(ABSENT))
+    return changed.withColumns({**of.key_of("resource"), **of.columns_of(values), "state": state})
+
+
+def asked_by(of: Valued) -> Transform:
+    """See `AsRows.asked_by`."""
+    return lambda planned: _as_rows(of, planned, "before", "after")
+
+
+def undo(of: Valued) -> Transform:
+    """See `AsRows.undo`: changed values become what they were; others stay as they are."""
+
+    def transform(done: DataFrame) -> DataFrame:
+        now = F.coalesce("now", _none())
+
+        def changed(name: Column) -> Column:
+            return ~of.same(name, now[name], F.col("after")[name])
+
+        others = F.array_sort(F.filter(touched(), changed))
+        stale = F.concat(F.lit(f"its {of.name} were changed since: "), F.array_join(others, ", "))
+        return _as_rows(of, done, "after", "before").withColumn("stale", F.when(F.size(others) > 0, stale))
+
+    return transform
+
+
+def not_declared(of: Valued) -> Column:
+    """See `ActionKind.not_declared`: the action is asked for if the resource is declared with what it sets, and without
+    what it removes. In: `now_NAME`, the declared values as text by name."""
+    others = F.filter(touched(), lambda name: ~F.col(f"now_{of.name}")[name].eqNullSafe(F.col("after")[name]))
+    return F.when(
+        F.size(others) > 0,
+        F.concat(F.lit(f"declare other {of.name} of it: "), F.array_join(F.array_sort(others), ", ")),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftWords:
+    """Kinds of drift of a valued kind, and their messages."""
+
+    missing: DriftName
+    differs: DriftName
+    unmanaged: DriftName
+    message_missing: str
+
+
+def find(of: Valued, words: DriftWords) -> Callable[[Listed, DataFrame, Settings], Transform]:
+    """Return `Drift.find`: it compares all resources of the clusters that rows of the table name."""
+
+    def compare(listed: Listed, _: DataFrame, __: Settings) -> Transform:
+        return lambda judged: _differences(of, words, listed, judged)
+
+    return compare
+
+
+def _differences(of: Valued, words: DriftWords, listed: Listed, judged: DataFrame) -> DataFrame:
+    known = F.col("cluster").isin(*listed.known)
+    declared = judged.where(known).select(
+        "cluster", "resource", "state", F.col("phase").isNotNull().alias("refused"), of.declared().alias(of.name)
+    )
+    live = listed.rows.where(known).select("cluster", of.text_of().alias("resource"), of.values_of().alias(of.live))
+    unmanaged, absent, missing = F.col(of.name).isNull(), F.col("state") == ABSENT, F.col(of.live).isNull()
+    kind = (
+        F.when(unmanaged, F.lit(words.unmanaged.value))
+        .when(missing, F.lit(words.missing.value))
+        .otherwise(F.lit(words.differs.value))
+    )
+    message = (
+        F.when(unmanaged, F.lit(f"no row of {of.table.name} names it"))
+        .when(absent, F.lit(f"declared absent, but it has {of.name}"))
+        .when(missing, F.lit(words.message_missing))
+        .otherwise(F.lit(f"its {of.name} differ from the declared ones"))
+    )
+    values = {"topic": F.lit(None), "kind": kind, "what": F.col("resource"), "message": message}
+    values |= {"declared": _text("after"), "live": _text("before")}
+    return (
+        declared.join(live, on=["cluster", "resource"], how="full_outer")
+        .where(~F.coalesce("refused", F.lit(False)))
+        .withColumns(differing(of))
+        .where((F.size("before") > 0) | (F.size("after") > 0))
+        .select("cluster", *(column.cast("string").alias(name) for name, column in values.items()))
+        .select(*DIFFERENCE)
+    )
+
+
+def _text(values: str) -> Column:
+    """Return values as text, `consumer_byte_rate=1000, request_percentage=50`; null if there are none."""
+    entries = F.transform(
+        F.array_sort(F.map_entries(values)), lambda each: F.concat(each["key"], F.lit("="), each["value"])
+    )
+    return F.when(F.size(values) > 0, F.array_join(entries, ", "))
