@@ -1,4 +1,4 @@
-"""Every kind of resource beside topics. To add one: a package in `resources` like `quotas`, and its `NAMES` here."""
+"""Every kind of resource beside topics. To add one: a package in `resources`, and its `NAMES` here."""
 
 from __future__ import annotations
 

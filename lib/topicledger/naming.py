@@ -24,13 +24,13 @@ class KindNames:
     """Names of a kind of resource beside topics in settings, tables and messages."""
 
     resource_type: str
-    """One of them in `plans` and `audit`, in options, and in the settings under [[policies]]: `quota`."""
+    """One of them in `plans` and `audit`, in options, and in the settings under [[policies]]."""
     package: str
-    """The package in `resources`: `quotas`."""
+    """The package in `resources`, named as the table."""
     one: str
-    """One of them in messages: "ACL"."""
+    """One of them in messages."""
     many: str
-    """Several of them in messages: "ACLs"."""
+    """Several of them in messages."""
     actions: type[ActionName]
     refusals: type[RefusalName]
     """Errors of this kind only."""
@@ -43,15 +43,15 @@ class KindNames:
 
     @property
     def with_article(self) -> str:
-        """One of them, with its article: "an ACL"."""
+        """One of them, with its article."""
         return f"{'an' if self.one[0] in 'AEIOU' else 'a'} {self.one}"
 
     @property
     def option(self) -> str:
-        """The option that names one of them: `--quota`."""
+        """The option that names one of them."""
         return f"--{self.resource_type.replace('_', '-')}"
 
     @property
     def export_option(self) -> str:
-        """The option of `export` for all of them: `--with-quotas`."""
+        """The option of `export` for all of them: `--with-TABLE`."""
         return f"--with-{self.package.replace('_', '-')}"

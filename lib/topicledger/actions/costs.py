@@ -33,7 +33,7 @@ class Cost:
 
 
 def free(_: Target, __: int | None) -> int:
-    """Return the tokens of actions that no quota counts: moves, and changes of configs, ACLs and quotas (K6, A6)."""
+    """Return the tokens of actions that no quota counts: all but creates, deletes and added partitions (K6, A6)."""
     return 0
 
 
@@ -68,7 +68,7 @@ TOUCHED_NAMES = Cost(
     records=lambda target: len(target.touched),
     tokens=free,
 )
-"""A record for each name in `before` or `after`: configs that an alter touches (K5), limits of a quota (Q1)."""
+"""A record for each name in `before` or `after`: configs that an alter touches (K5), other values (Q1)."""
 
 ONE_RECORD = Cost(planned=lambda: F.lit(1).cast("bigint"), records=lambda _: 1, tokens=free)
 """One record for each resource (A5)."""

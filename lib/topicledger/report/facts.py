@@ -296,7 +296,7 @@ class Report:
     run: RunFacts | None = None
     """The run that it is about; None for a span."""
     history: History = field(default_factory=History)
-    """The runs of a span, and the changes of ACLs and quotas of any report."""
+    """The runs of a span, and the changes of other resources of any report."""
     tallies: Sequence[Tally] = ()
     policies: Sequence[PolicyTally] = ()
     requests: Requests = field(default_factory=Requests)

@@ -1,4 +1,4 @@
-"""The tables of a page that can be searched and filtered: topics, findings, ACLs and quotas."""
+"""The tables of a page that can be searched and filtered: topics, findings and other resources."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _finding(row: Drift, report: Report) -> Line:
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),
-            # An ACL that names no topic is shown itself.
+            # A finding that names no topic shows its subject.
             Cell(text=words.name(row.topic) or words.name(row.what) or "(no name)", under=cluster, wide=True),
             Cell(text=row.kind, under=words.name(row.what)),
             Cell(text=", ".join(pair), under=words.message(row.message), wide=True),

@@ -42,7 +42,7 @@ class Requests:
     same: Callable[[str, str | None, str | None], bool]
     """Whether two values of a name, each None if it isn't set, are the same."""
     not_permitted: Mapping[int, str]
-    """Error codes that mean that this principal may not alter them -> the message, which names the ACL."""
+    """Error codes that mean that this principal may not alter them -> the message, which names what to grant."""
 
 
 class _Described:

@@ -75,7 +75,7 @@ class Entries:
     """Entries of manifest files."""
 
     section: str
-    """The key of the list of such entries in YAML: `quotas`."""
+    """The key of the list of such entries in YAML."""
     fields: tuple[str, ...]
     """Fields of an entry, by the table's names."""
     read: ReadEntry
