@@ -1,4 +1,4 @@
-"""The tables of ACLs and client quotas."""
+"""The tables of ACLs, client quotas and group configs."""
 
 from __future__ import annotations
 
@@ -109,5 +109,42 @@ OBSERVED_QUOTAS = Table(
     properties=skipping_by("run_id", *_ENTITY_KEY),
 )
 
-RESOURCES = (ACLS, QUOTAS)
+_GROUP = column("group", _STRING, "the id of a consumer, share or streams group; it need not exist")
+
+GROUP_CONFIGS = Table(
+    name="group_configs",
+    comment="The desired configs of groups, one row per group",
+    schema=StructType(
+        [
+            column("cluster", _STRING, "a name from the run settings"),
+            _GROUP,
+            column("configs", MapType(_STRING, _STRING), "all configs that the group must have; others are removed"),
+            column("state", _STRING, "present or absent; null: present; absent: all configs are removed"),
+            column("owner", _STRING, "team or service"),
+            column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
+        ]
+    ),
+    key=("cluster", "group"),
+    properties={"delta.enableChangeDataFeed": "true"},
+    shared=True,
+)
+
+OBSERVED_GROUP_CONFIGS = Table(
+    name="observed_group_configs",
+    comment="The configs of each cluster's groups when they were last observed; history by time travel",
+    schema=StructType(
+        [
+            column("cluster", _STRING, "a name from the run settings"),
+            column("cluster_id", _STRING, "the Kafka cluster's own id"),
+            _GROUP,
+            column("configs", MapType(_STRING, _STRING), "the configs that are set on the group"),
+            FIRST_OBSERVED_BY,
+            column("observed_at", TimestampType(), "when the cluster first reported this state"),
+        ]
+    ),
+    partitioned_by=("cluster",),
+    properties=skipping_by("run_id", "group"),
+)
+
+RESOURCES = (ACLS, QUOTAS, GROUP_CONFIGS)
 """The tables that declare resources beside topics."""

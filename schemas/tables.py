@@ -20,7 +20,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from topicledger.schemas.access import ACLS, OBSERVED_ACLS, OBSERVED_QUOTAS, QUOTAS
+from topicledger.schemas.access import (
+    ACLS,
+    GROUP_CONFIGS,
+    OBSERVED_ACLS,
+    OBSERVED_GROUP_CONFIGS,
+    OBSERVED_QUOTAS,
+    QUOTAS,
+)
 from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
@@ -57,11 +64,15 @@ CONFIGS = ArrayType(
 ACTION_KEY = ("cluster", "resource_type", "resource", "action")
 """The columns that identify an action of a run in `plans` and `audit`."""
 _RESOURCE = (
-    _column("resource_type", _STRING, "topic, acl or quota; null, which means topic, in rows before schema version 3"),
+    _column(
+        "resource_type",
+        _STRING,
+        "topic, acl, quota or group_config; null, which means topic, in rows before schema version 3",
+    ),
     _column(
         "resource",
         _STRING,
-        "the topic, or the text of an ACL or a quota's entity; null, which means `topic`, in rows before schema "
+        "the topic, group, or the text of an ACL or a quota's entity; null, which means `topic`, in rows before schema "
         "version 3",
     ),
 )
@@ -327,5 +338,7 @@ TABLES: Mapping[str, Table] = {
         APPROVALS,
         QUOTAS,
         OBSERVED_QUOTAS,
+        GROUP_CONFIGS,
+        OBSERVED_GROUP_CONFIGS,
     )
 }

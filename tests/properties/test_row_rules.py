@@ -21,10 +21,11 @@ from topicledger.manifests.reasons import reasons
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.acl import OPERATIONS
 from topicledger.resources.acls.hosts import host_reason
+from topicledger.resources.group_configs import rows as group_configs
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import ACLS, QUOTAS, Table
+from topicledger.schemas import ACLS, GROUP_CONFIGS, QUOTAS, Table
 
 ROWS = 600
 """Of one example, which is one Spark job."""
@@ -144,12 +145,21 @@ def any_quota(rng: random.Random) -> dict[str, Any]:
     return {**names, **{name: rng.choice(RATES) for name in LIMITS}}
 
 
+def any_group(rng: random.Random) -> dict[str, Any]:
+    configs = {rng.choice(NAMES): rng.choice(VALUES) for _ in range(rng.randrange(3))}
+    return {"group": rng.choice((None, "", "a", "b c", "k\u00f6ln")), "configs": rng.choice((None, configs, configs))}
+
+
 @pytest.mark.parametrize(
     ("table", "rules", "any_values"),
-    [(ACLS, acls.row_rules, any_right), (QUOTAS, quotas.row_rules, any_quota)],
-    ids=["acls", "quotas"],
+    [
+        (ACLS, acls.row_rules, any_right),
+        (QUOTAS, quotas.row_rules, any_quota),
+        (GROUP_CONFIGS, group_configs.row_rules, any_group),
+    ],
+    ids=["acls", "quotas", "group_configs"],
 )
-def test_rights_and_quotas_of_files_and_of_tables_are_refused_for_the_same_reasons(
+def test_resources_of_files_and_of_tables_are_refused_for_the_same_reasons(
     spark: SparkSession,
     table: Table,
     rules: Callable[[], Sequence[manifests.Rule]],

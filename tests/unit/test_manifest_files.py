@@ -379,7 +379,7 @@ def test_json_rows_and_errors_have_real_lines(parse: Parse) -> None:
     assert texts(parsed) == [
         "m.json:5: `cluster` is written twice",
         "m.json:6: unknown field `topik`; did you mean `topic`?",
-        "m.json:6: must be an object with the fields of a topic, an ACL or a quota, not a number",
+        "m.json:6: must be an object with the fields of a topic, an ACL, a quota or a group config, not a number",
     ]
 
 

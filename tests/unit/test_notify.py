@@ -41,7 +41,7 @@ def planned(count: int) -> Summary:
 @pytest.mark.parametrize(
     ("summary", "event", "says"),
     [
-        (REFUSED, Event.FAILED, "1 topic, ACL or quota failed or refused"),
+        (REFUSED, Event.FAILED, "1 topic, ACL, quota or group config failed or refused"),
         (replace(REFUSED, exit_code=5), Event.GUARD_STOPPED, "a guard stopped something"),
         (replace(DONE, exit_code=1, problems=["cluster main can't be reached"]), Event.FAILED, "not finished"),
         (planned(1), Event.APPROVAL_WANTED, "1 change waits to be applied"),

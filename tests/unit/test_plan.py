@@ -19,6 +19,7 @@ from topicledger.model import Action, ReplicaAction, Target
 from topicledger.plan.batches import NEEDS_SOMETHING, batched, of_topics, planned, records
 from topicledger.resources import registry
 from topicledger.resources.acls.names import AclAction
+from topicledger.resources.group_configs.names import GroupConfigAction
 from topicledger.resources.quotas.names import QuotaAction
 from topicledger.schemas import ACTIONS
 
@@ -223,5 +224,5 @@ def test_kinds_of_actions_have_places_of_their_own() -> None:
     orders = [kind.order for kind in registry.in_order()]
     assert orders == sorted(set(orders))
     names = [kind.name for kind in registry.in_order()]
-    assert names == [*Action, *ReplicaAction, *AclAction, *QuotaAction]
+    assert names == [*Action, *ReplicaAction, *AclAction, *QuotaAction, *GroupConfigAction]
     assert all(registry.ACTIONS[kind.name] is kind for kind in registry.in_order())

@@ -1,0 +1,50 @@
+"""Names of group configs in settings, tables and messages."""
+
+from __future__ import annotations
+
+from topicledger.naming import ActionName, DriftName, KindNames, RefusalName
+
+
+class GroupConfigAction(ActionName):
+    """The kind of action on group configs."""
+
+    ALTER_GROUP_CONFIGS = "alter_group_configs"
+
+
+class GroupConfigRefusal(RefusalName):
+    """Errors of group configs only."""
+
+    INVALID_GROUP_CONFIG = "INVALID_GROUP_CONFIG"
+    MAX_GROUP_CONFIG_CHANGES_EXCEEDED = "MAX_GROUP_CONFIG_CHANGES_EXCEEDED"
+
+
+class GroupConfigDrift(DriftName):
+    """The kinds of drift of group configs."""
+
+    GROUP_CONFIG_MISSING = "group_config_missing"
+    GROUP_CONFIG_DIFFERS = "group_config_differs"
+    GROUP_CONFIG_UNMANAGED = "group_config_unmanaged"
+
+
+MAX_GROUP_CONFIG_CHANGES = "max_group_config_changes"
+
+NAMES = KindNames(
+    resource_type="group_config",
+    package="group_configs",
+    one="group config",
+    many="group configs",
+    actions=GroupConfigAction,
+    refusals=GroupConfigRefusal,
+    drift={
+        GroupConfigDrift.GROUP_CONFIG_MISSING: "error",
+        GroupConfigDrift.GROUP_CONFIG_DIFFERS: "error",
+        GroupConfigDrift.GROUP_CONFIG_UNMANAGED: "warning",
+    },
+    guards={
+        MAX_GROUP_CONFIG_CHANGES: (
+            "Groups whose configs one run may change, per cluster. If a run would change more, it changes none "
+            "(exit code 5)."
+        )
+    },
+    approved_as="groups",
+)

@@ -1,0 +1,72 @@
+"""Policies for group configs: asked about every group whose configs a run alters; see `policies.create`.
+
+A row declares all configs of its group, so all of them are evaluated, not only those that change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pyspark.sql import functions as F
+
+from topicledger.config import patterns
+from topicledger.policies.built_in import built_in
+from topicledger.policies.contract import RowRule, Subject, text
+from topicledger.policies.create import labels_required, owner_required
+from topicledger.resources.group_configs.names import GroupConfigAction
+
+COLUMNS = (
+    "cluster", "cluster_id", "resource", "group", "configs", "live_configs", "before", "after", "decision", "live",
+    "state", "owner", "labels", "asked", "open",
+)  # fmt: skip
+"""The columns that a set rule about group configs sees: one row per group of a cluster, declared or live.
+
+group, resource: its id; live: whether the cluster has configs of it. configs (map<string,string>): all configs that it
+must have, the live ones if no row declares it; live_configs: the configs it has; before and after: the replaced values
+and the new ones; decision: alter_group_configs, or what needs nothing; state, owner, labels: as declared, null if it
+isn't. asked and open: as in `contract.TOPICS`.
+"""
+
+SUBJECT = Subject(actions=(GroupConfigAction.ALTER_GROUP_CONFIGS,), key="resource", columns=COLUMNS)
+
+
+@built_in(GroupConfigAction.ALTER_GROUP_CONFIGS)
+def group_config_values(
+    *,
+    config: str,
+    values: Sequence[str] = (),
+    min: float | None = None,
+    max: float | None = None,
+    groups: Sequence[str] = (),
+) -> RowRule:
+    """A config that a row sets has one of the values, or is in the range, in groups with a match of `groups` (RE2)."""
+    if bool(values) == (min is not None or max is not None):
+        raise ValueError("give values, or min or max")
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and not math.isfinite(bound):
+            raise ValueError(f"{name} must be a finite number")
+    if min is not None and max is not None and min > max:
+        raise ValueError("min must not be above max")
+    value = F.col("configs")[config]
+    if values:
+        wrong = ~value.isin(*values)
+        allowed = ", ".join(values)
+    else:
+        number = value.try_cast("double")
+        least, most = ("any" if bound is None else f"{bound:g}" for bound in (min, max))
+        allowed = f"{least} to {most}"
+        wrong = number.isNull()
+        if min is not None:
+            wrong = wrong | (number < min)
+        if max is not None:
+            wrong = wrong | (number > max)
+    concerned = patterns.any_matches("group", groups) if groups else F.lit(True)
+    return RowRule(
+        reason=F.when(concerned & value.isNotNull() & wrong, text(config, " is ", value, f"; allowed is {allowed}")),
+        inputs=text(F.col("group"), f"; {config} ", F.coalesce(value, F.lit("not set"))),
+    )
+
+
+built_in(GroupConfigAction.ALTER_GROUP_CONFIGS)(owner_required)
+built_in(GroupConfigAction.ALTER_GROUP_CONFIGS)(labels_required)

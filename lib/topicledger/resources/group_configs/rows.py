@@ -1,0 +1,74 @@
+"""Phase manifest for group configs: accept each row of `group_configs`, or refuse it with all reasons.
+
+Errors that depend on the broker, such as unknown names and values out of its bounds, are left to validateOnly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.kafka.config_values import same_value_column
+from topicledger.manifests.rows import PRESENT, Rule, legal_configs, legal_state
+from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigRefusal
+from topicledger.resources.valued import Valued, validated
+from topicledger.schemas import GROUP_CONFIGS
+
+NO_GROUP = "group is empty; write the group's id"
+NO_CONFIGS = "it has no configs; write some, or state absent to remove all"
+
+
+def text_of() -> Column:
+    """Return the group's id, its name in `plans` and `audit`."""
+    return F.col("group")
+
+
+def _key_of(text: str) -> Mapping[str, Column]:
+    return {"group": F.col(text)}
+
+
+def _same(name: Column, one: Column, other: Column) -> Column:
+    """Whether a broker reads both values as the same one; two missing values are the same."""
+    return F.coalesce(same_value_column(name, one, other), one.isNull() & other.isNull())
+
+
+OF_GROUPS = Valued(
+    resource_type=NAMES.resource_type,
+    table=GROUP_CONFIGS,
+    action=GroupConfigAction.ALTER_GROUP_CONFIGS.value,
+    name="configs",
+    key=("group",),
+    text_of=text_of,
+    key_of=_key_of,
+    values_of=lambda: F.col("configs"),
+    columns_of=lambda configs: {"configs": configs},
+    same=_same,
+)
+
+
+def row_rules() -> Sequence[Rule]:
+    """Return the rules that a row of `group_configs` can break by itself."""
+    invalid = GroupConfigRefusal.INVALID_GROUP_CONFIG
+    none = F.coalesce(F.size("configs"), F.lit(0)) <= 0
+    return (
+        Rule(error=invalid, reason=F.when(F.coalesce(F.col("group"), F.lit("")) == "", F.lit(NO_GROUP))),
+        Rule(error=invalid, reason=F.when((F.col("state") == PRESENT) & none, F.lit(NO_CONFIGS))),
+        replace(legal_configs(), error=invalid),
+        legal_state(),
+    )
+
+
+def complete(rows: DataFrame) -> DataFrame:
+    """Return the columns of `group_configs` with `present` in place of a null state; other columns are dropped."""
+    return rows.select(
+        *(
+            F.coalesce(name, F.lit(PRESENT)).alias(name) if name == "state" else F.col(name)
+            for name in GROUP_CONFIGS.schema.names
+        )
+    )
+
+
+judge = validated(OF_GROUPS, row_rules, complete, "rows for this group differ in state or configs; keep one of them")

@@ -1,0 +1,32 @@
+"""Words for group configs in messages, help texts and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topicledger.naming import DriftName
+from topicledger.resources.group_configs.names import GroupConfigDrift, GroupConfigRefusal
+from topicledger.resources.kind import Words
+
+OF_DRIFT: Mapping[DriftName, str] = {
+    GroupConfigDrift.GROUP_CONFIG_MISSING: "Run `provision`: it sets the configs.",
+    GroupConfigDrift.GROUP_CONFIG_DIFFERS: (
+        "Run `provision`, which sets the declared configs and resets others, or declare the live ones."
+    ),
+    GroupConfigDrift.GROUP_CONFIG_UNMANAGED: (
+        "Declare the group, or declare it absent: until then, runs don't change it."
+    ),
+}
+"""What to do about each kind of drift."""
+
+WORDS = Words(
+    declared="group",
+    export_help="Also the group configs (Kafka 4.1 and later).",
+    advice={
+        GroupConfigRefusal.INVALID_GROUP_CONFIG: "Correct the row of group_configs, as the message says.",
+        GroupConfigRefusal.MAX_GROUP_CONFIG_CHANGES_EXCEEDED: (
+            "If these changes are intended, raise guards.max_group_config_changes; none was sent."
+        ),
+    },
+    explain_help="Or the group that has configs.",
+)
