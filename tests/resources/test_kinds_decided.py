@@ -1,0 +1,223 @@
+"""The promises of every kind of resource before anything is sent: no broker is asked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import MapType, StringType, StructField, StructType
+
+from tests.harness import cluster_settings
+from tests.resources.examples import EXAMPLES, Example
+from tests.unit.frames import dicts, frame, policy_facts
+from topicledger import policies
+from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
+from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec, Settings, TablesSettings
+from topicledger.files.reading import read_manifest_files
+from topicledger.files.resource_reasons import reasons
+from topicledger.files.writing import write_manifests
+from topicledger.manifests.rows import Transform
+from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.approvals import classes_of
+from topicledger.plan.lines import change_in_words
+from topicledger.report import advice
+from topicledger.resources import building
+from topicledger.resources.registry import ACTIONS, KINDS
+
+of_every_kind = pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.table)
+MANY = dict.fromkeys(OF_KINDS, 100)
+DONE = StructType(
+    [
+        *(StructField(name, StringType()) for name in ("cluster", "resource", "action")),
+        *(StructField(name, MapType(StringType(), StringType())) for name in ("before", "after", "now")),
+    ]
+)
+"""What a run changed, as `AsRows.undo` gets it."""
+STATUSES = {"main": ClusterStatus(cluster_id="kafka-main")}
+
+
+def settings(guards: Mapping[str, int], policies: PolicySettings | None = None) -> Settings:
+    return Settings(
+        path=Path("kinds.toml"),
+        tables=TablesSettings(root=""),
+        clusters={"main": cluster_settings("main", "127.0.0.1:1")},
+        acls=AclSettings(manage=("",)),
+        guards=GuardSettings(of_kinds=guards),
+        policies=policies or PolicySettings(),
+    )
+
+
+def declared(example: Example) -> list[dict[str, Any]]:
+    rows = [
+        example.row("new", owner="a"),
+        example.row("same"),
+        example.absent("gone"),
+        example.absent("never"),
+        example.row("wrong") | example.refused,
+        *([example.row("other", example.others)] if example.others is not None else []),
+    ]
+    return [{"cluster": "main", **row} for row in rows]
+
+
+def decided(
+    spark: SparkSession, example: Example, made: Settings, judged_by: Transform = lambda rows: rows
+) -> dict[str, dict[str, Any]]:
+    """By the example's name of the resource, the decision of a run.
+
+    `wrong` is the refused row, `protected` the live resource that it may mean.
+    """
+    kind = example.kind
+    names = ("same", "gone", "wrong", "stranger", *(("other",) if example.others is not None else ()))
+    live = [{"cluster": "main", **example.row(name)} for name in names]
+    there = frame(spark, kind.observed.table.schema, live).drop("run_id")
+    listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
+    judged = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.judge(["main"], None))
+    rows = dicts(judged.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, judged_by)))
+    by_text = {row["resource"]: row for row in rows}
+    known = {name: by_text[example.text(name)] for name in (*names, "new", "never") if name != "wrong"}
+    (wrong,) = (row for row in rows if row["phase"] == "manifest")
+    return known | {"wrong": wrong, "protected": by_text[example.text("wrong")]}
+
+
+@of_every_kind
+def test_rows_are_decided_on(spark: SparkSession, example: Example) -> None:
+    """Add, alter, remove, nothing to do, refused, and left to others."""
+    found = decided(spark, example, settings(MANY))
+    expected = {
+        "new": example.adds,
+        "same": "unchanged",
+        "gone": example.removes,
+        "never": "unchanged",
+        "stranger": example.undeclared,
+        **({} if example.alters is None else {"other": example.alters}),
+    }
+    assert {name: found[name]["decision"] for name in expected} == expected
+    assert {found[name]["phase"] for name in expected} == {None}
+    wrong = found["wrong"]
+    assert (wrong["outcome"], wrong["error"]) == ("refused", example.error)
+    assert found["protected"]["phase"] is not None, "a mistake in a declaration changes something"
+    for name, row in found.items():
+        if row["decision"] in ACTIONS:
+            line = change_in_words(row["decision"], row["resource"], dict(row["before"]), dict(row["after"]))
+            assert line is None or line, name
+
+
+@of_every_kind
+def test_a_guard_of_0_stops_what_it_counts(spark: SparkSession, example: Example) -> None:
+    found = decided(spark, example, settings({}))
+    guards = {each.name: each.safeguards.guard for each in example.kind.actions}
+    assert any(guards.values()), "no action of this kind has a guard"
+    for name in found.keys() - {"wrong", "protected"}:
+        row = found[name]
+        guard = guards.get(row["decision"])
+        if guard is not None:
+            assert (row["phase"], row["outcome"], row["error"]) == ("guard", "refused", guard.error.value), name
+            assert f"guards.{guard.setting} is 0" in row["error_message"]
+        elif row["decision"] in guards:
+            assert row["phase"] is None, name
+
+
+@of_every_kind
+def test_policies_of_its_section_refuse_actions(spark: SparkSession, example: Example) -> None:
+    """Every kind has the policy `owner_required`; only the new resource has an owner."""
+    kind = example.kind
+    spec = PolicySpec(use="owner_required", where="policies[1]")
+    made = settings(MANY, PolicySettings(of_kinds={kind.resource_type: (spec,)}))
+    rules = [each for each in building.from_settings(made) if each.action in kind.policies.subject.actions]
+    judged_by = policies.judge(rules, policy_facts(spark), kind.policies.subject)
+    found = decided(spark, example, made, judged_by)
+    evaluated = {name for name, row in found.items() if row["decision"] == kind.policies.action}
+    refused = {name for name, row in found.items() if row["phase"] == "policy"}
+    assert refused == evaluated - {"new"}
+    assert found["new"]["phase"] is None
+    if kind.policies.action == example.removes:
+        assert "gone" in refused
+
+
+@of_every_kind
+def test_undone_actions_are_rows_that_restore_what_was(spark: SparkSession, example: Example) -> None:
+    kind = example.kind
+    names = ("new", "gone", *(("other",) if example.others is not None else ()))
+    found = decided(spark, example, settings(MANY))
+    done = []
+    for name in names:
+        before, after = dict(found[name]["before"] or {}), dict(found[name]["after"] or {})
+        kept = _live_values(spark, example) if name == "other" else {}
+        now = {key: value for key, value in kept.items() if key not in before} | after
+        row = {"cluster": "main", "resource": found[name]["resource"], "action": found[name]["decision"]}
+        done.append({**row, "before": before, "after": after, "now": now or None})
+    rows = frame(spark, DONE, done).transform(kind.as_rows.undo)
+    undone = {row["resource"]: row for row in dicts(rows)}
+    assert {row["stale"] for row in undone.values()} == {None}
+    states = {name: undone[example.text(name)]["state"] for name in names}
+    assert states == {"new": "absent", "gone": "present", **({"other": "present"} if "other" in names else {})}
+    for name in set(names) - {"new"}:
+        row = undone[example.text(name)]
+        assert {key: row[key] for key in example.row(name)} == example.row(name)
+
+
+def _live_values(spark: SparkSession, example: Example) -> dict[str, str]:
+    """The values of a live resource, as `before` and `after` have them."""
+    rows = frame(spark, example.kind.observed.table.schema, [{"cluster": "main", **example.row("other")}])
+    (row,) = dicts(rows.transform(example.kind.as_rows.live))
+    return dict(row["now"])
+
+
+@of_every_kind
+def test_drift_is_found(spark: SparkSession, example: Example) -> None:
+    kind = example.kind
+    names = ("same", "gone", "stranger", *(("other",) if example.others is not None else ()))
+    live = [{"cluster": "main", **example.row(name)} for name in names]
+    there = frame(spark, kind.observed.table.schema, live).drop("run_id")
+    listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
+    judged = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.judge(["main"], None))
+    topics = spark.createDataFrame([("main", "kinds")], "cluster string, topic string")
+    found = dicts(judged.localCheckpoint().transform(kind.drift.find(listed, topics, settings(MANY))))
+    about = {row["what"] for row in found}
+    differ = {"new", "gone", "stranger", *(("other",) if example.others is not None else ())}
+    assert {example.text(name) for name in differ} <= about
+    assert about.isdisjoint(map(example.text, ("same", "never")))
+    assert {row["kind"] for row in found} <= {each.value for each in kind.names.drift}
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+@of_every_kind
+def test_rows_of_files_are_read_back_as_they_were(tmp_path: Path, example: Example, suffix: str) -> None:
+    """With owners and labels; a wrong row has the reason that a run gives."""
+    rows = [example.row("a b", owner="o", labels={"k": "v"}, state="present"), example.absent("gone")]
+    complete = [{name: row.get(name) for name in example.kind.table.schema.names} for row in rows]
+    file = tmp_path / f"f.{suffix}"
+    assert write_manifests(file, "main", [], [], {example.table: complete})[example.table] == 2
+    parsed = read_manifest_files([file], io.StringIO(""))
+    assert parsed.errors == []
+    found = parsed.rows_of(example.table)
+    assert [
+        {"cluster": each.cluster, "state": each.state, "owner": each.owner, "labels": each.labels, **each.values}
+        for each in found
+    ] == [{**row, "cluster": "main"} for row in complete]
+    assert [reasons(example.kind, each) for each in found] == [None, None]
+    wrong = replace(found[0], values={**found[0].values, **example.refused})
+    assert reasons(example.kind, wrong)
+
+
+def test_every_kind_has_examples_here() -> None:
+    assert [each.table for each in EXAMPLES] == [kind.table.name for kind in KINDS]
+
+
+@of_every_kind
+def test_names_of_a_kind_agree_with_what_it_registers(example: Example) -> None:
+    kind = example.kind
+    assert [each.name for each in kind.actions] == [each.value for each in kind.names.actions]
+    assert {ACTIONS[each].resource_type for each in kind.names.actions} == {kind.resource_type}
+    assert kind.names.approved_as in APPROVED_CLASSES
+    assert {kind.names.approved_as} == {*classes_of(dict.fromkeys(kind.names.actions, ()))}
+    guards: Sequence[str] = [each.safeguards.guard.setting for each in kind.actions if each.safeguards.guard]
+    assert set(guards) == set(kind.names.guards) <= set(OF_KINDS)
+    assert set(kind.drift.advice) == set(kind.names.drift)
+    assert all(advice.of_error(each.value) != advice.UNKNOWN for each in kind.names.refusals)
