@@ -13,7 +13,7 @@ from topicledger.actions.costs import Cost
 from topicledger.actions.kind import ActionKind
 from topicledger.errors import ClusterError
 from topicledger.kafka.sending import NoOutcome, OutcomeUnknown
-from topicledger.model import Phase, PhaseResult, Target, TopicResult
+from topicledger.model import Outcome, Phase, PhaseResult, Target, TopicResult
 from topicledger.resources.registry import ACTIONS, by_kind
 
 
@@ -84,6 +84,10 @@ class Executor(ClusterContext):
         unknown = set(left)
         try:
             for ended in kind.steps.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
+                if ended.outcome is Outcome.PENDING:
+                    target, why = left[ended.resource]
+                    self.leave_open(target, why.why)
+                    continue
                 del left[ended.resource]
                 yield ended
             self.leave_silent_open([target for target, _ in silent])
