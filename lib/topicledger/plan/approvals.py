@@ -136,7 +136,7 @@ def approve(
     """Record an approval of a run's plan, unless the same person has approved it already.
 
     `by` is the OS user by default. Raises UsageError if the run has no plan that waits to be applied, or if `by` is its
-    requester. Raises GuardStopped if the plan is too old to be applied.
+    requester. Raises GuardStopped if nothing of the plan was applied and it is too old.
     """
     ledger.ensure(RUNS)
     row = find_run(ledger, run_id)
@@ -154,7 +154,9 @@ def approve(
             RunState.ABANDONED: "was abandoned: plan again",
         }[RunState(row["state"])]
         raise UsageError(f"run {run_id} {reason}")
-    require_fresh(run_id, row["started_at"], settings)
+    if row["state"] != RunState.APPLYING:
+        # While a plan is applied, only its open actions get too old, one by one.
+        require_fresh(run_id, row["started_at"], settings)
     who = by if by is not None else os_user()
     if not _person(who):
         raise UsageError("--by is empty: it must name the approver")
