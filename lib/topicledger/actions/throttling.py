@@ -2,7 +2,7 @@
 
 A topic's list of throttled replicas protects the partitions that were added to it. A broker's rate protects every move
 that reads from or writes to the broker. Only ListPartitionReassignments shows that a move is over: without its answer,
-all throttles stay set.
+all throttles stay set. They also stay while a request for a move that got no answer may still begin it.
 
 Throttles of other clients aren't touched: a broker's existing rate and other replicas in a topic's list are kept, and
 so are values that were changed after we set them.
@@ -122,8 +122,8 @@ class Throttling:
         name, left = self.context.cluster, self._reachable(over)
         refused: dict[_Resource, str] = {}
         live = self._live(left, refused)
-        # Another client set a value that is neither ours nor the previous one. Our own throttle may not be visible yet:
-        # so the previous value is set even if the broker shows it already.
+        # A value that is neither ours nor the previous one is another client's: it stays. Our own throttle may not be
+        # visible yet, so the previous value is set even if the broker shows it already.
         ours = {
             key: rows[-1].before
             for key, rows in left.items()
@@ -154,7 +154,7 @@ class Throttling:
         return {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
 
     def _over(self, written: Mapping[ThrottleKey, Sequence[Throttle]]) -> Mapping[ThrottleKey, Sequence[Throttle]]:
-        """Return the throttles that protect no move which the cluster lists."""
+        """Return the throttles that protect no move that the cluster lists or that may still begin."""
         if not written:
             return {}
         name, listed = self.context.cluster, self.context.reassignments()

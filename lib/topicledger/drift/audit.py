@@ -228,7 +228,7 @@ def _warn_of_unread(run: Run, configs: DataFrame) -> None:
 def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
     """Rows of `drift` that the last audit of each cluster found.
 
-    That audit either finished and included the cluster, even if it found nothing there, or found something there.
+    It is the latest audit that finished with the cluster, or that found something there before it ended.
     """
     rows = (
         run.ledger.read(RUNS)

@@ -26,8 +26,8 @@ class MoveLimits:
     throttles: ThrottleRecords | None = None
     """Records throttles before they are set; None if moves aren't throttled."""
     withdrawn: Mapping[str, Withdrawn] = field(default_factory=dict)
-    """By topic, why nothing more is sent of an action that an earlier start may have sent: no further partitions start
-    to move, and a delete isn't repeated."""
+    """Topic -> why the rest of its action isn't sent, although an earlier start may have sent a part: no further
+    partitions start to move, and a delete isn't repeated."""
     unanswered: dict[tuple[str, int], Unanswered] = field(default_factory=dict)
     """By topic and partition: see `ClusterContext.may_move`."""
     throttled: set[tuple[str, str, str]] = field(default_factory=set)

@@ -142,7 +142,7 @@ class Part:
     most: int | None = None
     """Largest number of targets; None for no limit."""
     suspect: int = 0
-    """One of this many targets, the first that are left, kept a request from any outcome; 0 if none did."""
+    """Among this many of the next targets, one kept a whole request without an outcome; 0 if none is suspected."""
     alive: bool = False
     """Whether the cluster has answered a smaller request since."""
     found: bool = False

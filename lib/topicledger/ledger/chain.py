@@ -1,4 +1,7 @@
-"""The chain of digests: each run with a digest names the digests of the runs that ended before it."""
+"""Read the chain of digests: each run with a digest names the digests of the runs that ended before it.
+
+`proof` writes them when a run ends.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ class Before:
 
     digests: frozenset[str]
     out_of_order: Sequence[RunRow]
-    """Rows that a run under another key leads to and that can't be before the run: somebody changed one of them."""
+    """Rows that can't come before the run, although a run under another key says so: somebody changed one of them."""
 
 
 class Chain:

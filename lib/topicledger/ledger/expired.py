@@ -1,4 +1,7 @@
-"""Abandon plans that are too old to be applied."""
+"""Abandon plans that are too old to be applied.
+
+`runs.require_fresh` refuses such a plan as a whole, and `plan.intent.expired` the open actions of one that is applied.
+"""
 
 from __future__ import annotations
 

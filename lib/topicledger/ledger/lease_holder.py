@@ -1,4 +1,4 @@
-"""The holder of a lease, and the clocks by which it knows how long the lease is still valid."""
+"""The holder of a lease, and the clocks by which it knows how long the lease is still valid. `leases` takes and renews them."""
 
 from __future__ import annotations
 

@@ -88,11 +88,11 @@ def verifier(settings: Settings) -> Signer:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """Values for a run's row at its end, as far as they are known before the row is."""
+    """Values for a run's row at its end that don't depend on the rest of the row."""
 
     proof: Mapping[str, str]
     heads: Sequence[str]
-    """Digests of the runs before it that no run names as before it."""
+    """Digests of earlier runs that no other run names as its predecessor."""
 
 
 def ending(run: Run) -> Ending:

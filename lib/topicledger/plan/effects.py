@@ -1,4 +1,7 @@
-"""Effects of changes of topics, by the catalogue of topic configs: see `guards.max_losses` and `max_disruptions`."""
+"""Effects of changes of topics: of configs, by their catalogue, and of counts of partitions and replicas.
+
+`guards.max_losses` and `guards.max_disruptions` count them.
+"""
 
 from __future__ import annotations
 

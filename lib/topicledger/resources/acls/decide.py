@@ -61,8 +61,8 @@ UNUSUAL = "unusual_acl"
 def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform) -> Transform:
     """Evaluate policies, and keep ACLs that refused adds would have replaced.
 
-    An ACL that is kept makes no room, so policies are evaluated again. This ends, since each round keeps at least one
-    more ACL than the previous one.
+    An ACL that is kept still counts in policies, so they are evaluated again. This ends, since each round keeps more
+    ACLs than the previous one.
     """
     guards = first_acls(seen, settings)
 

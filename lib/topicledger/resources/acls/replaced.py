@@ -1,4 +1,6 @@
-"""Removals of ACLs that depend on other rows: on adds that replace them, and on refused rows that may mean them.
+"""Columns that connect removals of ACLs with other rows: adds that replace them, and refused rows.
+
+`decide` uses them to keep the ACL that a refused row would have replaced.
 
 A claim is a struct of an ACL's fields without its host: the grant of a planned add, or of a refused row.
 A field that is null can be anything.
