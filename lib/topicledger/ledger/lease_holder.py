@@ -1,4 +1,7 @@
-"""The holder of a lease, and the clocks by which it knows how long the lease is still valid. `leases` takes and renews them."""
+"""The holder of a lease, and the clocks by which it knows how long the lease is still valid.
+
+`leases` takes leases and renews them.
+"""
 
 from __future__ import annotations
 

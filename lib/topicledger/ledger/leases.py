@@ -1,7 +1,7 @@
 """Leases: one run at a time changes a cluster.
 
 Kafka itself can't fence a client. So a driver that changes a cluster holds a lease on its cluster id, which is a row of
-`leases`. It renews the lease while it works. It sends a request only if the lease outlasts the request's time limit, by both
+`leases`, and renews it while it works. It sends a request only if the lease outlasts the request's time limit, by both
 clocks of the driver.
 A driver that was stopped, or whose machine was suspended, finds afterwards that it holds no lease any more.
 """
