@@ -1,4 +1,4 @@
-"""Who may approve which run, and when."""
+"""Approvals of runs: which run can be approved, by whom, and when."""
 
 from __future__ import annotations
 
