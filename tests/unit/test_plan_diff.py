@@ -298,7 +298,7 @@ def test_only_what_fits_is_read() -> None:
 def test_each_kind_of_action_says_how_it_reads() -> None:
     assert {name: kind.shown.sign for name, kind in ACTIONS.items()} == {
         "delete": "-", "create": "+", "add_partitions": "~", "alter_configs": "~", "reassign": "~",
-        "elect_leaders": "~", "acl_add": "+", "acl_delete": "-", "alter_quota": "~",
+        "elect_leaders": "~", "acl_add": "+", "acl_delete": "-", "alter_quota": "~", "alter_group_configs": "~",
     }  # fmt: skip
 
 
