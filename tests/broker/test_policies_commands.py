@@ -134,7 +134,7 @@ def test_a_users_own_policy_is_listed_and_explained(
         "judges": "create",
         "policy": "house_rules:retention_by_tier",
         "settings": ["days (a table)"],
-        "what": "A topic keeps its records for at most so many days, by its label `tier`.",
+        "what": "A topic keeps its records for at most a number of days, by its label `tier`.",
     }
     verdict = explain(own, "explained.new")["verdicts"][-1]
     assert (verdict["verdict"], verdict["inputs"]) == ("broken", "num_partitions 2; owner tests")
