@@ -40,6 +40,7 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
+from topicledger.model.moves import Withdrawn
 
 WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "3000"))
 
@@ -637,6 +638,8 @@ class Run:
         self._held = []
         self._may_have_sent = self.state is RunState.APPLYING
         self.admin = Admin(world, self)
+        self.under_way: set[tuple[Action, str]] = set()
+        """Actions that an earlier start may have carried out, as far as the cluster shows."""
         self.executor = Executor(
             cluster="main",
             cluster_id=PLANNED_ID,
@@ -721,7 +724,8 @@ class Run:
                 undeclared = [target for target in self.passed() if target.topic not in self._declared]
                 self._refuse(Refusal.CHANGED_SINCE_PLAN, undeclared)
             if self.resumed and not problem:
-                problem = self._each(self.passed(), Phase.APPLY, self.executor.changed_since_plan)
+                unsent = [each for each in self.passed() if (each.action, each.topic) not in self.under_way]
+                problem = self._each(unsent, Phase.APPLY, self.executor.changed_since_plan)
             if problem:
                 return True
             self._become_applying()
@@ -751,6 +755,12 @@ class Run:
 
     def _refuse(self, refusal: Refusal, targets: Sequence[Target]) -> None:
         for target in targets:
+            if (target.action, target.topic) in self.under_way:
+                # Refused means not sent: nothing more of it is sent, and apply tells its outcome.
+                moving = self.executor.limits.moving
+                why = Withdrawn(error=refusal, message=NOT_ASKED_FOR)
+                self.executor.limits.moving = replace(moving, withdrawn={target.topic: why, **moving.withdrawn})
+                continue
             row = self.executor.refused(target, Phase.APPLY, refusal, NOT_ASKED_FOR)
             self._tell(target, row, by="run")
         self.append()
@@ -781,6 +791,9 @@ class Run:
                     continue
                 before(number)
                 for ended in step(batch):
+                    if (phase, ended.outcome) == (Phase.APPLY, Outcome.PENDING):
+                        self.under_way.add((Action(ended.action), ended.topic))
+                        continue
                     self._tell(planned[ended.action, ended.topic], ended)
                     if self.world.estate.appends == "row":
                         self.append()
@@ -876,7 +889,9 @@ class Run:
         shown = any(name in state for state in planned.states[asked.since :])
         ours = world.ours_deleted.get(uid) is False
         # Without the right to create only the delete itself tells, by id, and it isn't sent any more.
-        unknowable = name in world.no_create and (row.error_message == NOT_ASKED_FOR or not world.estate.gives_ids)
+        unknowable = name in world.no_create and (
+            str(row.error_message).startswith(NOT_ASKED_FOR) or not world.estate.gives_ids
+        )
         if ours and not shown and name not in world.hidden and not unknowable:
             world.require(False, f"{name} is {row.outcome.value}, {row.error}, and the run deleted it")
 

@@ -89,7 +89,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Find topics that an earlier request deleted, and those recreated since (D3).
 
-    Pending are unlisted topics that it may have deleted: a principal that may not create topics learns nothing about a
+    Pending are unlisted topics with an id that it may have deleted: a principal that may not create topics learns nothing about a
     name. The same delete by id shows it, unless it must not be sent any more. The others still exist.
     """
     live = context.describe([target.topic for target in targets])
@@ -102,10 +102,10 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
             done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
             message = "an earlier request deleted it"
             yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
-        elif info is None:
+        elif info is None and target.topic_id is not None:
             unknown = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
             yield context.result(target, Phase.APPLY, Outcome.PENDING, unknown)
-        elif info.permitted and info.topic_id != target.topic_id:
+        elif info is not None and info.permitted and info.topic_id != target.topic_id:
             yield _recreated(context, target, answer, info)
 
 
