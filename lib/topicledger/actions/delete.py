@@ -89,8 +89,8 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Find topics that an earlier request deleted, and those recreated since (D3).
 
-    Pending are unlisted topics with an id that it may have deleted: a principal that may not create topics learns nothing about a
-    name. The same delete by id shows it, unless it must not be sent any more. The others still exist.
+    Pending are unlisted topics with an id that it may have deleted: a principal that may not create topics learns
+    nothing about a name. The same delete by id shows it, unless it must not be sent any more. The others still exist.
     """
     live = context.describe([target.topic for target in targets])
     names_taken = _names_taken(context, targets)
