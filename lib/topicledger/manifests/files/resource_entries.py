@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.results import ResourceRow
-from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.manifests.files.values import Object, Value, describe, named
+from topicledger.text import nearest
 
 SHARED = ("cluster", "state", "owner", "labels")
 """Fields of every entry."""
 NOTHING: Mapping[str, object] = {}
 """The defaults of a document without defaults."""
+Read = Callable[[Reader, str, Value, int], object]
+"""Reads a field from its name, value and line; reports an error and returns None if the value is wrong."""
 Given = Mapping[str, tuple[Value, int]]
 """The fields of an entry: value and line by name."""
 
@@ -78,3 +81,31 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
         right = False
     values = {name: found.get(name) for name in SHARED}
     return Shared(**values, right=right)  # type: ignore[arg-type]
+
+
+def read_row(
+    table: str,
+    columns: Mapping[str, Read],
+    item: Object,
+    line: int,
+    reader: Reader,
+    cluster: str | None,
+    defaults: Mapping[str, object],
+) -> None:
+    """Report the row of `table` that an entry makes, which begins at `line`.
+
+    `columns`: the table's own columns, and how each is read; a field that is left out is null.
+    """
+    item.line = line
+    given, known = given_in(item), (*columns, *SHARED)
+    entry = shared(given, item, reader, cluster, defaults)
+    values: dict[str, object] = dict.fromkeys(columns)
+    for name, (value, at) in given.items():
+        if name not in known:
+            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, known)}")
+            entry.right = False
+        elif name in values and value is not None:
+            values[name] = columns[name](reader, name, value, at)
+            entry.right &= values[name] is not None
+    if entry.right:
+        reader.report.resource(table, entry.row(values, reader, line))

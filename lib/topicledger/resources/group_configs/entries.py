@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import NOTHING, SHARED, given_in, shared
-from topicledger.manifests.files.values import Object, named
-from topicledger.text import nearest
+from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Read, read_row
+from topicledger.manifests.files.values import Object
 
-COLUMNS = ("group", "configs", *SHARED)
+_OWN: Mapping[str, Read] = {"group": Reader.text, "configs": Reader.texts}
+COLUMNS = (*_OWN, *SHARED)
 """The fields of an entry, with the table's names."""
 
 
@@ -23,16 +23,4 @@ def read_group(
     item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
 ) -> None:
     """Report the row of one entry, which begins at `line`."""
-    item.line = line
-    given = given_in(item)
-    entry = shared(given, item, reader, cluster, defaults)
-    values: dict[str, object] = {"group": None, "configs": None}
-    for name, (value, at) in given.items():
-        if name not in COLUMNS:
-            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, COLUMNS)}")
-            entry.right = False
-        elif name in values and value is not None:
-            values[name] = reader.text(name, value, at) if name == "group" else reader.texts(name, value, at)
-            entry.right &= values[name] is not None
-    if entry.right:
-        reader.report.resource("group_configs", entry.row(values, reader, line))
+    read_row("group_configs", _OWN, item, line, reader, cluster, defaults)

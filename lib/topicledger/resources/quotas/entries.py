@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import NOTHING, SHARED, given_in, shared
-from topicledger.manifests.files.values import Object, named
+from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Read, read_row
+from topicledger.manifests.files.values import Object
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
-from topicledger.text import nearest
 
-COLUMNS = (*ENTITY, *LIMITS, *SHARED)
+_OWN: Mapping[str, Read] = {**dict.fromkeys(ENTITY, Reader.text), **dict.fromkeys(LIMITS, Reader.number)}
+COLUMNS = (*_OWN, *SHARED)
 """The fields of an entry, with the table's names."""
 
 
@@ -24,16 +24,4 @@ def read_quota(
     item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
 ) -> None:
     """Report the row of one entry, which begins at `line`."""
-    item.line = line
-    given = given_in(item)
-    entry = shared(given, item, reader, cluster, defaults)
-    values: dict[str, object] = dict.fromkeys((*ENTITY, *LIMITS))
-    for name, (each, at) in given.items():
-        if name not in COLUMNS:
-            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, COLUMNS)}")
-            entry.right = False
-        elif name in values and each is not None:
-            values[name] = reader.text(name, each, at) if name in ENTITY else reader.number(name, each, at)
-            entry.right &= values[name] is not None
-    if entry.right:
-        reader.report.resource("quotas", entry.row(values, reader, line))
+    read_row("quotas", _OWN, item, line, reader, cluster, defaults)
