@@ -20,7 +20,6 @@ from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, may_be_done
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
-    OURS,
     SET_ON_TOPIC,
     TOPIC,
     Action,
@@ -113,14 +112,11 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     """DeleteTopics by id, or by name if the cluster has no topic ids or its brokers can't delete by id."""
     by_id: list[Target] = []
     by_name: list[Target] = []
-    withdrawn = context.limits.moving.withdrawn
     for target in targets:
-        if target.maybe_sent and target.topic in withdrawn:
-            why = withdrawn[target.topic]
-            now = datetime.now(UTC)
+        why = context.limits.moving.withdrawn.get(target.topic)
+        if target.maybe_sent and why is not None:
             words = f"{why.message}; an earlier start may have deleted it, which can't be known"
-            answer = Answer(TopicResult(error_code=OURS), 1, now, now)
-            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=why.error, message=words)
+            yield replace(context.refused(target, Phase.APPLY, why.error, words), outcome=Outcome.FAILED)
             continue
         (by_id if target.topic_id is not None and context.admin.deletes_by_id else by_name).append(target)
     yield from _delete(context, by_id, context.admin.delete_topics)

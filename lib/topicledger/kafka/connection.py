@@ -129,6 +129,12 @@ class TooOld(NotListed):
     """A cluster's brokers are too old for a kind of resource."""
 
 
+def require_told(topic: Any) -> None:
+    """Raise RequestLost if a broker answers UNKNOWN_SERVER_ERROR about a topic: it doesn't tell whether it exists."""
+    if topic.error_code == UNKNOWN_SERVER_ERROR:
+        raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
+
+
 def error_name(error_code: int) -> str:
     """Return Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
     if error_code in _KAFKA_NAMES:

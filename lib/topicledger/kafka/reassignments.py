@@ -20,10 +20,10 @@ from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_SERVER_ERROR,
     Connection,
     RequestLost,
     error_name,
+    require_told,
 )
 from topicledger.model import TopicResult
 
@@ -63,16 +63,13 @@ class TopicState:
 def topic_states(connection: Connection, topics: Sequence[str]) -> dict[str, TopicState]:
     """Return the states of the named topics that exist, or that this principal may not describe.
 
-    Raises RequestLost if a broker answers UNKNOWN_SERVER_ERROR for one: that doesn't tell whether it exists.
+    Raises RequestLost as `require_told` does.
     """
     found: dict[str, TopicState] = {}
     for start in range(0, len(topics), _METADATA_BATCH):
         for each in connection.metadata(topics[start : start + _METADATA_BATCH]).topics:
             topic_id = getattr(each, "topic_id", None)
-            if each.error_code == UNKNOWN_SERVER_ERROR:
-                raise RequestLost(
-                    f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {each.name}"
-                )
+            require_told(each)
             if each.error_code == TOPIC_AUTHORIZATION_FAILED:
                 found[each.name] = TopicState(permitted=False)
             elif each.error_code == NONE or each.partitions:

@@ -10,7 +10,7 @@ from typing import Any
 from kafka.admin import ACLOperation
 from kafka.protocol.admin import CreateTopicsRequest
 
-from topicledger.kafka.connection import NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, RequestLost, error_name
+from topicledger.kafka.connection import NONE, TOPIC_AUTHORIZATION_FAILED, require_told
 from topicledger.kafka.created import CreatedTopic
 from topicledger.kafka.entries import config_entry
 from topicledger.model import INTERNAL_TOPICS, ConfigEntry, Target, TopicInfo, TopicResult
@@ -53,8 +53,7 @@ def create_result(topic: CreatedTopic, returns_configs: bool, validate_only: boo
 
 def infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
     for topic in topics:
-        if topic.error_code == UNKNOWN_SERVER_ERROR:
-            raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
+        require_told(topic)
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             yield TopicInfo(topic=topic.name, permitted=False)
         elif topic.error_code == NONE or topic.partitions:
