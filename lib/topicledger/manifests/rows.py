@@ -7,13 +7,14 @@ Kafka's own error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
@@ -346,3 +347,13 @@ def _with_verdict(rows: DataFrame) -> DataFrame:
     )
     judged = rows.select(*COLUMNS, F.explode(verdicts).alias("verdict"))
     return returned("manifest", judged.select(*COLUMNS, *(f"verdict.{name}" for name in ENDED.names)), DECLARED)
+
+
+def completed(schema: StructType, defaults: Mapping[str, str]) -> Transform:
+    """Return the transform to the columns of `schema` with defaults in place of nulls; other columns are dropped."""
+    return lambda rows: rows.select(
+        *(
+            F.coalesce(name, F.lit(defaults[name])).alias(name) if name in defaults else F.col(name)
+            for name in schema.names
+        )
+    )

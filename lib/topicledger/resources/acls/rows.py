@@ -12,7 +12,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
+from topicledger.manifests.rows import (
+    ABSENT,
+    PRESENT,
+    Rule,
+    Transform,
+    completed,
+    known_cluster,
+    legal_state,
+    with_reasons,
+)
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.resources.acls.acl import (
     ALLOW,
@@ -222,14 +231,7 @@ def unusual(acl: str) -> Column:
     return F.nullif(F.concat_ws("; ", *reasons), F.lit(""))
 
 
-def complete(rows: DataFrame) -> DataFrame:
-    """Return the columns of `acls` with defaults in place of nulls; other columns are dropped."""
-    return rows.select(
-        *(
-            F.coalesce(name, F.lit(_DEFAULTS[name])).alias(name) if name in _DEFAULTS else F.col(name)
-            for name in ACLS.schema.names
-        )
-    )
+complete = completed(ACLS.schema, _DEFAULTS)
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import same_value_column
-from topicledger.manifests.rows import PRESENT, Rule, legal_configs, legal_state
+from topicledger.manifests.rows import PRESENT, Rule, completed, legal_configs, legal_state
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigRefusal
 from topicledger.resources.valued import Valued, validated
 from topicledger.schemas import GROUP_CONFIGS
@@ -61,14 +61,7 @@ def row_rules() -> Sequence[Rule]:
     )
 
 
-def complete(rows: DataFrame) -> DataFrame:
-    """Return the columns of `group_configs` with `present` in place of a null state; other columns are dropped."""
-    return rows.select(
-        *(
-            F.coalesce(name, F.lit(PRESENT)).alias(name) if name == "state" else F.col(name)
-            for name in GROUP_CONFIGS.schema.names
-        )
-    )
+complete = completed(GROUP_CONFIGS.schema, {"state": PRESENT})
 
 
 judge = validated(OF_GROUPS, row_rules, complete, "rows for this group differ in state or configs; keep one of them")

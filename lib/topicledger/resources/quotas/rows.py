@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import PRESENT, Rule, legal_state
+from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
 from topicledger.resources.valued import Valued, validated
@@ -135,14 +135,7 @@ def unusual() -> Column:
     )
 
 
-def complete(rows: DataFrame) -> DataFrame:
-    """Return the columns of `quotas` with `present` in place of a null state; other columns are dropped."""
-    return rows.select(
-        *(
-            F.coalesce(name, F.lit(PRESENT)).alias(name) if name == "state" else F.col(name)
-            for name in QUOTAS.schema.names
-        )
-    )
+complete = completed(QUOTAS.schema, {"state": PRESENT})
 
 
 judge = validated(OF_QUOTAS, row_rules, complete, "rows for this entity differ in state or limits; keep one of them")
