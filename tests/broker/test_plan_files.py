@@ -29,6 +29,8 @@ topics:
   - {topic: files.new, num_partitions: 2, owner: others}
   - {topic: files.there, state: absent}
 """
+NEW = "  - {topic: files.new, num_partitions: 2, owner: others}\n"
+WITH_VARIABLE = FILE.replace(NEW, "  - topic: files.new\n    num_partitions: ${COUNT}\n    owner: others\n")
 
 
 @pytest.fixture
@@ -56,8 +58,8 @@ def test_a_plan_of_files_is_applied_with_its_files(
     make(kafka, "files.there")
     ledger = Ledger(spark, str(config.with_name("ledger")))
     assert load(config, LOADED).exit_code == 0
-    version, file = ledger.latest_version(MANIFESTS), written(tmp_path)
-    document = planned(config, "--run-id", "proposed", file)
+    version, file = ledger.latest_version(MANIFESTS), written(tmp_path, WITH_VARIABLE)
+    document = planned(config, "--run-id", "proposed", "--var", "COUNT=2", file)
     whats = {each["topic"]: (each["owner"], each["action"], each["what"]) for each in document["planned"]}
     assert whats == {
         "files.kept": ("tests", "create", "1 partition, replication factor 1"),
@@ -69,20 +71,22 @@ def test_a_plan_of_files_is_applied_with_its_files(
     (run,) = ledger.read(RUNS).where("run_id = 'proposed'").collect()
     (kept,) = json.loads(json.loads(run["arguments"]["files"])["files"])
     assert kept["file"] == str(file)
-    again = invoke("plan", "--config", config, "--run-id", "proposed", file)
+    again = invoke("plan", "--config", config, "--run-id", "proposed", "--var", "COUNT=2", file)
     assert f"4 changes are planned: apply --run-id proposed {file} makes them" in again.stdout
 
     # Without the files, or with changed ones, the plan is refused as a whole and stays good.
     early = invoke("apply", "--config", config, "--run-id", "proposed")
     assert early.exit_code == 2, early.output
     assert f"`apply --run-id proposed {file}` loads the files and applies the plan" in early.stderr
-    changed = invoke("apply", "--config", config, "--run-id", "proposed", written(tmp_path, FILE + " "))
+    changed = invoke("apply", "--config", config, "--run-id", "proposed", written(tmp_path, WITH_VARIABLE + " "))
     assert changed.exit_code == 2
     assert "no file is as it was when run proposed was planned" in changed.stderr
     assert ledger.latest_version(MANIFESTS) == version
     assert [row["state"] for row in ledger.read(RUNS).where("run_id = 'proposed'").collect()] == ["planned"]
 
-    file, other = written(tmp_path), written(tmp_path, "cluster: main\ntopics: [{topic: files.other}]", "other.yaml")
+    # `apply` takes the values of variables from the plan.
+    file = written(tmp_path, WITH_VARIABLE)
+    other = written(tmp_path, "cluster: main\ntopics: [{topic: files.other}]", "other.yaml")
     done = invoke("apply", "--config", config, "--run-id", "proposed", "--wait-visible", "30", file, other)
     assert done.exit_code == 0, done.output
     assert set(live(kafka, "files.")) == {"files.kept", "files.changed", "files.new"}

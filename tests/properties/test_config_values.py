@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from topicledger.kafka.config_values import BLANKS, LISTS, same_value, same_value_column
+from topicledger.kafka.config_values import LISTS, same_value, same_value_column
+from topicledger.model.config_texts import BLANKS
 
 PAIRS = 600
 """Of one example, which is one Spark job."""

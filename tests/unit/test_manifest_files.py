@@ -278,7 +278,7 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("replication_factor: [3]", "`replication_factor` must be an integer, not a list"),
         ("partitions: 3", "unknown field `partitions`; did you mean `num_partitions`?"),
         ("replicas: 3", "unknown field `replicas`; did you mean `replication_factor`?"),
-        ("acls: 3", "unknown field `acls`; known: `assignments`, `cluster`, `configs`,"),
+        ("acls: 3", "unknown field `acls`; known: `assignments`, `cluster`, `clusters`,"),
         ("owner: 12", "`owner` must be a string, not the number 12; quote it"),
         ("owner: true", "`owner` must be a string, not the boolean true; quote it"),
         ("owner: {a: b}", "`owner` must be a string, not a mapping"),
@@ -402,7 +402,7 @@ def test_json_rows_and_errors_have_real_lines(parse: Parse) -> None:
         ),
         ('[{"cluster":"c","topic":"\\ud800"}]', "m.json:1: `topic` is not legal Unicode"),
         ('[{"cluster":"c","topic":"a","configs":{"\\ud800":""}}]', "m.json:1: a key of `configs` is not legal Unicode"),
-        ('{"cluster":"c","topics":[]}', "m.json:1: unknown field `topics`; it belongs at the top of a YAML manifest"),
+        ('[{"cluster":"c","topics":[]}]', "m.json:1: unknown field `topics`; it belongs at the top of a file"),
     ],
 )
 def test_errors_in_json_have_their_line(parse: Parse, text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Loading the files of a plan before `apply` sends anything."""
+"""Options for manifest files, and loading the files of a plan before `apply` sends anything."""
 
 from __future__ import annotations
 
@@ -13,8 +13,18 @@ from topicledger.cli.options import with_resume_hint
 from topicledger.errors import UsageError
 from topicledger.files.read import read
 from topicledger.ledger.run import Run
+from topicledger.manifests.files.variables import variables_in
 from topicledger.model import RunState
 from topicledger.plan import approvals, planned_files
+
+var_option = click.option(
+    "--var",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _, __, given: variables_in(given),
+    help="The value of ${NAME} in the YAML files; may be repeated.",
+)
 
 
 def load_planned_files(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
@@ -32,6 +42,8 @@ def load_planned_files(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
         if not files:
             planned_files.require_loaded(run)
             return
-        parsed = planned_files.as_planned(run, read(run.settings, files, sys.stdin, clusters=run.selected or ()))
+        variables = planned_files.variables_in(run.arguments)
+        found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables)
+        parsed = planned_files.as_planned(run, found)
         planned_files.load_planned(run, parsed)
         click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

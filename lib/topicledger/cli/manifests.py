@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
 
 from topicledger.apply.display import display_only
+from topicledger.cli.loading import var_option
 from topicledger.cli.options import (
     Options,
     common,
@@ -28,6 +29,8 @@ from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
 from topicledger.files.read import Foreign, read, remarks
+from topicledger.files.writing import as_yaml
+from topicledger.manifests.files import ParsedManifests
 from topicledger.model import FORMAT_VERSION
 from topicledger.resources.registry import KINDS
 
@@ -47,7 +50,9 @@ from topicledger.resources.registry import KINDS
     "--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are in the format of another tool."
 )
 @click.option("--strict", is_flag=True, help="Unknown names of configs are errors, not warnings.")
+@var_option
 @click.option("--dry-run", is_flag=True, help="Check and compare the files, and write nothing.")
+@click.option("--show", is_flag=True, help="With --dry-run: print the rows that the files expand to, by cluster.")
 @requested_by_option
 @common
 def load_manifests(
@@ -58,7 +63,9 @@ def load_manifests(
     stdin_format: str | None,
     foreign: str | None,
     strict: bool,
+    variables: Mapping[str, str],
     dry_run: bool,
+    show: bool,
     requested_by: str | None,
 ) -> int:
     """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` records the requester.
@@ -75,6 +82,8 @@ def load_manifests(
         raise UsageError("--stdin-format is for stdin: give - among the FILES, or leave it out")
     if dry_run and (options.run_id is not None or requested_by is not None):
         raise UsageError("--dry-run adds no run: leave out --run-id and --requested-by")
+    if show and not dry_run:
+        raise UsageError("--show prints what files expand to, and loads nothing: give --dry-run with it")
     replacing = Replace(owners=replace_owner) if replace or replace_owner else None
     of_other_tool = None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None))
     settings = open_settings(options)
@@ -87,7 +96,10 @@ def load_manifests(
         foreign=of_other_tool,
         clusters=options.cluster if foreign is None else (),
         strict=strict,
+        variables=variables,
     )
+    if show:
+        return _show_expanded(parsed, options)
     ledger = open_ledger(options, settings, "load_manifests", new=True)
     if dry_run:
         loaded = compare(ledger, settings, parsed, replace=replacing)
@@ -114,6 +126,33 @@ def load_manifests(
     lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
     with display_only("the result", instead="`runs list` has the run"):
         print_result(json.dumps(found), lambda _: click.echo("\n".join(lines)), options)
+    return ExitCode.DONE
+
+
+def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
+    """Print the rows of files as one YAML document for each cluster; needs no table, and starts no Spark."""
+    for line in remarks(parsed):
+        click.echo(line, err=True)
+    rows: dict[str, list[dict[str, object]]] = {
+        "manifests": [dataclasses.asdict(row) for row in parsed.rows],
+        **{
+            table: [
+                {
+                    "cluster": row.cluster,
+                    "state": row.state,
+                    **row.values,
+                    "owner": row.owner,
+                    "labels": row.labels,
+                    "file": row.file,
+                    "line": row.line,
+                }
+                for row in those
+            ]
+            for table, those in parsed.resources.items()
+        },
+    }
+    found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": True, "rows": rows}
+    print_result(json.dumps(found), lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)
     return ExitCode.DONE
 
 

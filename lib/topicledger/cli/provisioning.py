@@ -6,7 +6,7 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +23,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
-from topicledger.cli.loading import load_planned_files
+from topicledger.cli.loading import load_planned_files, var_option
 from topicledger.cli.options import (
     Options,
     common,
@@ -37,6 +37,7 @@ from topicledger.cli.options import (
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.files.read import files_arguments, frames, read, remarks
+from topicledger.files.reading import NO_VARIABLES
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
@@ -118,6 +119,7 @@ _wait = click.option(
     "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
 )
 @click.option("--strict", is_flag=True, help="Unknown names of configs in FILES are errors, not warnings.")
+@var_option
 @detailed_option
 @deadline_option
 @requested_by_option
@@ -127,6 +129,7 @@ def plan(
     files: tuple[str, ...],
     only: tuple[str, ...],
     strict: bool,
+    variables: Mapping[str, str],
     manifest_version: int | None,
     manifest_as_of: datetime | None,
     detailed_exitcode: bool,
@@ -142,6 +145,8 @@ def plan(
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
     if strict and not files:
         raise UsageError("--strict is about FILES: give some, or leave it out")
+    if variables and not files:
+        raise UsageError("--var is about FILES: give some, or leave it out")
     if files and (manifest_version is not None or manifest_as_of is not None):
         raise UsageError("FILES are planned with the latest manifests: leave out --manifest-version and -as-of")
     return run_request(
@@ -154,6 +159,7 @@ def plan(
         deadline,
         ["-" if name == "-" else Path(name) for name in files],
         strict=strict,
+        variables=variables,
     )
 
 
@@ -246,19 +252,22 @@ def run_request(
     files: Sequence[Path | Literal["-"]] = (),
     *,
     strict: bool = False,
+    variables: Mapping[str, str] = NO_VARIABLES,
     cancel: bool = False,
 ) -> int:
     """Start or resume a run, carry out its command, and print the result; return the exit code.
 
     `files`: manifest files to plan from, as if they were loaded; `apply` loads them. `strict`: their warnings are
-    errors. `cancel`: cancel moves under way when the run is stopped.
+    errors. `variables`: values for variables in them. `cancel`: cancel moves under way when the run is stopped.
     """
     with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
         building.check(settings)
         plans_files = bool(files) and request.command == "plan"
-        parsed = read(settings, files, sys.stdin, clusters=request.clusters, strict=strict) if plans_files else None
+        parsed = None
+        if plans_files:
+            parsed = read(settings, files, sys.stdin, clusters=request.clusters, strict=strict, variables=variables)
         for line in () if parsed is None else remarks(parsed):
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
@@ -266,7 +275,9 @@ def run_request(
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
             rows, resources = frames(ledger.spark, parsed)
             paths = [str(path) for path in files]
-            unloaded = runs.Files(argument=kept, paths=paths, rows=rows, resources=resources)
+            unloaded = runs.Files(
+                argument=kept, paths=paths, variables=parsed.variables, rows=rows, resources=resources
+            )
             request = dataclasses.replace(request, manifests=unloaded)
         # This comes before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)

@@ -1,6 +1,6 @@
-"""JSON manifests: a list of topics and other resources, or one of them per line.
+"""JSON manifests: a list of topics and other resources, one of them per line, or a document like those of YAML.
 
-The list is decoded element by element, since the decoder itself doesn't report the line on which an entry begins.
+Lists are decoded element by element, since the decoder itself doesn't report the line on which an entry begins.
 """
 
 from __future__ import annotations
@@ -9,9 +9,21 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import cast
 
-from topicledger.manifests.files.entries import Reader, Report
-from topicledger.manifests.files.values import Number, Object, Surprise, Value, plain_number, text_key, type_of
+from topicledger.files.documents import ENTRY_FIELDS, SECTIONS, read_document
+from topicledger.manifests.files.entries import Reader, Report, TooMuchError
+from topicledger.manifests.files.overriding import Outer, on_clusters
+from topicledger.manifests.files.values import (
+    Lines,
+    Number,
+    Object,
+    Surprise,
+    Value,
+    plain_number,
+    text_key,
+    type_of,
+)
 from topicledger.resources.registry import KINDS
 from topicledger.text import any_of, show
 
@@ -39,6 +51,11 @@ JSON = json.JSONDecoder(
 """Decodes JSON text to values, including maps in cells of CSV manifests."""
 
 _JSON_BLANKS = re.compile(r"[ \t\r\n]*")
+_MAX_MADE = 5_000_000
+"""Number of values that clusters, defaults and shorthands may add to those written in a JSON file."""
+_ONLY_IN_DOCUMENTS = ("topics", "defaults", *SECTIONS)
+_LIKE_A_DOCUMENT = re.compile(rf'"(?:{"|".join(map(re.escape, _ONLY_IN_DOCUMENTS))})"\s*:\s*[\[{{]')
+"""In a text whose first object is broken; the error is then reported once, and not for each line."""
 
 
 def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
@@ -47,19 +64,48 @@ def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
 
 
 def read_json(text: str, report: Report) -> None:
-    """Report the rows and errors of a JSON manifest, which is a list or has one object per line."""
+    """Report the rows and errors of a JSON manifest: a list, one object per line, or one document as in YAML."""
+    # No value takes fewer than two characters.
+    report.visits = 2 * len(text) + _MAX_MADE
     reader = Reader(report)
-    entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
+    try:
+        if text.lstrip()[:1] == "[":
+            _read_entries(_Scanner(text, report).entries(), reader)
+        elif _is_document(text):
+            document = _Scanner(text, report).document()
+            if document is not None:
+                read_document(document, document.line, reader)
+        else:
+            _read_entries(_json_lines(text, report), reader)
+    except TooMuchError:
+        report.error(None, f"its clusters, defaults and shorthands expand to more than {_MAX_MADE:,} values")
+
+
+def _read_entries(entries: Iterator[tuple[Value, int]], reader: Reader) -> None:
+    outer = Outer()
     for value, line in entries:
         if not isinstance(value, Object):
             what = any_of(["a topic", *(kind.names.with_article for kind in KINDS)])
-            report.error(line, f"must be an object with the fields of {what}, not {type_of(value)}")
+            reader.report.error(line, f"must be an object with the fields of {what}, not {type_of(value)}")
             continue
         kind = next((kind for kind in KINDS if kind.entries.is_one(value)), None)
-        if kind is None:
-            reader.row(reader.entry(value, line), line)
-        else:
-            kind.entries.read(value, line, reader)
+        for cluster, each in on_clusters(value, line, outer, reader):
+            if kind is None:
+                entry = reader.entry(each, line, ENTRY_FIELDS)
+                if entry.cluster is None and "cluster" not in entry.failed:
+                    entry.cluster = cluster
+                reader.row(entry, line)
+            else:
+                kind.entries.read(each, line, reader, cluster)
+
+
+def _is_document(text: str) -> bool:
+    """Whether the first object of a text is a document rather than an entry."""
+    try:
+        value, _ = JSON.raw_decode(text.lstrip())
+    except (json.JSONDecodeError, RecursionError):
+        return bool(_LIKE_A_DOCUMENT.search(text))
+    return isinstance(value, Object) and any(key.text in _ONLY_IN_DOCUMENTS for key, _, _ in value.pairs)
 
 
 def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:
@@ -75,43 +121,109 @@ def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:
             report.error(line, f"{reason} (one object per line, or all objects in one [list])")
 
 
-def _json_array(text: str, report: Report) -> Iterator[tuple[Value, int]]:
-    """Yield the elements of the JSON array ``text``, each with its line."""
-    line, counted = 1, 0
+class _Scanner:
+    """Decodes JSON text part by part, since the decoder doesn't report lines."""
 
-    def line_at(position: int) -> int:
-        nonlocal line, counted
-        line += text.count("\n", counted, position)
-        counted = position
-        return line
+    def __init__(self, text: str, report: Report) -> None:
+        self._text, self._report = text, report
+        self._position, self._line, self._counted = 0, 1, 0
+        self._broken = False
 
-    def skip(position: int) -> int:
-        match = _JSON_BLANKS.match(text, position)
-        return match.end() if match else position
+    def entries(self) -> Iterator[tuple[Value, int]]:
+        """Yield the elements of the array that the text is, each with its line."""
+        self._skip()
+        yield from self._array()
+        self._end("]")
 
-    position = skip(skip(0) + 1)
-    while text[position : position + 1] != "]":
-        begin = line_at(position)
+    def document(self) -> Object | None:
+        """Return the object that the text is, with lines of fields and of elements in lists; None if it is broken."""
+        self._skip()
+        document = Object(line=self._line_here())
+        seen: set[str] = set()
+        for _ in self._parts("}"):
+            line, key = self._line_here(), self._value()
+            self._skip()
+            if self._broken or not isinstance(key, str) or not self._take(":"):
+                self._fail("expected a name, a colon and a value")
+                break
+            self._skip()
+            value = self._list() if self._here() == "[" else self._value()
+            if key in seen:
+                document.duplicates.append((key, line))
+            seen.add(key)
+            document.pairs.append((text_key(key), value, line))
+        self._end("}")
+        return None if self._broken else document
+
+    def _list(self) -> Lines:
+        """Return the array here, with the lines of its elements."""
+        values = Lines()
+        for value, line in self._array():
+            if isinstance(value, Object):
+                value.line = line
+            values.append(value)
+            values.lines.append(line)
+        return values
+
+    def _array(self) -> Iterator[tuple[Value, int]]:
+        for _ in self._parts("]"):
+            line, value = self._line_here(), self._value()
+            if not self._broken:
+                yield value, line
+
+    def _parts(self, close: str) -> Iterator[None]:
+        """Step over the bracket here, the commas, and the bracket that closes it; the caller takes each part."""
+        self._position += 1
+        self._skip()
+        if self._take(close):
+            return
+        while not self._broken:
+            yield
+            self._skip()
+            if self._broken or self._take(close):
+                return
+            if not self._take(","):
+                self._fail(f"expected a comma or {close}")
+                return
+            self._skip()
+            if self._here() == close:
+                self._fail(f"a comma without {'a topic' if close == ']' else 'a field'} after it")
+
+    def _value(self) -> Value:
         try:
-            value, end = JSON.raw_decode(text, position)
+            value, self._position = JSON.raw_decode(self._text, self._position)
         except json.JSONDecodeError as error:
-            report.error(error.lineno, f"not valid JSON: {error.msg}")
-            return
+            self._fail(error.msg, error.lineno)
+            return None
         except RecursionError as error:
-            report.error(begin, f"not valid JSON: {json_reason(error)}")
-            return
-        yield value, begin
-        position = skip(end)
-        separator = text[position : position + 1]
-        if separator == ",":
-            position = skip(position + 1)
-            if text[position : position + 1] != "]":
-                continue
-        elif separator == "]":
-            continue
-        what = "a comma without a topic after it" if separator == "," else "expected a comma or ]"
-        report.error(line_at(position), f"not valid JSON: {what}")
-        return
-    position = skip(position + 1)
-    if position < len(text):
-        report.error(line_at(position), "not valid JSON: something follows the closing ]")
+            self._fail(json_reason(error))
+            return None
+        return cast(Value, value)
+
+    def _end(self, close: str) -> None:
+        self._skip()
+        if not self._broken and self._position < len(self._text):
+            self._fail(f"something follows the closing {close}")
+
+    def _fail(self, what: str, line: int | None = None) -> None:
+        """Report the first error; what follows it can't be read."""
+        if not self._broken:
+            self._report.error(self._line_here() if line is None else line, f"not valid JSON: {what}")
+        self._broken = True
+
+    def _here(self) -> str:
+        return self._text[self._position : self._position + 1]
+
+    def _take(self, character: str) -> bool:
+        found = self._here() == character
+        self._position += found
+        return found
+
+    def _skip(self) -> None:
+        match = _JSON_BLANKS.match(self._text, self._position)
+        self._position = match.end() if match else self._position
+
+    def _line_here(self) -> int:
+        self._line += self._text.count("\n", self._counted, self._position)
+        self._counted = self._position
+        return self._line

@@ -16,13 +16,13 @@ from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageEr
 from topicledger.files import load_resources
 from topicledger.files.load_resources import ResourceChanges
 from topicledger.files.read import Foreign, files_arguments, frames
-from topicledger.kafka.config_values import BLANKS
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger, differ
 from topicledger.manifests.files import NotCarriedOver, ParsedManifests
 from topicledger.manifests.owners import is_one_of
 from topicledger.model import RunState
+from topicledger.model.config_texts import BLANKS
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
 from topicledger.text import show
 
@@ -133,6 +133,8 @@ def load(
     clusters = sorted({row.cluster for row in parsed.rows})
     named = sorted({*clusters, *(row.cluster for row in parsed.resource_rows)})
     arguments = _arguments(parsed.digests, named, replace, foreign)
+    if parsed.variables:
+        arguments[runs.VARIABLES_ARGUMENT] = json.dumps(parsed.variables)
     if plan is not None:
         arguments[PLAN_ARGUMENT] = plan
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)

@@ -21,7 +21,7 @@ from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import load_resources, resource_reasons
 from topicledger.files.foreign import FOREIGN_FORMATS
-from topicledger.files.reading import read_foreign_files, read_manifest_files
+from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import FileError, Format, ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
 from topicledger.manifests.files.entries import MAX_ERRORS
@@ -34,6 +34,8 @@ LISTED_FILES = 100
 """Largest number of files that the row in `runs` lists."""
 _REASON_CHARACTERS = 2_000
 _WARNINGS_SHOWN = 20
+_MOST_FOUND = 20 * MAX_ERRORS
+"""Largest number of errors, with repeated ones, that are looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +57,17 @@ def read(
     foreign: Foreign | None = None,
     clusters: Collection[str] = (),
     strict: bool = False,
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
 
     `clusters`: only the rows of these clusters are checked and returned; empty for all. `strict`: warnings are errors.
+    `variables`: values for variables in the files, by name.
 
     Raises ManifestFileError listing, with lines, every error of every file, and every row that a run
     would refuse by itself (C1, C3, A3, A4, Q2).
     """
-    parsed = _parse(paths, stdin, stdin_format, foreign).on(clusters)
+    parsed = _parse(paths, stdin, stdin_format, foreign, variables).on(clusters)
     if foreign is not None:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(parsed)
@@ -134,7 +138,8 @@ def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
 
 
 def _require_none(found: Iterable[FileError]) -> None:
-    errors = list(islice(found, MAX_ERRORS + 1))
+    # One entry for several clusters has the same error on each of them.
+    errors = list(islice(dict.fromkeys(islice(found, _MOST_FOUND)), MAX_ERRORS + 1))
     if errors:
         messages = [
             str(error) for error in sorted(errors[:MAX_ERRORS], key=lambda error: (error.file, error.line or 0))
@@ -146,10 +151,16 @@ def _require_none(found: Iterable[FileError]) -> None:
 
 
 def _parse(
-    paths: Sequence[Path | Literal["-"]], stdin: TextIO, stdin_format: Format | None, foreign: Foreign | None
+    paths: Sequence[Path | Literal["-"]],
+    stdin: TextIO,
+    stdin_format: Format | None,
+    foreign: Foreign | None,
+    variables: Mapping[str, str],
 ) -> ParsedManifests:
     if foreign is None:
-        return read_manifest_files(paths, stdin, stdin_format=stdin_format)
+        return read_manifest_files(paths, stdin, stdin_format=stdin_format, variables=variables)
+    if variables:
+        raise UsageError(f"--var is for native files; with --from {foreign.form} leave it out")
     if stdin_format is not None:
         raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
     form = FOREIGN_FORMATS[foreign.form]

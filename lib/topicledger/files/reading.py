@@ -8,6 +8,7 @@ file.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +22,15 @@ from topicledger.files.json_files import read_json
 from topicledger.files.yaml_files import read_yaml
 from topicledger.manifests.files.entries import Report, TooManyErrorsError
 from topicledger.manifests.files.results import FileError, Format, ParsedManifests
+from topicledger.manifests.files.variables import Variables
 
 MAX_BYTES = 256 * 1024 * 1024
 """Limit for all files of a load together; enough for more than a million topics."""
 _PIECE = 1024 * 1024
 STDIN_NAME = "stdin"
 """File name in rows and errors from `-`."""
+
+NO_VARIABLES: Mapping[str, str] = {}
 
 _FORMATS: Mapping[str, Format] = {
     ".yaml": "yaml",
@@ -39,12 +43,16 @@ _FORMATS: Mapping[str, Format] = {
 
 
 def read_manifest_files(
-    paths: Sequence[Path | Literal["-"]], stdin: TextIO, *, stdin_format: Format | None = None
+    paths: Sequence[Path | Literal["-"]],
+    stdin: TextIO,
+    *,
+    stdin_format: Format | None = None,
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> ParsedManifests:
     """Read files, folders (recursively, sorted, without hidden names) and `-`; never raises because of their content.
 
     A file that is named twice is read once. ``stdin_format`` is the format of `-`; by default JSON if it begins with [
-    or {, else YAML.
+    or {, else YAML. ``variables``: values by name.
     """
     result = ParsedManifests(rows=[], errors=[])
     with suppress(TooManyErrorsError):
@@ -52,8 +60,18 @@ def read_manifest_files(
             form = stdin_format if suffix is None else _FORMATS[suffix]
             if form is None:
                 form = "json" if text.lstrip()[:1] in ("[", "{") else "yaml"
+            report.variables = Variables(variables)
             {"csv": read_csv, "json": read_json, "yaml": read_yaml}[form](text, report)
+            if report.variables.used:
+                _add_to_digest(result, "-" if suffix is None else report.file, report.variables)
     return result
+
+
+def _add_to_digest(result: ParsedManifests, name: str, variables: Variables) -> None:
+    """Let a file with other values for its variables count as another file."""
+    used = {each: variables.values[each] for each in sorted(variables.used)}
+    result.variables.update(used)
+    result.digests[name] = hashlib.sha256(f"{result.digests[name]}{json.dumps(used)}".encode()).hexdigest()
 
 
 def read_foreign_files(

@@ -12,9 +12,11 @@ from typing import Any, TypeAlias
 
 from topicledger.manifests.files.results import FIELDS
 from topicledger.resources.registry import KINDS
+from topicledger.schemas import MANIFESTS
 from topicledger.text import number_text, show
 
 _SECTIONS = {kind.table.name: kind.entries.section for kind in KINDS}
+_NO_FIELDS = ("cluster", "note", "file", "line")
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -45,6 +47,21 @@ def write_manifests(
         file.writelines(lines(cluster, counted("manifests", rows), others, notes))
     temporary.replace(path)
     return counts
+
+
+def as_yaml(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield rows by table as YAML that `load_manifests` reads back: one document for each cluster.
+
+    Each entry has the place of its file as a comment.
+    """
+    for number, cluster in enumerate(sorted({str(row["cluster"]) for those in rows.values() for row in those})):
+        its = {
+            table: [{**row, "note": f"{row['file']}:{row['line']}"} for row in those if row["cluster"] == cluster]
+            for table, those in rows.items()
+        }
+        yield "---\n" if number else ""
+        resources = {table: iter(those) for table, those in its.items() if table != MANIFESTS.name and those}
+        yield from _yaml(cluster, its.get(MANIFESTS.name, ()), resources, ())
 
 
 _Resources: TypeAlias = Mapping[str, Iterator[Mapping[str, Any]]]
@@ -82,8 +99,9 @@ def _yaml(
         section = _SECTIONS[table]
         before = f"{section}:\n"
         for entry in entries:
+            note = f"  # {show(entry['note'], 2_000)}" if entry.get("note") else ""
             fields = ", ".join(f"{name}: {_value(value)}" for name, value in _given_of_resource(entry).items())
-            yield f"{before}  - {{{fields}}}\n"
+            yield f"{before}  - {{{fields}}}{note}\n"
             before = ""
         if before:
             yield f"{section}: []\n"
@@ -96,7 +114,7 @@ def _given(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row of any table, like `_given`."""
-    fields = {name: value for name, value in row.items() if name != "cluster" and value is not None}
+    fields = {name: value for name, value in row.items() if name not in _NO_FIELDS and value is not None}
     if fields.get("state") == "present":
         del fields["state"]
     return fields

@@ -17,14 +17,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.model import SET_ON_TOPIC
+from topicledger.model.config_texts import BLANKS
 
 LISTS = frozenset(
     {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 )
 """The topic configs of Kafka's type LIST, each of them a set. In other configs, a comma is an ordinary character."""
-
-BLANKS = "".join(map(chr, range(0x21)))
-"""Characters that Java's `String.trim` removes."""
 
 _WHOLE = r"\A([+-]?)0*([0-9]+)\z"
 _NUMBER = r"\A([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?\z"

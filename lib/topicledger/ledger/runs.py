@@ -49,6 +49,7 @@ _PROVISIONING = ("plan", "apply", "provision")
 _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
 """Argument -> what its absence means, for messages; `none` for the others."""
 PATHS_ARGUMENT = "paths"
+VARIABLES_ARGUMENT = "variables"
 """The files and folders of a plan from files, as JSON, as they were given."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Key in an audit's arguments: the version of `observed_configs` that it compares with."""
@@ -61,6 +62,8 @@ class Files:
     argument: str
     """Their paths and digests, as in `runs.arguments`."""
     paths: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Values of variables in the files, by name."""
     rows: DataFrame
     """Their rows of `manifests`; see `Run.unloaded`."""
     resources: Mapping[str, DataFrame] = field(default_factory=dict)
@@ -202,6 +205,8 @@ def _begin(
         then = versions_then(ledger, manifest_version, others, versions_of_others, moment)
     if isinstance(request.manifests, Files):
         arguments[PATHS_ARGUMENT] = json.dumps(request.manifests.paths)
+        if request.manifests.variables:
+            arguments[VARIABLES_ARGUMENT] = json.dumps(request.manifests.variables)
     its_versions = zip(others, then, strict=True)
     arguments |= {version_argument(each): str(its) for each, its in its_versions if its is not None}
     if request.command == AUDIT_COMMAND:

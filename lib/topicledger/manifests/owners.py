@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.kafka.config_values import BLANKS
+from topicledger.model.config_texts import BLANKS
 
 
 def owner_key(owner: Column) -> Column:

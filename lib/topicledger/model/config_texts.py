@@ -15,7 +15,7 @@ from decimal import Decimal
 from topicledger.model.topic_configs import TopicConfig, Unit, topic_configs
 from topicledger.text import show
 
-_BLANKS = "".join(map(chr, range(0x21)))
+BLANKS = "".join(map(chr, range(0x21)))
 """Characters that Java's `String.trim` removes."""
 _DURATIONS: Mapping[str, int] = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _BINARY: Mapping[str, int] = {"TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
@@ -43,7 +43,7 @@ def stored(name: str, text: str) -> str:
     config = topic_configs().get(name)
     if config is None:
         return text
-    trimmed = text.strip(_BLANKS)
+    trimmed = text.strip(BLANKS)
     if config.type in ("int", "long"):
         return _whole(config, text, trimmed)
     if config.type == "double":
@@ -56,7 +56,7 @@ def stored(name: str, text: str) -> str:
             raise ConfigTextError(f"is {_quoted(text)}; write true or false")
     elif config.accepted.values:
         parts = [trimmed] if config.type == "string" else trimmed.split(",") if trimmed else []
-        if not all(part.strip(_BLANKS) in config.accepted.values for part in parts):
+        if not all(part.strip(BLANKS) in config.accepted.values for part in parts):
             raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {', '.join(config.accepted.values)}")
     return text
 
@@ -89,7 +89,7 @@ def _require_in_limits(config: TopicConfig, text: str, number: float | None) -> 
     accepted = config.accepted
     least = -_MAXIMA[config.type] - 1 if accepted.least is None else accepted.least
     most = _MAXIMA[config.type] if accepted.most is None else accepted.most
-    if number is None or not (least <= number <= most or text.strip(_BLANKS) in accepted.also):
+    if number is None or not (least <= number <= most or text.strip(BLANKS) in accepted.also):
         also = "".join(f" or {each}" for each in accepted.also)
         raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {least} to {most}{also}")
 

@@ -18,7 +18,7 @@ from topicledger.errors import ExitCode, UsageError
 from topicledger.files.load import COMMAND, PLAN_ARGUMENT, load
 from topicledger.files.read import files_arguments, frames
 from topicledger.ledger.run import FILES_ARGUMENT, Run
-from topicledger.ledger.runs import PATHS_ARGUMENT
+from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.tables import differ
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
@@ -58,6 +58,12 @@ def planned_files(argument: str) -> PlannedFiles:
 def paths_in(arguments: Mapping[str, str] | None) -> Sequence[str]:
     """Return the files and folders that a plan was made from, by the arguments of its run."""
     return tuple(json.loads((arguments or {}).get(PATHS_ARGUMENT, "[]")))
+
+
+def variables_in(arguments: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the values of the variables in the files that a plan was made from, by the arguments of its run."""
+    found: Mapping[str, str] = json.loads(arguments.get(VARIABLES_ARGUMENT, "{}"))
+    return found
 
 
 def apply_command(run_id: str, paths: Sequence[str]) -> str:

@@ -11,10 +11,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns as re2
-from topicledger.kafka.config_values import BLANKS, same_value_column
+from topicledger.kafka.config_values import same_value_column
 from topicledger.ledger.rows import touched
 from topicledger.manifests.owners import is_one_of
 from topicledger.model import Action, ReplicaAction
+from topicledger.model.config_texts import BLANKS
 from topicledger.policies.built_in import built_in
 from topicledger.policies.change import reset
 from topicledger.policies.contract import (

@@ -13,6 +13,7 @@ from topicledger.files.yaml_files import measured, open_yaml
 from topicledger.manifests.files.entries import Entry, Reader
 from topicledger.manifests.files.values import (
     TEMPLATE,
+    Lines,
     Number,
     Object,
     Surprise,
@@ -22,7 +23,6 @@ from topicledger.manifests.files.values import (
     plain_number,
     type_of,
 )
-from topicledger.manifests.files.yaml_values import Lines
 from topicledger.text import show
 
 _A_SLIP = 0.8

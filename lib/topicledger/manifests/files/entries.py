@@ -5,6 +5,7 @@ Every check reports an error and continues, so that all errors of a file are rep
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,7 +30,8 @@ from topicledger.manifests.files.values import (
     named,
     plain_number,
 )
-from topicledger.model.config_texts import ConfigTextError, stored
+from topicledger.manifests.files.variables import Variables
+from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
 from topicledger.model.topic_configs import topic_configs
 from topicledger.text import nearest, show
 
@@ -76,6 +78,8 @@ class Report:
 
     def __init__(self, file: str, result: ParsedManifests) -> None:
         self.file = file
+        self.variables: Variables | None = None
+        """Values for variables in the file; None if it can't have any."""
         self.unknown_configs: set[str] = set()
         """Names of configs that the file has and the catalogue lacks."""
         self.visits: int | None = None
@@ -257,7 +261,7 @@ class Reader:
         if not isinstance(value, Object):
             self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
             return None
-        wrong = self.duplicates(value, line)
+        wrong = self.duplicates(value, line) | (field_name == "configs" and self._two_spellings(value, line))
         self.visit(len(value.pairs))
         texts: dict[str, str] = {}
         for key, item, key_line in value.pairs:
@@ -278,6 +282,20 @@ class Reader:
                     texts[key.text] = text
         self.visit(weight(texts) - len(texts))
         return None if wrong else texts
+
+    def _two_spellings(self, value: Object, line: int) -> bool:
+        """Report configs that differ only in case or separators, of which a broker knows one at most."""
+        if len({config_key(key.text) for key, _, _ in value.pairs}) == len(value.pairs):
+            return False
+        found = False
+        first: dict[str, str] = {}
+        for key, _, at in value.pairs:
+            earlier = first.setdefault(config_key(key.text), key.text)
+            if earlier != key.text:
+                both = f"`{show(earlier)}` and `{show(key.text)}`"
+                self.report.error(at or line, f"`configs`: {both} are two spellings of one config; keep one")
+                found = True
+        return found
 
     def _text_of(self, name: str, item: Value, line: int) -> str | None:
         if isinstance(item, str):
@@ -341,8 +359,16 @@ class Reader:
         return True
 
 
+@functools.lru_cache(maxsize=4096)
+def config_key(name: str) -> str:
+    """Return what all spellings of a config's name have in common."""
+    return name.strip(BLANKS).casefold().replace("_", ".").replace("-", ".")
+
+
 def _plain_digits(value: Value) -> str:
     """Return a hint for a value that should be a number."""
+    if isinstance(value, Surprise) and "${" in value.text:
+        return f": {value.reason}"
     text = value.text if isinstance(value, Surprise) else value
     if isinstance(text, str) and TEMPLATE.search(text):
         return f": it {TEMPLATE_HINT}"
@@ -360,5 +386,5 @@ def _not_a_text(value: Value) -> str:
 
 def _unknown_field(name: str, known: Sequence[str]) -> str:
     if name in ("topics", "defaults"):
-        return f"unknown field `{name}`; it belongs at the top of a YAML manifest; JSON is a list of topics"
+        return f"unknown field `{name}`; it belongs at the top of a file, not into an entry"
     return f"unknown field `{named(name)}`; {meant(name, known)}"

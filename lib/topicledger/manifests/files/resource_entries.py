@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.entries import Reader, weight
 from topicledger.manifests.files.results import ResourceRow
-from topicledger.manifests.files.values import Object, Value, describe, named
+from topicledger.manifests.files.values import Lines, Object, Value, describe, named
 from topicledger.text import nearest
 
 SHARED = ("cluster", "state", "owner", "labels")
@@ -45,20 +45,21 @@ class Shared:
         )
 
 
-def entries(key: str, value: Value, line: int, reader: Reader) -> Iterator[Object]:
-    """Yield the mappings in the list of a document's `key`; report everything else."""
+def entries(key: str, value: Value, line: int, reader: Reader) -> Iterator[tuple[Object, int]]:
+    """Yield the mappings in the list of a document's `key`, with their lines; report everything else."""
     if value is None:
         return
     if not isinstance(value, list):
         reader.report.error(line, f"`{key}` must be a list, not {describe(value)}")
         return
-    for item in value:
+    lines = value.lines if isinstance(value, Lines) else [line] * len(value)
+    for item, at in zip(value, lines, strict=True):
         reader.visit(1)
         if isinstance(item, Object):
             reader.visit(len(item.pairs))
-            yield item
+            yield item, at
         else:
-            reader.report.error(line, f"each of `{key}` must be a mapping, not {describe(item)}")
+            reader.report.error(at, f"each of `{key}` must be a mapping, not {describe(item)}")
 
 
 def given_in(item: Object) -> Given:
@@ -79,6 +80,10 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
     if found["cluster"] is None and right:
         reader.report.error(item.line, "`cluster` is missing")
         right = False
+    of_defaults, labels = defaults.get("labels"), found.get("labels")
+    if isinstance(of_defaults, Mapping) and isinstance(labels, Mapping) and labels is not of_defaults:
+        reader.visit(weight(of_defaults))
+        found["labels"] = {**of_defaults, **labels}
     values = {name: found.get(name) for name in SHARED}
     return Shared(**values, right=right)  # type: ignore[arg-type]
 

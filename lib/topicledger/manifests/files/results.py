@@ -147,7 +147,9 @@ class ParsedManifests:
     skipped: dict[str, int] = field(default_factory=dict)
     """In files of other tools, counts by kind of entries that aren't topics to manage."""
     digests: dict[str, str] = field(default_factory=dict)
-    """Name of each file that was read (`-` for stdin) -> SHA-256 (hex) of its bytes."""
+    """Name of each file that was read (`-` for stdin) -> SHA-256 (hex) of its bytes, and of its variables' values."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Values of the variables that the files have, by name."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Number of rows left out by cluster, because only other clusters were asked for."""
 

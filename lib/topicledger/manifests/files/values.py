@@ -57,6 +57,15 @@ class Object:
 
 Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None"
 
+
+class Lines(list["Value"]):
+    """A list with the line of each item."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+
+
 TEMPLATE = re.compile(r"\{\{|\{%|\$\{")
 TEMPLATE_HINT = "contains a template placeholder; render the template first"
 _NAME = re.compile(r"\w[\w./ -]*")

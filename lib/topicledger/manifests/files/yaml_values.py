@@ -16,6 +16,7 @@ from topicledger.manifests.files.values import (
     TEMPLATE,
     TEMPLATE_HINT,
     Key,
+    Lines,
     Number,
     Object,
     Surprise,
@@ -26,6 +27,7 @@ from topicledger.manifests.files.values import (
     plain_number,
     text_key,
 )
+from topicledger.manifests.files.variables import VariableError, Variables
 from topicledger.text import show
 
 _MAX_DEPTH = 50
@@ -97,14 +99,6 @@ class _BadYamlError(Exception):
         self.line = line
 
 
-class Lines(list["Value"]):
-    """A YAML list with the line of each item."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[int] = []
-
-
 @dataclass(slots=True)
 class _Open:
     """A list or mapping whose end hasn't been read yet."""
@@ -125,8 +119,9 @@ class YamlDocuments:
     Only text, lists and mappings are constructed.
     """
 
-    def __init__(self, text: str, *, max_aliased: int) -> None:
+    def __init__(self, text: str, *, max_aliased: int, variables: Variables | None = None) -> None:
         self.text = text
+        self._variables = variables
         self.written = 0
         """Number of values written in the file, which limits the values added by aliases."""
         self._max_aliased = max_aliased
@@ -167,7 +162,7 @@ class YamlDocuments:
         value: Value = event.value
         if tag is None:
             if not event.style:
-                value = _plain_scalar(event.value)
+                value = self._plain(event.value)
         elif tag not in ("!", _TAG + "str"):
             raise _BadYamlError(
                 _line(event), "a tag (`!name`) is not allowed in a manifest; quote text that begins with !"
@@ -175,6 +170,14 @@ class YamlDocuments:
         if event.anchor is not None:
             self._anchors[event.anchor] = value
         return value
+
+    def _plain(self, text: str) -> Value:
+        if self._variables is None or "${" not in text:
+            return _plain_scalar(text)
+        try:
+            return _plain_scalar(self._variables.replaced(text))
+        except VariableError as error:
+            return Surprise(text, str(error))
 
     def _begin(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent, mapping: bool) -> None:
         line = _line(event)
@@ -226,6 +229,9 @@ class YamlDocuments:
             parent.key = None
 
     def _as_key(self, value: Value, event: yaml.Event, line: int) -> Key:
+        text = event.value if isinstance(event, yaml.ScalarEvent) and not event.style else ""
+        if self._variables is not None and "${" in text:
+            return Key(text, f"the key `{show(text)}` has a variable; only values can have one")
         if isinstance(value, Object | list):
             raise _BadYamlError(line, "a key must be plain text, not a list or mapping")
         if isinstance(value, str):
@@ -288,7 +294,10 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
 
 
 def _template_hint(text: str, line: int) -> str | None:
-    return TEMPLATE_HINT if TEMPLATE.search(_text_of_line(text, line)) else None
+    written = _text_of_line(text, line)
+    if "${" in written and "{{" not in written and "{%" not in written:
+        return "not valid YAML: in { } and [ ], no text can have a variable; write each field on its own line"
+    return TEMPLATE_HINT if TEMPLATE.search(written) else None
 
 
 def _character_hint(text: str, line: int, column: int) -> str | None:

@@ -1,0 +1,388 @@
+"""One file declares topics and other resources for several clusters."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from topicledger.cli import main
+from topicledger.config.reading import load_settings
+from topicledger.errors import ManifestFileError, UsageError
+from topicledger.files.read import read
+from topicledger.files.reading import read_manifest_files
+from topicledger.manifests.files import FIELDS, FileError, ParsedManifests
+from topicledger.manifests.files.variables import variables_in
+
+Parse = Callable[[str, str], ParsedManifests]
+
+
+@pytest.fixture
+def parse(tmp_path: Path) -> Parse:
+    def parse_text(name: str, text: str) -> ParsedManifests:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return read_manifest_files([path], io.StringIO(""))
+
+    return parse_text
+
+
+def errors(parsed: ParsedManifests) -> list[str]:
+    return [str(FileError(Path(each.file).name, each.line, each.message)) for each in parsed.errors]
+
+
+def rows(parsed: ParsedManifests) -> dict[tuple[str, str], dict[str, Any]]:
+    """The fields of each topic that aren't null, by cluster and topic."""
+    assert errors(parsed) == []
+    found = {}
+    for row in parsed.rows:
+        fields = {name: getattr(row, name) for name in FIELDS if name not in ("cluster", "topic", "state")}
+        found[row.cluster, row.topic] = {name: value for name, value in fields.items() if value is not None}
+    return found
+
+
+PAYMENTS = """\
+clusters: [staging, prod]
+defaults: {owner: payments, replication_factor: 3, configs: {retention.ms: 7d}}
+overrides: {staging: {replication_factor: 1, num_partitions: 1, configs: {retention.ms: 1d}}}
+topics:
+  - {topic: payments.authorised, num_partitions: 12}
+  - {topic: payments.audit, num_partitions: 6, clusters: [prod], overrides: {prod: {configs: {cleanup.policy: delete}}}}
+"""
+DAY = 86_400_000
+EXPECTED = {
+    ("staging", "payments.authorised"): {
+        "owner": "payments",
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "configs": {"retention.ms": str(DAY)},
+    },
+    ("prod", "payments.authorised"): {
+        "owner": "payments",
+        "num_partitions": 12,
+        "replication_factor": 3,
+        "configs": {"retention.ms": str(7 * DAY)},
+    },
+    ("prod", "payments.audit"): {
+        "owner": "payments",
+        "num_partitions": 6,
+        "replication_factor": 3,
+        "configs": {"retention.ms": str(7 * DAY), "cleanup.policy": "delete"},
+    },
+}
+
+
+def test_one_file_declares_topics_of_two_clusters(parse: Parse) -> None:
+    parsed = parse("m.yaml", PAYMENTS)
+    assert rows(parsed) == EXPECTED
+    assert [row.line for row in parsed.rows] == [5, 5, 6]
+
+
+def test_json_document_is_read_like_yaml(parse: Parse) -> None:
+    text = json.dumps(yaml.safe_load(PAYMENTS), indent=1)
+    parsed = parse("m.json", text)
+    assert rows(parsed) == EXPECTED
+    lines = text.split("\n")
+    assert [lines[row.line - 1 : row.line + 1] for row in parsed.rows][-1] == [
+        "  {",
+        '   "topic": "payments.audit",',
+    ]
+
+
+@pytest.mark.parametrize("form", ["[%s]", "%s"])
+def test_json_entries_have_clusters_and_overrides(parse: Parse, form: str) -> None:
+    entry = {"clusters": ["a", "b"], "topic": "t", "owner": "o", "overrides": {"b": {"num_partitions": 3}}}
+    assert rows(parse("m.json", form % json.dumps(entry))) == {
+        ("a", "t"): {"owner": "o"},
+        ("b", "t"): {"owner": "o", "num_partitions": 3},
+    }
+
+
+def test_stronger_levels_override_weaker_ones(parse: Parse) -> None:
+    text = """\
+clusters: [a]
+defaults:
+  configs: {one: d, two: d, three: d, four: d, five: d}
+  overrides: {a: {configs: {two: do, three: do, four: do, five: do}}}
+overrides: {a: {configs: {four: fo, five: fo}}}
+topics:
+  - topic: t
+    configs: {three: t, four: t, five: t}
+    overrides: {a: {configs: {five: to}}}
+"""
+    configs = {"one": "d", "two": "do", "three": "t", "four": "fo", "five": "to"}
+    assert rows(parse("m.yaml", text)) == {("a", "t"): {"configs": configs}}
+
+
+def test_override_of_one_kind_of_counts_removes_the_other(parse: Parse) -> None:
+    text = """\
+clusters: [a, b, c]
+defaults: {replication_factor: 3}
+topics:
+  - topic: t
+    num_partitions: 2
+    overrides: {b: {assignments: {0: [1], 1: [2]}}, c: {num_partitions: null, owner: o}}
+"""
+    assert rows(parse("m.yaml", text)) == {
+        ("a", "t"): {"num_partitions": 2, "replication_factor": 3},
+        ("b", "t"): {"assignments": {0: (1,), 1: (2,)}},
+        ("c", "t"): {"replication_factor": 3, "owner": "o"},
+    }
+
+
+OTHERS = """\
+clusters: [a, b]
+defaults: {owner: o, labels: {tier: gold}}
+overrides: {b: {labels: {env: test}, num_partitions: 1}}
+acls:
+  - consumer: {principal: "User:app", topics: t, groups: g}
+    overrides: {b: {consumer: {principal: "User:app-test"}}}
+  - {principal: "User:x", operation: READ, resource_type: TOPIC, resource_name: t, clusters: [a]}
+quotas:
+  - {user: app, producer_byte_rate: 1000, overrides: {b: {producer_byte_rate: 10}}}
+groups:
+  - {group: g, configs: {share.auto.offset.reset: latest}, overrides: {a: {state: absent}}}
+"""
+
+
+@pytest.mark.parametrize("name", ["m.yaml", "m.json"])
+def test_other_kinds_have_clusters_and_overrides(parse: Parse, name: str) -> None:
+    text = OTHERS if name == "m.yaml" else json.dumps(yaml.safe_load(OTHERS))
+    parsed = parse(name, text)
+    assert errors(parsed) == []
+    principals = {(row.cluster, row.values["principal"]) for row in parsed.rows_of("acls")}
+    assert principals == {("a", "User:app"), ("b", "User:app-test"), ("a", "User:x")}
+    rates = {row.cluster: row.values["producer_byte_rate"] for row in parsed.rows_of("quotas")}
+    assert rates == {"a": 1000, "b": 10}
+    assert {row.cluster: row.state for row in parsed.rows_of("group_configs")} == {"a": "absent", "b": "present"}
+    labels = {row.cluster: row.labels for row in parsed.rows_of("quotas")}
+    assert labels == {"a": {"tier": "gold"}, "b": {"tier": "gold", "env": "test"}}
+
+
+HEAD = "clusters: [a, b]\ntopics:\n  - topic: t\n"
+BAD: dict[str, tuple[str, str]] = {
+    "a cluster of the entry that isn't listed": (
+        f"{HEAD}    overrides:\n      stage: {{num_partitions: 1}}\n",
+        "5: `overrides`: `stage` isn't a cluster of this entry; known: `a`, `b`",
+    ),
+    "a cluster of the file that isn't listed": (
+        "clusters: [staging]\noverrides:\n  stagin: {num_partitions: 1}\ntopics: [{topic: t}]\n",
+        "3: `overrides`: `stagin` isn't a cluster of this document; did you mean `staging`?",
+    ),
+    "a cluster of the defaults that isn't listed": (
+        "cluster: a\ndefaults:\n  overrides: {b: {num_partitions: 1}}\ntopics: [{topic: t}]\n",
+        "3: `overrides`: `b` isn't a cluster of this document; known: `a`",
+    ),
+    "a cluster overridden twice": (
+        f"{HEAD}    overrides:\n      a: {{num_partitions: 1}}\n      a: {{num_partitions: 2}}\n",
+        "6: `a` is written twice",
+    ),
+    "cluster and clusters": (
+        "cluster: a\nclusters: [b]\ntopics: []\n",
+        "2: `cluster` and `clusters` exclude each other; give one",
+    ),
+    "cluster and clusters of an entry": (
+        f"{HEAD}    cluster: a\n    clusters: [b]\n",
+        "5: `cluster` and `clusters` exclude each other; give one",
+    ),
+    "clusters as text": ("clusters: a\ntopics: []\n", '1: `clusters` must be a list of names, not the string "a"'),
+    "no clusters": ("clusters: []\ntopics: []\n", "1: `clusters` is empty; name a cluster, or leave it out"),
+    "a cluster twice": ("clusters: [a, a]\ntopics: []\n", "1: `clusters` names `a` twice"),
+    "a cluster that is no name": (
+        "clusters: [1]\ntopics: []\n",
+        "1: `clusters` must be a string, not the number 1; quote it",
+    ),
+    "no cluster": (
+        "topics:\n  - topic: t\n    overrides: {a: {num_partitions: 1}}\n",
+        "2: `cluster` or `clusters` is missing",
+    ),
+    "overrides as a list": (f"{HEAD}    overrides: [a]\n", "4: `overrides` must map clusters to fields, not a list"),
+    "an override as text": (
+        f"{HEAD}    overrides: {{a: x}}\n",
+        '4: `overrides`: cluster `a` must be a mapping of fields, not the string "x"',
+    ),
+    "another topic": (
+        f"{HEAD}    overrides:\n      a:\n        topic: u\n",
+        "6: `overrides`: cluster `a` can't override `topic`",
+    ),
+    "an unknown field": (
+        f"{HEAD}    overrides:\n      a:\n        partitions: 1\n",
+        "6: unknown field `partitions`; did you mean `num_partitions`?",
+    ),
+    "an unknown field of the file": (
+        "clusters: [a]\noverrides:\n  a:\n    partitions: 1\nquotas: [{user: u, producer_byte_rate: 1}]\n",
+        "4: unknown field `partitions`; did you mean `num_partitions`?",
+    ),
+    "a wrong value": (
+        f"{HEAD}    overrides:\n      a:\n        configs:\n          retention.ms: 7 days\n",
+        '7: `configs`: `retention.ms` is "7 days"; write a whole number or a duration such as 7d or 12h',
+    ),
+    "a number as cluster": (
+        f"{HEAD}    overrides:\n      1: {{}}\n",
+        "5: `overrides`: the key `1` is a number in YAML; quote it ('1')",
+    ),
+    "two spellings of one config": (
+        f"{HEAD}    configs:\n      retention.ms: 7d\n      Retention_MS: 1d\n",
+        "6: `configs`: `retention.ms` and `Retention_MS` are two spellings of one config; keep one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
+def test_wrong_files_for_clusters_are_refused(parse: Parse, text: str, message: str) -> None:
+    assert errors(parse("m.yaml", text)) == [f"m.yaml:{message}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '{"clusters": ["a"],\n "topics": [{"topic": "t"}\n {"topic": "u"}]}',
+            "3: not valid JSON: expected a comma or ]",
+        ),
+        ('{"clusters": ["a"],\n "topics": [],\n}', "3: not valid JSON: a comma without a field after it"),
+        ('{"topics": [],\n "topics" []}', "2: not valid JSON: expected a name, a colon and a value"),
+        ('{"cluster": "a",\n "topics": []} 5', "2: not valid JSON: something follows the closing }"),
+        ('{"cluster": "a", "topics": [],\n "topics": []}', "2: `topics` is written twice"),
+        (
+            '{"cluster": "a", "topics": [\n{"topic": "t"},\n{"topic": 5}]}',
+            "3: `topic` must be a string, not the number 5; quote it",
+        ),
+        ('{"topics": [],\n "quota": []}', "2: unknown key `quota`; did you mean `quotas`?"),
+        (
+            '{"clusters": ["a"], "topics": [\n{"topic": "t", "overrides": {"b": {}}}]}',
+            "2: `overrides`: `b` isn't a cluster of this entry; known: `a`",
+        ),
+    ],
+)
+def test_errors_in_json_documents_have_their_line(parse: Parse, text: str, message: str) -> None:
+    assert errors(parse("m.json", text)) == [f"m.json:{message}"]
+
+
+def test_many_clusters_are_too_much(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1_000)
+    monkeypatch.setattr("topicledger.files.json_files._MAX_MADE", 1_000)
+    document = {"clusters": [str(n) for n in range(100)], "topics": [{"topic": f"t{n}"} for n in range(100)]}
+    for name in ("m.yaml", "m.json"):
+        (error,) = parse(name, json.dumps(document)).errors
+        assert "expand to more than 1,000 values" in error.message
+
+
+VARIABLES = """\
+cluster: ${CLUSTER}
+topics:
+  - topic: ${PREFIX}.orders
+    num_partitions: ${COUNT}
+    owner: "${PREFIX}"
+    configs:
+      retention.ms: ${DAYS}d
+"""
+VALUES = {"CLUSTER": "prod", "PREFIX": "eu", "COUNT": "12", "DAYS": "7"}
+
+
+def test_variables_have_the_values_of_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(VARIABLES)
+    parsed = read_manifest_files([path], io.StringIO(""), variables={**VALUES, "OTHER": "x"})
+    expected = {"num_partitions": 12, "owner": "${PREFIX}", "configs": {"retention.ms": str(7 * DAY)}}
+    assert rows(parsed) == {("prod", "eu.orders"): expected}
+    assert parsed.variables == VALUES
+    # A plan from the file is about these values.
+    others = read_manifest_files([path], io.StringIO(""), variables={**VALUES, "COUNT": "13"})
+    assert others.digests != parsed.digests
+    monkeypatch.setenv("COUNT", "12")
+    without = {name: value for name, value in VALUES.items() if name != "COUNT"}
+    assert errors(read_manifest_files([path], io.StringIO(""), variables={**without, "COUNTS": "1"})) == [
+        "m.yaml:4: `num_partitions` must be an integer, not `${COUNT}`: `${COUNT}` has no value (did you mean "
+        "`COUNTS`?); give --var COUNT=VALUE, or quote "
+        "the text if it is meant as it is"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "cluster: c\ntopics:\n  - topic: ${a-b}\n",
+            "3: `topic`: `${a-b}` is no variable such as ${NAME}; quote the text if it is meant as it is",
+        ),
+        (
+            "cluster: c\ntopics:\n  - topic: ${A\n",
+            "3: `topic`: `${A` is no variable such as ${NAME}; quote the text if it is meant as it is",
+        ),
+        (
+            "cluster: c\ntopics:\n  - topic: t\n    configs:\n      ${A}: x\n",
+            "5: `configs`: the key `${A}` has a variable; only values can have one",
+        ),
+        (
+            "cluster: c\ntopics:\n  - {topic: ${A}.b}\n",
+            "3: not valid YAML: in { } and [ ], no text can have a variable; write each field on its own line",
+        ),
+    ],
+)
+def test_wrong_variables_are_errors_with_their_line(parse: Parse, text: str, message: str) -> None:
+    assert errors(parse("m.yaml", text)) == [f"m.yaml:{message}"]
+
+
+def test_variables_in_json_are_ordinary_text(parse: Parse) -> None:
+    parsed = parse("m.json", '[{"cluster": "c", "topic": "t", "owner": "${A}"}]')
+    assert rows(parsed) == {("c", "t"): {"owner": "${A}"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["A"], "--var A: write NAME=VALUE"),
+        (["1=x"], "--var 1=x: write NAME=VALUE"),
+        (["A=1", "A=2"], "--var gives A twice"),
+        (["A=${B}", "B=${A}"], "--var A: a value can't have variables"),
+    ],
+)
+def test_wrong_values_of_variables_are_refused(given: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        variables_in(given)
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    path = tmp_path / "topicledger.toml"
+    path.write_text(
+        f'[tables]\nroot = "{tmp_path / "tables"}"\n'
+        + "".join(f'[clusters.{name}]\nbootstrap_servers = ["localhost:1"]\n' for name in ("staging", "prod", "a", "b"))
+    )
+    return path
+
+
+def test_show_prints_what_files_expand_to(tmp_path: Path, settings_file: Path, parse: Parse) -> None:
+    (tmp_path / "m.yaml").write_text(PAYMENTS)
+    (tmp_path / "others.yaml").write_text(OTHERS)
+    arguments = ["load_manifests", "--config", str(settings_file), "--dry-run", "--show"]
+    files = [str(tmp_path / name) for name in ("m.yaml", "others.yaml")]
+    shown = CliRunner().invoke(main, [*arguments, *files])
+    assert shown.exit_code == 0, shown.output
+    assert f'  - topic: "payments.audit"  # {tmp_path}/m.yaml:6\n' in shown.stdout
+    again = parse("again.yaml", shown.stdout)
+    assert rows(again) == EXPECTED
+    first = parse("others.yaml", OTHERS)
+    for table in ("acls", "quotas", "group_configs"):
+        have = [(row.cluster, row.state, row.owner, row.labels, row.values) for row in again.rows_of(table)]
+        for row in first.rows_of(table):
+            assert (row.cluster, row.state, row.owner, row.labels, row.values) in have
+    document = CliRunner().invoke(main, [*arguments, "--format", "json", *files])
+    assert [row["line"] for row in json.loads(document.stdout)["rows"]["manifests"]] == [5, 5, 6]
+
+
+def test_an_error_on_several_clusters_is_reported_once(tmp_path: Path, settings_file: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("clusters: [staging, prod]\ntopics: [{topic: t, num_partitions: 0}]\n")
+    with pytest.raises(ManifestFileError) as caught:
+        read(load_settings(settings_file), [path], io.StringIO(""))
+    assert str(caught.value).count("num_partitions is 0") == 1
+    assert str(caught.value).endswith("1 error: nothing was loaded")
