@@ -33,7 +33,6 @@ from topicledger.resources import building, registry
 from topicledger.resources.acls import decide as plan_acls
 from topicledger.resources.acls import kind as acl_kind
 from topicledger.resources.acls import rows as acls
-from topicledger.resources.quotas import decide as plan_quotas
 from topicledger.resources.quotas import kind as quota_kind
 from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
@@ -313,7 +312,9 @@ def test_random_quotas_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
     listed = Listed(rows=frame(spark, OBSERVED_QUOTAS.schema, live).drop("run_id"), statuses={"main": ListedStatus()})
     judged = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).localCheckpoint()
     topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
-    rows = dicts(judged.transform(plan_quotas.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions)))
+    rows = dicts(
+        judged.transform(quota_kind.KIND.deciding.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions))
+    )
     plan = {row["resource"] for row in rows if row["decision"] in ("alter_quota", "unmanaged")}
     found = dicts(judged.transform(find_resource_drift(quota_kind.KIND, _nothing(spark), listed, topics, SETTINGS)))
     assert plan == {row["what"] for row in found}

@@ -20,7 +20,7 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
 from topicledger.resources import building
 from topicledger.resources.quotas import rows as quotas
-from topicledger.resources.quotas.decide import decide
+from topicledger.resources.quotas.kind import KIND
 from topicledger.resources.quotas.names import QuotaAction
 from topicledger.resources.quotas.policies import COLUMNS, SUBJECT
 from topicledger.schemas import OBSERVED_QUOTAS
@@ -43,7 +43,10 @@ def decided(spark: SparkSession, rules: Sequence[Policy], declared: Rows, live: 
     judged = rows.transform(quotas.judge(["main"], None))
     judged_by = policies.judge(rules, policy_facts(spark), SUBJECT)
     statuses = {"main": ClusterStatus(cluster_id="kafka-main")}
-    return {row["resource"]: row for row in dicts(judged.transform(decide(listed, statuses, settings, judged_by)))}
+    return {
+        row["resource"]: row
+        for row in dicts(judged.transform(KIND.deciding.decide(listed, statuses, settings, judged_by)))
+    }
 
 
 def ours(use: str, **settings: Any) -> Policy:
@@ -146,7 +149,7 @@ def test_a_users_own_policy_sees_every_entity_and_may_only_warn(spark: SparkSess
 WRONG: Sequence[tuple[Mapping[str, Any], str]] = [
     ({"limit": "producer_byte_rate"}, "give min or max, or required = true"),
     ({"limit": "producer_byte_rate", "max": 0}, "max must be above 0"),
-    ({"limit": "producer_byte_rate", "min": float("nan")}, "min must be above 0"),
+    ({"limit": "producer_byte_rate", "min": float("nan")}, "min must be a finite number"),
     ({"limit": "producer_byte_rate", "min": 2, "max": 1}, "min must not be above max"),
     ({"limit": "bytes", "max": 1}, "`limit` must be 'producer_byte_rate' or"),
     ({"limit": "producer_byte_rate", "max": 1, "users": ["("]}, "is not valid in RE2"),

@@ -19,8 +19,8 @@ from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.resources.quotas import rows as quotas
-from topicledger.resources.quotas.decide import decide
 from topicledger.resources.quotas.entity import Entity, kafka_name, written
+from topicledger.resources.quotas.kind import KIND
 from topicledger.resources.quotas.rows import entity_of, limits_of, text_of
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
 from topicledger.text import number_text
@@ -122,7 +122,7 @@ def decided(
         clusters={},
         guards=GuardSettings(of_kinds={"max_quota_changes": most}),
     )
-    transform = decide(listed, clusters, settings, lambda rows: rows)
+    transform = KIND.deciding.decide(listed, clusters, settings, lambda rows: rows)
     found = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).transform(transform)
     return {row["resource"]: row for row in dicts(found)}
 

@@ -19,6 +19,7 @@ from kafka.protocol.metadata import MetadataRequest
 from topicledger.config.secrets import foreign_code, redact, resolve_client_options, secret_values, words_of
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError
+from topicledger.model import TopicResult
 
 _DISCONNECTED = "socket disconnected"
 _TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", "RequestTimedOutError", _DISCONNECTED)
@@ -142,6 +143,14 @@ def error_name(error_code: int) -> str:
     return str(kafka_errors.for_code(error_code).message or f"ERROR_{error_code}")
 
 
+def result_of(error_code: int, message: str | None, not_permitted: str) -> TopicResult:
+    """Return a broker's answer, with the message `not_permitted` if the principal may not change the cluster."""
+    if error_code == CLUSTER_AUTHORIZATION_FAILED:
+        # The broker's own message is a dump of its request context.
+        message = not_permitted
+    return TopicResult(error_code=error_code, error_message=message or None)
+
+
 def request_timeout(cluster: ClusterSettings, kafka: KafkaSettings) -> float:
     """Return the seconds to wait for an answer: the client option `request_timeout_ms` if it is set.
 
@@ -195,6 +204,10 @@ class Connection:
             # Any error of a cluster's client concerns only that cluster.
             raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
         self._manager = self._admin._manager
+
+    def needs(self, permission: str) -> str:
+        """Return the end of a message that something isn't permitted: the ACL that the principal needs."""
+        return f"the principal in clusters.{self.name}.client needs the ACL {permission}"
 
     @property
     def principal(self) -> str | None:

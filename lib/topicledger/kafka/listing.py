@@ -52,12 +52,9 @@ class Listed:
     """Whether the group has no members."""
 
 
-def denied(connection: Connection, error_code: int, what: str, acl: str) -> ClusterError:
-    """Return the error that names what can't be read, and the missing ACL."""
-    return ClusterError(
-        f"cluster {connection.name}: {what} ({error_name(error_code)}): "
-        f"the principal in clusters.{connection.name}.client needs the ACL {acl}"
-    )
+def denied(connection: Connection, error_code: int, what: str, permission: str) -> ClusterError:
+    """Return the error that names what can't be read, and the missing permission."""
+    return ClusterError(f"cluster {connection.name}: {what} ({error_name(error_code)}): {connection.needs(permission)}")
 
 
 def settled(connection: Connection, subject: str, error_code: int, later: Later) -> bool:

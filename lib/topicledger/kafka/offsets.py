@@ -95,8 +95,8 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         later.pop(topic.name, None)
         leaderless = sorted(each.partition_index for each in topic.partitions if each.leader_id < 0)
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-            acl = f"the principal in clusters.{connection.name}.client needs the ACL Describe on topic {topic.name}"
-            yield _unknown(connection, topic.name, f"{error_name(topic.error_code)}: {acl}")
+            needed = connection.needs(f"Describe on topic {topic.name}")
+            yield _unknown(connection, topic.name, f"{error_name(topic.error_code)}: {needed}")
         elif topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             yield _unknown(connection, topic.name, "there is no such topic")
         elif topic.error_code not in (NONE, LEADER_NOT_AVAILABLE):

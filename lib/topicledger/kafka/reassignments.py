@@ -24,6 +24,7 @@ from topicledger.kafka.connection import (
     RequestLost,
     error_name,
     require_told,
+    result_of,
 )
 from topicledger.model import TopicResult
 
@@ -128,7 +129,7 @@ def alter_request(targets: Mapping[Partition, Replicas | None], timeout_ms: int)
 def altered(response: Any, asked: Collection[Partition]) -> dict[Partition, TopicResult]:
     """Return an AlterPartitionReassignments response's answers by partition; a top-level error counts for each."""
     found = {
-        (topic.name, each.partition_index): _result(each.error_code, each.error_message)
+        (topic.name, each.partition_index): result_of(each.error_code, each.error_message, NO_ALTER)
         for topic in response.responses
         for each in topic.partitions
     }
@@ -150,7 +151,7 @@ def elect_request(partitions: Iterable[Partition], timeout_ms: int) -> Any:
 def elected(response: Any, asked: Collection[Partition]) -> dict[Partition, TopicResult]:
     """Return an ElectLeaders response's answers by partition (R7)."""
     found = {
-        (each.topic, part.partition_id): _result(part.error_code, part.error_message)
+        (each.topic, part.partition_id): result_of(part.error_code, part.error_message, NO_ALTER)
         for each in response.replica_election_results
         for part in each.partition_result
     }
@@ -161,14 +162,8 @@ def _of_all(
     response: Any, asked: Collection[Partition], found: Mapping[Partition, TopicResult]
 ) -> dict[Partition, TopicResult]:
     if response.error_code != NONE:
-        return dict.fromkeys(asked, _result(response.error_code, getattr(response, "error_message", None)))
+        return dict.fromkeys(asked, result_of(response.error_code, getattr(response, "error_message", None), NO_ALTER))
     return dict(found)
-
-
-def _result(error_code: int, message: str | None) -> TopicResult:
-    # The broker's own message for 31 is a dump of its request context.
-    words = NO_ALTER if error_code == CLUSTER_AUTHORIZATION_FAILED else message
-    return TopicResult(error_code=error_code, error_message=words)
 
 
 def _by_topic(partitions: Iterable[tuple[Partition, Any]]) -> list[tuple[str, list[tuple[int, Any]]]]:

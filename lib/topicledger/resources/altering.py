@@ -11,15 +11,23 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
+from pyspark.sql import functions as F
+
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import Steps
+from topicledger.actions.costs import TOUCHED_NAMES
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Guard, Safeguards
+from topicledger.actions.showing import CHANGES, Shown, changed
 from topicledger.actions.shown import done_within
 from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.naming import KindNames
+from topicledger.resources import valued
+from topicledger.resources.valued import Valued
 
 _SHOWN_WITHIN = 3.0
 """Seconds until brokers show what was altered: thousands of changes need one."""
@@ -82,16 +90,29 @@ class _Described:
         return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
 
 
-def steps(requests: Requests) -> Steps:
-    """Return the steps of the action that sends these requests."""
-    return Steps(
-        validate=partial(_validate, requests),
-        changed_since_plan=partial(_changed_since_plan, requests),
-        recover=partial(_recover, requests),
-        partly_done=None,
-        apply=partial(_apply, requests),
-        cancel=None,
-        verify=partial(_verify, requests),
+def action(
+    of: Valued, names: KindNames, requests: Requests, guard: Guard, *, option: str, order: int, unset: str, done: str
+) -> ActionKind:
+    """Return the action of a valued kind. `unset`: the word for a value that isn't set; `done`: see `Shown`."""
+    return ActionKind(
+        name=of.action,
+        resource_type=names.resource_type,
+        option=option,
+        order=order,
+        wanted=lambda: F.col("decision") == of.action,
+        not_declared=lambda: valued.not_declared(of),
+        shown=Shown(CHANGES, changed(unset), done),
+        cost=TOUCHED_NAMES,
+        safeguards=Safeguards(switch=None, guard=guard, approved_as=(names.approved_as,)),
+        steps=Steps(
+            validate=partial(_validate, requests),
+            changed_since_plan=partial(_changed_since_plan, requests),
+            recover=partial(_recover, requests),
+            partly_done=None,
+            apply=partial(_apply, requests),
+            cancel=None,
+            verify=partial(_verify, requests),
+        ),
     )
 
 

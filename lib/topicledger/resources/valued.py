@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, with_reasons
@@ -19,9 +21,9 @@ from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.naming import DriftName
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.phases import VALUES
-from topicledger.resources.deciding import beside_live, decided
-from topicledger.resources.kind import DIFFERENCE
+from topicledger.phases import DECIDED_RESOURCE, VALUES
+from topicledger.resources.deciding import at_most, beside_live, decided, warned
+from topicledger.resources.kind import DIFFERENCE, AsRows, Deciding, Drift, Owners
 from topicledger.schemas import Table
 
 
@@ -47,6 +49,8 @@ class Valued:
     """Return the table's columns for values; the inverse of `values_of`."""
     same: Callable[[Column, Column, Column], Column]
     """Whether two values of a name, each perhaps null, are the same (boolean, never null)."""
+    unusual: Callable[[], Column] | None
+    """Return why a row's resource, which brokers accept, almost never exists, else null: plans warn of it."""
 
     @property
     def live(self) -> str:
@@ -105,7 +109,42 @@ def validated(
     return judge
 
 
-def compared(of: Valued, seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
+def deciding(of: Valued, action: ActionKind) -> Deciding:
+    """Return the kind's decisions. Rows of the table decide about all values of a resource, and about no other."""
+    return Deciding(
+        compare=lambda listed, statuses, _: _compared(of, listed, statuses),
+        decide=partial(_decide, of, action),
+        manages=lambda _: False,
+        now={of.name: of.declared},
+        undeclared=lambda: F.lit("don't declare it"),
+        protected=None,
+    )
+
+
+def _decide(
+    of: Valued,
+    action: ActionKind,
+    seen: Listed,
+    clusters: Mapping[str, ClusterStatus],
+    settings: Settings,
+    judged_by: Transform,
+) -> Transform:
+    """See `Deciding.decide`. Actions that a policy refuses don't count for the guard."""
+    guard, unusual = action.safeguards.guard, of.unusual
+
+    def transform(judged: DataFrame) -> DataFrame:
+        rows = judged.transform(_compared(of, seen, clusters)).transform(judged_by)
+        if guard is not None:
+            rows = rows.transform(at_most(of.action, guard, settings.guards))
+        if unusual is not None:
+            sets = decided(of.action) & F.col("state").eqNullSafe(F.lit(PRESENT))
+            rows = rows.transform(warned(f"unusual_{of.resource_type}", F.when(sets, unusual())))
+        return rows.select(*DECIDED_RESOURCE.names)
+
+    return transform
+
+
+def _compared(of: Valued, seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
     """Phase decide: see `Deciding.compare`. The decision is the kind's action, unchanged or unmanaged."""
     live = seen.rows.select(
         "cluster", of.text_of().alias("resource"), of.values_of().alias(of.live),
@@ -151,9 +190,13 @@ def _decided(of: Valued, rows: DataFrame) -> DataFrame:
     )
 
 
-def live(of: Valued) -> Transform:
-    """See `AsRows.live`."""
-    return lambda observed: observed.select("cluster", of.text_of().alias("resource"), of.values_of().alias("now"))
+def as_rows(of: Valued) -> AsRows:
+    """Return the transforms from actions back to rows of the table."""
+    return AsRows(
+        live=lambda seen: seen.select("cluster", of.text_of().alias("resource"), of.values_of().alias("now")),
+        undo=_undo(of),
+        asked_by=lambda planned: _as_rows(of, planned, "before", "after"),
+    )
 
 
 def _as_rows(of: Valued, changed: DataFrame, old: str, new: str) -> DataFrame:
@@ -166,12 +209,7 @@ def _as_rows(of: Valued, changed: DataFrame, old: str, new: str) -> DataFrame:
     return changed.withColumns({**of.key_of("resource"), **of.columns_of(values), "state": state})
 
 
-def asked_by(of: Valued) -> Transform:
-    """See `AsRows.asked_by`."""
-    return lambda planned: _as_rows(of, planned, "before", "after")
-
-
-def undo(of: Valued) -> Transform:
+def _undo(of: Valued) -> Transform:
     """See `AsRows.undo`: changed values become what they were; others stay as they are."""
 
     def transform(done: DataFrame) -> DataFrame:
@@ -207,13 +245,13 @@ class DriftWords:
     message_missing: str
 
 
-def find(of: Valued, words: DriftWords) -> Callable[[Listed, DataFrame, Settings], Transform]:
-    """Return `Drift.find`: it compares all resources of the clusters that rows of the table name."""
+def drift(of: Valued, words: DriftWords, advice: Mapping[DriftName, str]) -> Drift:
+    """Return the kind's drift: it compares all resources of the clusters that rows of the table name."""
 
-    def compare(listed: Listed, _: DataFrame, __: Settings) -> Transform:
+    def find(listed: Listed, _: DataFrame, __: Settings) -> Transform:
         return lambda judged: _differences(of, words, listed, judged)
 
-    return compare
+    return Drift(find=find, advice=advice)
 
 
 def _differences(of: Valued, words: DriftWords, listed: Listed, judged: DataFrame) -> DataFrame:
@@ -252,3 +290,20 @@ def _text(values: str) -> Column:
         F.array_sort(F.map_entries(values)), lambda each: F.concat(each["key"], F.lit("="), each["value"])
     )
     return F.when(F.size(values) > 0, F.array_join(entries, ", "))
+
+
+def owners(action: ActionKind, *, name: str, title: str, title_of_changes: str, counted: str, one: str) -> Owners:
+    """Return the lists of a report. `counted`, `one`: several and one of what a row declares, such as an entity."""
+    return Owners(
+        name=name,
+        title=title,
+        title_of_changes=title_of_changes,
+        have={counted: "count(*)"},
+        moved={"changed": "count(*)"},
+        headings=(counted.capitalize(), "Changed"),
+        also=(),
+        what=lambda target: action.shown.words(target) or "",
+        columns={"Owner": "owner", one.capitalize(): "resource", "Change": "what", "When": "when"},
+        filters=("cluster", "owner"),
+        audited="run_id, cluster, resource, before, after, completed_at",
+    )

@@ -35,7 +35,7 @@ from topicledger.model import (
     TopicResult,
 )
 from topicledger.naming import RefusalName
-from topicledger.resources.acls import cluster_acls, requests
+from topicledger.resources.acls import cluster_acls, names, requests
 from topicledger.resources.acls.acl import ALLOW, Acl
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
@@ -265,7 +265,7 @@ def _declared(state: str) -> Column:
 
 
 MAX_ACL_DELETES = Guard(
-    setting="max_acl_deletes",
+    setting=names.MAX_ACL_DELETES,
     error=AclRefusal.MAX_ACL_DELETES_EXCEEDED,
     counted="planned removals of ACLs on this cluster",
 )
@@ -282,7 +282,7 @@ def _kind(action: AclAction, order: int) -> ActionKind:
         not_declared=partial(_declared, ABSENT if adds else PRESENT),
         shown=Shown(ADDS, lambda _: None, "added") if adds else Shown(REMOVES, _removed, "removed"),
         cost=ONE_RECORD,
-        safeguards=Safeguards(switch=None, guard=None if adds else MAX_ACL_DELETES, approved_as=("rights",)),
+        safeguards=Safeguards(switch=None, guard=None if adds else MAX_ACL_DELETES, approved_as=(NAMES.approved_as,)),
         steps=Steps(
             validate=validate,
             changed_since_plan=changed_since_plan,

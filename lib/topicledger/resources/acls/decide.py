@@ -105,7 +105,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
             # Policies of ACLs need no answer from brokers.
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings, declared_only=seen.declared_only))
-            .transform(_protected(own, settings, seen.rows))
+            .transform(_keeps_own_access(own, settings, seen.rows))
         )
         if not settings.acls.manage:
             # Nothing is removed.
@@ -127,10 +127,10 @@ def managed(settings: AclSettings) -> Column:
 
 def _decided(settings: Settings, *, declared_only: bool) -> Transform:
     def transform(rows: DataFrame) -> DataFrame:
-        protected = F.col("acl.principal").isin(*settings.acls.super_users) & (F.col("acl.permission") == ALLOW)
+        super_user = F.col("acl.principal").isin(*settings.acls.super_users) & (F.col("acl.permission") == ALLOW)
         declared = F.col("state").isNotNull()
         decision = (
-            F.when(~declared & F.col("_managed") & ~protected & ~F.lit(declared_only), F.lit(DELETE))
+            F.when(~declared & F.col("_managed") & ~super_user & ~F.lit(declared_only), F.lit(DELETE))
             .when(~declared, F.lit(Decision.UNMANAGED.value))
             .when((F.col("state") == PRESENT) & ~F.col("live"), F.lit(ADD))
             .when((F.col("state") == ABSENT) & F.col("live"), F.lit(DELETE))
@@ -140,7 +140,7 @@ def _decided(settings: Settings, *, declared_only: bool) -> Transform:
             rows.withColumn("_managed", managed(settings.acls))
             .withColumn("decision", F.when(F.col("phase").isNull(), decision))
             .transform(stopped(decided(DELETE) & ~F.col("_managed"), AclRefusal.NOT_MANAGED, F.lit(_NOT_MANAGED)))
-            .transform(stopped(decided(DELETE) & protected, AclRefusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
+            .transform(stopped(decided(DELETE) & super_user, AclRefusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
         )
 
     return transform
@@ -150,7 +150,7 @@ _NOT_MANAGED = "no pattern of acls.manage matches its principal, so it is not re
 _SUPER_USER = "its principal is one of acls.super_users, whose ACLs are never removed"
 
 
-def _protected(own: Mapping[str, str | None], settings: Settings, live: DataFrame) -> Transform:
+def _keeps_own_access(own: Mapping[str, str | None], settings: Settings, live: DataFrame) -> Transform:
     """Stop actions that would restrict the run's own principal: removed ALLOWs and added DENYs for it or for everyone.
 
     Its undeclared ACLs are unmanaged. A super user needs no ACL.
@@ -169,8 +169,8 @@ def _protected(own: Mapping[str, str | None], settings: Settings, live: DataFram
             .withColumn("decision", F.when(undeclared, F.lit(Decision.UNMANAGED.value)).otherwise(F.col("decision")))
             .transform(stopped(takes & mine.isNull(), AclRefusal.PRINCIPAL_UNKNOWN, unknown))
             .transform(stopped(takes & is_mine, AclRefusal.OWN_RIGHTS, F.lit(OWN_RIGHTS)))
-            .transform(_kept_by_own(own, live))
-            .transform(stopped(takes & everyone & ~F.col("_kept"), AclRefusal.OWN_RIGHTS, F.lit(_EVERYONE)))
+            .transform(_granted_besides(own, live))
+            .transform(stopped(takes & everyone & ~F.col("_granted"), AclRefusal.OWN_RIGHTS, F.lit(_EVERYONE)))
         )
 
     return transform
@@ -187,8 +187,8 @@ def _around(text: str, value: Column) -> Sequence[Column]:
     return F.lit(before), value, F.lit(after)
 
 
-def _kept_by_own(own: Mapping[str, str | None], live: DataFrame) -> Transform:
-    """Add `_kept`: for an ALLOW for everyone, whether an ACL of the run's own principal grants at least the same."""
+def _granted_besides(own: Mapping[str, str | None], live: DataFrame) -> Transform:
+    """Add `_granted`: for an ALLOW for everyone, whether an ACL of the run's own principal grants at least the same."""
 
     def transform(rows: DataFrame) -> DataFrame:
         mine = live.where(
@@ -197,15 +197,15 @@ def _kept_by_own(own: Mapping[str, str | None], live: DataFrame) -> Transform:
             & (F.col("host") == WILDCARD)
         ).select("cluster", F.struct(*ACL_KEY).alias("_mine"))
         asked = rows.where(decided(DELETE) & (F.col("acl.principal") == EVERYONE)).select("cluster", "resource", "acl")
-        kept = (
+        granted = (
             asked.join(mine, on="cluster", how="inner")
             .where(covers("_mine", "acl"))
             .select("cluster", "resource")
             .distinct()
-            .withColumn("_kept", F.lit(True))
+            .withColumn("_granted", F.lit(True))
         )
-        return rows.join(F.broadcast(kept), on=["cluster", "resource"], how="left").withColumn(
-            "_kept", F.coalesce("_kept", F.lit(False))
+        return rows.join(F.broadcast(granted), on=["cluster", "resource"], how="left").withColumn(
+            "_granted", F.coalesce("_granted", F.lit(False))
         )
 
     return transform

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafka.admin import ConfigResourceType
@@ -27,6 +28,7 @@ from topicledger.kafka.connection import (
     NotListed,
     RequestLost,
     error_name,
+    result_of,
 )
 from topicledger.model import Target, TopicResult
 from topicledger.resources.acls.acl import DENY, Acl
@@ -72,8 +74,7 @@ def describe_acls(connection: Connection, principals: Collection[str] | None = N
         return [*_acls(response.resources)]
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         raise NotListed(
-            f"cluster {connection.name}: its ACLs can't be listed: the principal in clusters.{connection.name}.client "
-            "needs the ACL Describe on the cluster"
+            f"cluster {connection.name}: its ACLs can't be listed: {connection.needs('Describe on the cluster')}"
         )
     if response.error_code == SECURITY_DISABLED:
         raise NotListed(
@@ -171,7 +172,7 @@ def _create_acls_request(targets: Sequence[Target]) -> Any:
 def _created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
     """Return a CreateAcls response's answers by resource, in the request's order."""
     return {
-        target.resource: TopicResult(error_code=each.error_code, error_message=_words(each))
+        target.resource: result_of(each.error_code, each.error_message, NO_ALTER)
         for target, each in zip(targets, response.results, strict=True)
     }
 
@@ -203,15 +204,8 @@ def _deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]
         failed = next((match for match in each.matching_acls if match.error_code != NONE), None)
         answer = each if failed is None or each.error_code != NONE else failed
         before = target.before if each.matching_acls else {}
-        found[target.resource] = TopicResult(error_code=answer.error_code, error_message=_words(answer), before=before)
+        found[target.resource] = replace(result_of(answer.error_code, answer.error_message, NO_ALTER), before=before)
     return found
-
-
-def _words(answer: Any) -> str | None:
-    if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
-        # The broker's own message is a dump of its request context.
-        return NO_ALTER
-    return answer.error_message or None
 
 
 def _min_version(acls: Sequence[Acl]) -> int:

@@ -5,18 +5,12 @@ Brokers refuse the second entry of a group, and a group with a key twice.
 
 from __future__ import annotations
 
-from pyspark.sql import functions as F
-
-from topicledger.actions.costs import TOUCHED_NAMES
-from topicledger.actions.kind import ActionKind
-from topicledger.actions.safeguards import Guard, Safeguards
-from topicledger.actions.showing import CHANGES, Shown, changed
+from topicledger.actions.safeguards import Guard
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED
-from topicledger.resources import valued
-from topicledger.resources.altering import Requests, steps
+from topicledger.resources.altering import Requests, action
 from topicledger.resources.group_configs import names, requests
-from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigRefusal
+from topicledger.resources.group_configs.names import NAMES, GroupConfigRefusal
 from topicledger.resources.group_configs.rows import OF_GROUPS
 
 
@@ -32,21 +26,12 @@ _REQUESTS = Requests(
     not_permitted=dict.fromkeys((GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED), requests.NO_ALTER),
 )
 
-MAX_GROUP_CONFIG_CHANGES = Guard(
+_GUARD = Guard(
     setting=names.MAX_GROUP_CONFIG_CHANGES,
     error=GroupConfigRefusal.MAX_GROUP_CONFIG_CHANGES_EXCEEDED,
     counted="groups of this cluster whose configs the run would change",
 )
 
-KIND = ActionKind(
-    name=GroupConfigAction.ALTER_GROUP_CONFIGS.value,
-    resource_type=NAMES.resource_type,
-    option="groups",
-    order=10,
-    wanted=lambda: F.col("decision") == GroupConfigAction.ALTER_GROUP_CONFIGS.value,
-    not_declared=lambda: valued.not_declared(OF_GROUPS),
-    shown=Shown(CHANGES, changed("broker default"), "given other configs"),
-    cost=TOUCHED_NAMES,
-    safeguards=Safeguards(switch=None, guard=MAX_GROUP_CONFIG_CHANGES, approved_as=(NAMES.approved_as,)),
-    steps=steps(_REQUESTS),
+KIND = action(
+    OF_GROUPS, NAMES, _REQUESTS, _GUARD, option="groups", order=10, unset="broker default", done="given other configs"
 )

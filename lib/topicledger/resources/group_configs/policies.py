@@ -5,7 +5,6 @@ A row declares all configs of its group, so all of them are evaluated, not only 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from pyspark.sql import functions as F
@@ -14,6 +13,7 @@ from topicledger.config import patterns
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import RowRule, Subject, text
 from topicledger.policies.create import labels_required, owner_required
+from topicledger.policies.ranges import Range
 from topicledger.resources.group_configs.names import GroupConfigAction
 
 COLUMNS = (
@@ -43,27 +43,14 @@ def group_config_values(
     """A config that a row sets has one of the values, or is in the range, in groups with a match of `groups` (RE2)."""
     if bool(values) == (min is not None or max is not None):
         raise ValueError("give values, or min or max")
-    for name, bound in (("min", min), ("max", max)):
-        if bound is not None and not math.isfinite(bound):
-            raise ValueError(f"{name} must be a finite number")
-    if min is not None and max is not None and min > max:
-        raise ValueError("min must not be above max")
+    allowed = Range(min, max)
     value = F.col("configs")[config]
-    if values:
-        wrong = ~value.isin(*values)
-        allowed = ", ".join(values)
-    else:
-        number = value.try_cast("double")
-        least, most = ("any" if bound is None else f"{bound:g}" for bound in (min, max))
-        allowed = f"{least} to {most}"
-        wrong = number.isNull()
-        if min is not None:
-            wrong = wrong | (number < min)
-        if max is not None:
-            wrong = wrong | (number > max)
+    number = value.try_cast("double")
+    wrong = ~value.isin(*values) if values else number.isNull() | allowed.excludes(number)
+    expected = ", ".join(values) or str(allowed)
     concerned = patterns.any_matches("group", groups) if groups else F.lit(True)
     return RowRule(
-        reason=F.when(concerned & value.isNotNull() & wrong, text(config, " is ", value, f"; allowed is {allowed}")),
+        reason=F.when(concerned & value.isNotNull() & wrong, text(config, " is ", value, f"; allowed is {expected}")),
         inputs=text(F.col("group"), f"; {config} ", F.coalesce(value, F.lit("not set"))),
     )
 

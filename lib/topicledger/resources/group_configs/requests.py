@@ -36,8 +36,8 @@ def list_groups(connection: Connection) -> list[str]:
     response = connection.ask(ListConfigResourcesRequest(resource_types=[ConfigResourceType.GROUP]))
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         raise NotListed(
-            f"cluster {connection.name}: its group configs can't be listed: the principal in "
-            f"clusters.{connection.name}.client needs the ACL DescribeConfigs on the cluster"
+            f"cluster {connection.name}: its group configs can't be listed: "
+            + connection.needs("DescribeConfigs on the cluster")
         )
     if response.error_code != NONE:
         raise RequestLost(
@@ -58,8 +58,8 @@ def describe_groups(connection: Connection, groups: Collection[str]) -> dict[str
         for each in connection.ask(DescribeConfigsRequest(resources=part, include_synonyms=False)).results:
             if each.error_code == GROUP_AUTHORIZATION_FAILED:
                 raise NotListed(
-                    f"cluster {connection.name}: configs of group {each.resource_name} can't be described: the "
-                    f"principal in clusters.{connection.name}.client needs the ACL DescribeConfigs on the group"
+                    f"cluster {connection.name}: configs of group {each.resource_name} can't be described: "
+                    + connection.needs("DescribeConfigs on the group")
                 )
             if each.error_code != NONE:
                 raise RequestLost(

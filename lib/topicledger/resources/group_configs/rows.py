@@ -46,6 +46,7 @@ OF_GROUPS = Valued(
     values_of=lambda: F.col("configs"),
     columns_of=lambda configs: {"configs": configs},
     same=_same,
+    unusual=None,
 )
 
 

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import functions as F
-
-from topicledger.actions.costs import TOUCHED_NAMES
-from topicledger.actions.kind import ActionKind
-from topicledger.actions.safeguards import Guard, Safeguards
-from topicledger.actions.showing import CHANGES, Shown, changed
+from topicledger.actions.safeguards import Guard
 from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED
 from topicledger.model import Target
-from topicledger.resources import valued
-from topicledger.resources.altering import Requests, steps
+from topicledger.resources.altering import Requests, action
 from topicledger.resources.quotas import names, requests
 from topicledger.resources.quotas.entity import Entity
-from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
+from topicledger.resources.quotas.names import NAMES, QuotaRefusal
 from topicledger.resources.quotas.rows import OF_QUOTAS
 from topicledger.text import number_text
 
@@ -47,21 +41,10 @@ _REQUESTS = Requests(
     not_permitted={CLUSTER_AUTHORIZATION_FAILED: requests.NO_ALTER},
 )
 
-MAX_QUOTA_CHANGES = Guard(
+_GUARD = Guard(
     setting=names.MAX_QUOTA_CHANGES,
     error=QuotaRefusal.MAX_QUOTA_CHANGES_EXCEEDED,
     counted="planned quota changes of this cluster",
 )
 
-KIND = ActionKind(
-    name=QuotaAction.ALTER_QUOTA.value,
-    resource_type=NAMES.resource_type,
-    option="quotas",
-    order=9,
-    wanted=lambda: F.col("decision") == QuotaAction.ALTER_QUOTA.value,
-    not_declared=lambda: valued.not_declared(OF_QUOTAS),
-    shown=Shown(CHANGES, changed("none"), "given other quotas"),
-    cost=TOUCHED_NAMES,
-    safeguards=Safeguards(switch=None, guard=MAX_QUOTA_CHANGES, approved_as=("rights",)),
-    steps=steps(_REQUESTS),
-)
+KIND = action(OF_QUOTAS, NAMES, _REQUESTS, _GUARD, option="quotas", order=9, unset="none", done="given other quotas")

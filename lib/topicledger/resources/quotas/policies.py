@@ -5,7 +5,6 @@ A row declares all limits of an entity, so all of them are evaluated, not only t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Literal
@@ -17,9 +16,9 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import RowRule, Subject, text
 from topicledger.policies.create import labels_required, owner_required
+from topicledger.policies.ranges import Range
 from topicledger.resources.quotas.entity import ENTITY
 from topicledger.resources.quotas.names import QuotaAction
-from topicledger.text import number_text
 
 Limit = Literal[
     "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
@@ -59,26 +58,15 @@ def quota_range(
     """
     if min is None and max is None and not required:
         raise ValueError("give min or max, or required = true")
-    for name, bound in (("min", min), ("max", max)):
-        if bound is not None and not (math.isfinite(bound) and bound > 0):
-            raise ValueError(f"{name} must be above 0")
-    if min is not None and max is not None and min > max:
-        raise ValueError("min must not be above max")
+    allowed = Range(min, max, above_zero=True)
     given = zip(ENTITY, (users, client_ids, ips), strict=True)
     concerned = [patterns.any_matches(name, found) for name, found in given if found]
     said = F.col("limits")[limit]
     value = said.cast("double")
-    least, most = ("any" if bound is None else number_text(float(bound)) for bound in (min, max))
-    allowed = f"allowed is {least} to {most}"
-    outside = F.lit(False)
-    if min is not None:
-        outside = outside | (value < min)
-    if max is not None:
-        outside = outside | (value > max)
-    reason = F.when(outside, text(limit, " is ", said, f"; {allowed}"))
+    reason = F.when(allowed.excludes(value), text(limit, " is ", said, f"; allowed is {allowed}"))
     if required:
         missing = value.isNull() & F.col("state").eqNullSafe(F.lit(PRESENT))
-        reason = reason.when(missing, F.lit(f"{limit} is not set, so nothing limits it; {allowed}"))
+        reason = reason.when(missing, F.lit(f"{limit} is not set, so nothing limits it; allowed is {allowed}"))
     fits = reduce(lambda one, other: one & other, concerned, F.lit(True))
     return RowRule(
         reason=F.when(F.coalesce(fits, F.lit(False)), reason),

@@ -17,6 +17,7 @@ from topicledger.kafka.connection import (
     NotListed,
     RequestLost,
     error_name,
+    result_of,
 )
 from topicledger.model import Target, TopicResult
 from topicledger.resources.quotas.entity import KAFKA_TYPES, Entity, kafka_name, written
@@ -40,8 +41,8 @@ def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]
         }
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         raise NotListed(
-            f"cluster {connection.name}: its client quotas can't be listed: the principal in "
-            f"clusters.{connection.name}.client needs the ACL DescribeConfigs on the cluster"
+            f"cluster {connection.name}: its client quotas can't be listed: "
+            + connection.needs("DescribeConfigs on the cluster")
         )
     if response.error_code == UNSUPPORTED_VERSION:
         raise NotListed(f"cluster {connection.name}: its brokers can't describe client quotas")
@@ -82,7 +83,7 @@ def _altered(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]
     found = {resources[_entity(each.entity)]: each for each in response.entries}
     too_large = all(each.error_code == POLICY_VIOLATION for each in found.values())
     return {
-        resource: TopicResult(error_code=each.error_code, error_message=TOO_LARGE if too_large else _words(each))
+        resource: result_of(each.error_code, TOO_LARGE if too_large else each.error_message, NO_ALTER)
         for resource, each in found.items()
     }
 
@@ -90,9 +91,3 @@ def _altered(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]
 def _entity(parts: Iterable[Any]) -> Entity:
     ours = {kind: name for name, kind in KAFKA_TYPES.items()}
     return Entity(**{ours[part.entity_type]: written(part.entity_name) for part in parts})
-
-
-def _words(answer: Any) -> str | None:
-    if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
-        return NO_ALTER
-    return answer.error_message or None

@@ -60,6 +60,18 @@ def limits_of() -> Column:
     return F.map_filter(entries, lambda _, value: value.isNotNull()).cast(_VALUES)
 
 
+def _unusual() -> Column:
+    """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
+    user, named = F.col("user"), F.coalesce("user", "client_id")
+    return F.when(
+        F.startswith(user, F.lit("User:")),
+        F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
+    ).when(
+        named == "*",
+        F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
+    )
+
+
 OF_QUOTAS = Valued(
     resource_type=NAMES.resource_type,
     table=QUOTAS,
@@ -72,6 +84,7 @@ OF_QUOTAS = Valued(
     columns_of=lambda limits: {name: limits[name].cast("double") for name in LIMITS},
     # Compared as numbers: two ways to write one are the same limit.
     same=lambda _, one, other: one.cast("double").eqNullSafe(other.cast("double")),
+    unusual=_unusual,
 )
 
 
@@ -121,18 +134,6 @@ def _any_limit() -> Rule:
 def row_rules() -> Sequence[Rule]:
     """Return the rules that a row of `quotas` can break by itself (Q2)."""
     return (_legal_entity(), *map(_legal_limit, LIMITS), _any_limit(), legal_state())
-
-
-def unusual() -> Column:
-    """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
-    user, named = F.col("user"), F.coalesce("user", "client_id")
-    return F.when(
-        F.startswith(user, F.lit("User:")),
-        F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
-    ).when(
-        named == "*",
-        F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
-    )
 
 
 complete = completed(QUOTAS.schema, {"state": PRESENT})
