@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.foreign import NOTHING, Read
-from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.reading import read_foreign_files
 from topicledger.manifests.files import ParsedManifests
 

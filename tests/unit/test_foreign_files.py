@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.foreign import NOTHING, PLANS, Read, errors, leftovers
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ManifestFileError
-from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.read import Foreign
 from topicledger.files.read import read as read_checked
 from topicledger.files.reading import read_foreign_files

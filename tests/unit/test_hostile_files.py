@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from topicledger.files import reading, yaml_files
-from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.entries import MAX_ERRORS

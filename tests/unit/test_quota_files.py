@@ -13,7 +13,7 @@ import pytest
 from topicledger.config.clusters import ClusterSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ManifestFileError
-from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.read import read
 from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests.files import ParsedManifests

@@ -26,7 +26,7 @@ from topicledger.cli.options import (
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
 from topicledger.files.exported import render as render_exported
-from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
 from topicledger.files.read import Foreign, read, remarks
 from topicledger.files.writing import as_yaml

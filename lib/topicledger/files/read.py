@@ -20,7 +20,7 @@ from topicledger.config.ownership import not_yours
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import load_resources, resource_reasons
-from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import FileError, Format, ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow

@@ -1,4 +1,4 @@
-"""Jikkou's KafkaTopic and KafkaTopicList resources, the ConfigMaps that they refer to, authorizations and quotas.
+"""Jikkou's KafkaTopic and KafkaTopicList resources, and the ConfigMaps that they refer to.
 
 According to Jikkou's reference of these resources and its pages on annotations and templates
 (https://www.jikkou.io/docs/providers/kafka/resources/topics/, https://www.jikkou.io/docs/concepts/), -1 partitions or
@@ -6,7 +6,7 @@ replicas mean the broker's default, `configMapRefs` name ConfigMaps of any file 
 `jikkou.io/delete: true` deletes the topic, and `jikkou.io/ignore: true` ignores it. A resource doesn't name its
 cluster. Templates must be rendered by Jikkou first.
 
-KafkaPrincipalAuthorization resources and the roles that they name are in `jikkou_rights`, quotas in `jikkou_quotas`.
+Kinds of resources beside topics read their own (`of_kinds`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
-from topicledger.files.foreign.jikkou_quotas import QUOTA, QUOTA_LIST, read_quotas
-from topicledger.files.foreign.jikkou_rights import AUTHORIZATION, ROLE, read_rights
+from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader, weight
@@ -24,7 +23,9 @@ from topicledger.text import nearest, show
 
 _API = Api(group="kafka.jikkou.io", versions=("v1beta1", "v1beta2", "v1"))
 _CONFIG_MAPS = {"ConfigMap": Api(group="core.jikkou.io", versions=("v1beta2", "v1"))}
-_OTHERS = {**_CONFIG_MAPS, AUTHORIZATION: _API, ROLE: _API, QUOTA: _API}
+_PARTS = [part.jikkou for part in PARTS.values() if part.jikkou is not None]
+_OTHERS = {**_CONFIG_MAPS, **{kind: _API for part in _PARTS for kind in part.kinds}}
+_LISTS = {of_list: kind for part in _PARTS for of_list, kind in part.lists.items()}
 _DELETE, _IGNORE = "jikkou.io/delete", "jikkou.io/ignore"
 
 ConfigMaps = dict[str, dict[str, str]]
@@ -33,27 +34,24 @@ ConfigMaps = dict[str, dict[str, str]]
 def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
     maps: ConfigMaps = {}
     topics: list[Resource] = []
-    rights: list[Resource] = []
-    quotas: list[Resource] = []
+    others: list[Resource] = []
 
     def sort(resource: Resource) -> None:
         if resource.kind == TOPIC:
             topics.append(resource)
-        elif resource.kind in (AUTHORIZATION, ROLE):
-            rights.append(resource)
-        elif resource.kind == QUOTA:
-            quotas.append(resource)
-        else:
+        elif resource.kind in _CONFIG_MAPS:
             _config_map(resource, maps)
+        else:
+            others.append(resource)
 
-    found = Resources(api=_API, handle=sort, others=_OTHERS, unnamed={QUOTA_LIST: QUOTA})
+    found = Resources(api=_API, handle=sort, others=_OTHERS, unnamed=_LISTS)
     for file in files:
         file.each(found.document)
     for resource in topics:
         with measured(resource.reader.report):
             _topic(resource, cluster, maps)
-    read_rights(rights, cluster)
-    read_quotas(quotas, cluster)
+    for part in _PARTS:
+        part.read([resource for resource in others if resource.kind in part.kinds], cluster)
 
 
 def _config_map(resource: Resource, maps: ConfigMaps) -> None:

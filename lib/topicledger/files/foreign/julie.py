@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
 from topicledger.files.foreign.julie_names import Naming, NamingError, read_naming
-from topicledger.files.foreign.julie_quotas import read_quotas
-from topicledger.files.foreign.julie_rights import OF_TOPICS, read_rights
+from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader, weight
 from topicledger.manifests.files.values import Object, Value, describe, plain_number
 from topicledger.text import nearest, show
 
 _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
+_PARTS = [part.julie for part in PARTS.values() if part.julie is not None]
 _OTHER_ACCESS = ("ksql", "schemas", "rbac")
 _DEFAULT = "Julie's own default (3 partitions, 2 replicas): here, the brokers' default applies"
 
@@ -85,7 +85,9 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
     context = {"context": fields.text("context", required=True) or ""}
     projects = fields.items("projects")
     special = fields.items("special_topics")
-    read_quotas(fields, setting.reader, setting.cluster)
+    for part in _PARTS:
+        if part.descriptor is not None:
+            part.descriptor(fields, setting.reader, setting.cluster)
     for key, _ in fields.others():  # each is a part of topic names, in order
         context[key] = fields.scalar(key, required=True) or ""
     for value, line in projects:
@@ -100,18 +102,20 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
 def _project(fields: Fields, context: dict[str, str], setting: _Setting) -> None:
     project = fields.text("name", required=True) or ""
     topics = fields.items("topics")
-    fields.leave_out(_OTHER_ACCESS, "access control other than Kafka's ACLs")
+    fields.leave_out(_OTHER_ACCESS, "access control of other systems than Kafka")
 
     def name(topic: str, data_type: str | None) -> str:
         return setting.naming.name(context, project, topic, data_type)
 
     names = [_topic(value, line, "projects.topics", setting, name) for value, line in topics]
-    read_rights(fields, [each for each in names if each], setting.reader, setting.cluster)
+    for part in _PARTS:
+        if part.project is not None:
+            part.project(fields, [each for each in names if each], setting.reader, setting.cluster)
     fields.leave_out([key for key, _ in fields.others()], "access control by a custom role")
 
 
 def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) -> str | None:
-    """Report a topic and its ACLs; return the topic's name, or None if it has none."""
+    """Report a topic with all that its entry declares; return its name, or None if it has none."""
     reader = setting.reader
     if not isinstance(value, Object):
         reader.report.error(line, f"each of `{path}` must be a mapping with a `name`, not {describe(value)}")
@@ -136,7 +140,9 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
         reader.visit(weight(setting.plans[plan]))
         config = {**(config or {}), **setting.plans[plan]}
     _counts(row, fields, config, reader)
-    read_rights(fields, [row.entry.topic] if row.entry.topic else [], reader, setting.cluster, OF_TOPICS)
+    for part in _PARTS:
+        if part.topic is not None:
+            part.topic(fields, [row.entry.topic] if row.entry.topic else [], reader, setting.cluster)
     fields.leave_out(("schemas", "subject.name.strategy"), "schemas")
     fields.rest()
     row.add()

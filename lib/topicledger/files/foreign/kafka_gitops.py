@@ -3,7 +3,7 @@
 According to the project's specification (https://github.com/devshawn/kafka-gitops/blob/main/docs/specification.md),
 `topics` maps names to partitions, replication and configs; `settings.topics.defaults` has the defaults of topics;
 `settings.files.topics` names the file that has the topics instead, and likewise for `services` and `users`. A state
-file doesn't name its cluster. `kafka_gitops_rights` reads the ACLs of services and users.
+file doesn't name its cluster. Kinds of resources read their own parts of a state (`of_kinds`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
-from topicledger.files.foreign.kafka_gitops_rights import read_rights
+from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, Value, describe
@@ -102,7 +102,9 @@ def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
     if schemas is not None:
         value = schemas[0]
         reader.report.skip("schemas", len(value.pairs) if isinstance(value, Object) else 1)
-    read_rights(fields, reader, cluster)
+    for part in PARTS.values():
+        if part.kafka_gitops is not None:
+            part.kafka_gitops(fields, reader, cluster)
     found = fields.take("topics")
     fields.rest()
     if found is None:

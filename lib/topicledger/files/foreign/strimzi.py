@@ -4,30 +4,25 @@ According to Strimzi's KafkaTopicSpec and KafkaUserSpec schema reference and its
 (https://strimzi.io/docs/operators/latest/configuring.html, https://strimzi.io/docs/operators/latest/deploying.html),
 the topic is `spec.topicName`, else `metadata.name`; `partitions` and `replicas` default to the broker's values; the
 label `strimzi.io/cluster` names the cluster; a topic with the annotation `strimzi.io/managed: "false"` must not be
-changed. A user's principal is `User:NAME`, or `User:CN=NAME` if it authenticates with a certificate. Its ACLs are in
-`spec.authorization` of type `simple`, its quotas in `spec.quotas`, under the same name.
+changed. A user's name is `CN=NAME` if it authenticates with a certificate. Kinds of resources read their parts of
+its spec (`of_kinds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
-from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
-from topicledger.files.foreign.limits import add_quota, limits_of
+from topicledger.files.foreign.fields import TopicRow, YamlFile, yaml_reader
+from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.foreign.resources import Api, Resource, Resources, annotations_of
-from topicledger.files.foreign.rights import acls_of, add_right
-from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.model import INTERNAL_TOPICS
-from topicledger.resources.acls.acl import Acl
-from topicledger.resources.quotas.entity import Entity, written
-from topicledger.text import show
 
 _API = Api(group="kafka.strimzi.io", versions=("v1alpha1", "v1beta1", "v1beta2", "v1"))
 _USER = "KafkaUser"
 _USERS = {_USER: _API}
-_NOTHING = "KafkaUser without ACLs and quotas"
+_OF_USERS = {many: part.strimzi for many, part in PARTS.items() if part.strimzi is not None}
+_NOTHING = f"KafkaUser without {' and '.join(_OF_USERS)}"
 _CLUSTER, _MANAGED, _PAUSED = "strimzi.io/cluster", "strimzi.io/managed", "strimzi.io/pause-reconciliation"
 _KEPT_BY_KUBERNETES = (
     *("creationTimestamp", "deletionGracePeriodSeconds", "finalizers", "generation", "managedFields"),
@@ -67,41 +62,19 @@ def _user(resource: Resource, cluster: str | None) -> None:
     if authentication is not None:
         authentication.leave_out([key for key, _ in authentication.others()], "the user's authentication")
     user = f"CN={name}" if kind in ("tls", "tls-external") else str(name)
-    spec.leave_out(("template",), "neither ACLs nor quotas")
-    authorization, quotas = spec.mapping("authorization"), spec.mapping("quotas")
+    spec.leave_out(("template",), f"neither {' nor '.join(_OF_USERS)}")
+    found = [add for read in _OF_USERS.values() if (add := read(spec, user, resource.reader)) is not None]
     spec.rest()
-    limits = {} if quotas is None else limits_of(quotas)
-    if authorization is None and not limits:
+    if not found:
         report.skip(_NOTHING)
         return
     where = cluster or labels.get(_CLUSTER)
     if not where:
         reason = f"is missing: the label `{_CLUSTER}` names the user's cluster; add it, or use --cluster"
         metadata.error("labels", resource.line, reason)
-    rights = [] if authorization is None else list(_acls(authorization, f"User:{user}", resource.reader))
     if report.errors == errors:
-        if quotas is not None and limits:
-            add_quota(report, where, Entity(user=written(user)), limits, quotas.line, labels.get("owner"))
-        for acl, line in rights:
-            add_right(report, where, acl, line, labels.get("owner"))
-
-
-def _acls(authorization: Fields, principal: str, reader: Reader) -> Iterator[tuple[Acl, int]]:
-    kind = authorization.text("type", required=True)
-    if kind not in (None, "simple"):
-        authorization.error("type", authorization.line, f"is {show(kind)}; only simple has ACLs")
-        return
-    for each in authorization.items("acls"):
-        yield from _rights(*each, principal, reader)
-    authorization.rest()
-
-
-def _rights(value: Value, line: int, principal: str, reader: Reader) -> Iterator[tuple[Acl, int]]:
-    if not isinstance(value, Object):
-        reader.report.error(line, f"each of `acls` must be a mapping, not {describe(value)}")
-        return
-    rule = Fields(value, "spec.authorization.acls", reader, line)
-    yield from acls_of(rule, principal, name="name", operations=("operations", "operation"))
+        for add in found:
+            add(where, labels.get("owner"))
 
 
 def _topic(resource: Resource, cluster: str | None) -> None:

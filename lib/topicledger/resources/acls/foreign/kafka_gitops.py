@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from topicledger.files.foreign.fields import Fields
-from topicledger.files.foreign.rights import Client, add_right, kafka_name, pattern_type_of
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
 from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl
+from topicledger.resources.acls.foreign.rows import Client, add_right, kafka_name, pattern_type_of
 from topicledger.text import nearest, show
 
 _NO_PRINCIPAL = "without a principal (Confluent Cloud's service accounts): write the `principal`"

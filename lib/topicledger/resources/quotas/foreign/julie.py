@@ -8,11 +8,11 @@ for the name. An empty principal means everyone without own quotas.
 from __future__ import annotations
 
 from topicledger.files.foreign.fields import Fields
-from topicledger.files.foreign.limits import KAFKAS_NAMES, add_quota, limits_of
-from topicledger.files.foreign.rights import unknown_principal
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
+from topicledger.resources.acls.foreign.rows import unknown_principal
 from topicledger.resources.quotas.entity import DEFAULT, Entity, written
+from topicledger.resources.quotas.foreign.rows import KAFKAS_NAMES, add_quota, limits_of
 from topicledger.text import show
 
 _USER = "User:"

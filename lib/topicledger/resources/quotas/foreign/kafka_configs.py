@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
-from topicledger.files.foreign.limits import add_quota
 from topicledger.manifests.files.entries import Report
 from topicledger.resources.quotas.entity import DEFAULT, ENTITY, LIMITS, Entity, written
+from topicledger.resources.quotas.foreign.rows import add_quota
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
 _PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>the default {kind}))"
@@ -69,6 +69,6 @@ def _limits(text: str, line: int, report: Report) -> dict[str, float]:
     return limits
 
 
-KAFKA_QUOTAS = ForeignFormat(
+KAFKA_CONFIGS = ForeignFormat(
     name="kafka-configs", suffixes=(".txt", ".out", ".log"), names_cluster=False, is_listing=True, read=_read
 )

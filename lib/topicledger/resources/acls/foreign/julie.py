@@ -10,20 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from topicledger.files.foreign.fields import Fields
-from topicledger.files.foreign.rights import Client
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
 from topicledger.resources.acls.acl import WILDCARD
+from topicledger.resources.acls.foreign.rows import Client
 
-OF_TOPICS = ("consumers", "producers")
+_OF_TOPICS = ("consumers", "producers")
 """Kinds of clients that a single topic may have."""
-_OF_PROJECTS = (*OF_TOPICS, "streams", "connectors")
+_OF_PROJECTS = (*_OF_TOPICS, "streams", "connectors")
 
 
-def read_rights(
-    fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None, keys: Sequence[str] = _OF_PROJECTS
-) -> None:
-    """Report the rows of a project, or of a topic (then `topics` is its name)."""
+def read_project(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
+    """Report the rows of a project with these topics."""
+    _read(_OF_PROJECTS, fields, topics, reader, cluster)
+
+
+def read_topic(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
+    """Report the rows of a topic; `topics` is its name."""
+    _read(_OF_TOPICS, fields, topics, reader, cluster)
+
+
+def _read(keys: Sequence[str], fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
     for key in keys:
         where = fields.mapping(key) if key == "connectors" and fields.is_mapping(key) else None
         if where is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from topicledger.files.foreign.limits import add_quota, limits_of
 from topicledger.files.foreign.resources import Resource, annotations_of
 from topicledger.files.yaml_files import measured
 from topicledger.resources.quotas.entity import DEFAULT, Entity, written
+from topicledger.resources.quotas.foreign.rows import add_quota, limits_of
 from topicledger.text import nearest, show
 
 QUOTA, QUOTA_LIST = "KafkaClientQuota", "KafkaClientQuotaList"
