@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from topicledger.config import guards, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
-from topicledger.naming import DriftName
+from topicledger.naming import DriftName, Sections
 from topicledger.phases import BOUNDARIES
 from topicledger.schemas import PLANS, TABLES
 
@@ -126,7 +126,9 @@ def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:
     for field, hint in typing.get_type_hints(of).items():
         dotted = f"{name}.{field}".removeprefix(".")
         inner = [each for each in typing.get_args(hint) if dataclasses.is_dataclass(each)]
-        if dataclasses.is_dataclass(hint):
+        if hint is Sections:
+            yield from ((names.section.table, names.section) for names in NAMES if names.section is not None)
+        elif dataclasses.is_dataclass(hint):
             if hint is settings.PolicySettings:
                 # All lists of policies have the same keys.
                 yield "policies.create", settings.PolicySpec

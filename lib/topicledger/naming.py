@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar, TypeVar
 
 
 class ActionName(StrEnum):
@@ -17,6 +18,29 @@ class RefusalName(StrEnum):
 
 class DriftName(StrEnum):
     """Names of kinds of drift."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Base class of a kind's own table in the settings: each field is a list of strings."""
+
+    table: ClassVar[str]
+    """The table's name."""
+    patterns: ClassVar[tuple[str, ...]]
+    """Fields whose strings are patterns (RE2)."""
+    audited: ClassVar[tuple[str, ...]]
+    """Fields that affect an audit."""
+
+
+_SectionT = TypeVar("_SectionT", bound=Section)
+
+
+class Sections(tuple[Section, ...]):
+    """The tables of all kinds that have one."""
+
+    def of(self, section: type[_SectionT]) -> _SectionT:
+        """Return the table of this class, with its defaults if there is none."""
+        return next((each for each in self if isinstance(each, section)), section())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +62,8 @@ class KindNames:
     """Kinds of drift, each with its default severity."""
     guards: Mapping[str, str]
     """Settings of [guards], all 0 by default: name -> meaning."""
+    section: type[Section] | None
+    """Its own table in the settings; None if it needs none."""
     approved_as: str
     """The class of `guards.approvals_for` to which plans with such actions belong."""
 

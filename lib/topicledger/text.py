@@ -13,7 +13,7 @@ from rich.markup import escape
 
 _LISTED = 20
 _NEAR = 0.7
-"""Lowest difflib ratio of similar names: `mian` and `main` have 0.75, `acls` and `labels` 0.6."""
+"""Lowest difflib ratio of similar names: `mian` and `main` have 0.75, `manage` and `main` 0.6."""
 _SHOWN_CHARACTERS = 120
 _MESSAGE_CHARACTERS = 2_000
 ISO_TIME = "yyyy-MM-dd'T'HH:mm:ss'Z'"

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import AclSettings
 from topicledger.model import Target
+from topicledger.naming import Sections
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
-from topicledger.resources.acls.names import AclAction
+from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.schemas import ACLS, AUDIT
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -36,7 +36,7 @@ def estate_of(spark: SparkSession, kafka: EmbeddedKafka, root: Path, user: str |
     """An estate whose run is `user`, the super user where none is named; `acls`: settings and max_acl_deletes."""
     estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})
     guards = GuardSettings(of_kinds={"max_acl_deletes": acls.pop("max_acl_deletes", 0)})
-    estate.settings = replace(estate.settings, acls=AclSettings(**acls), guards=guards)
+    estate.settings = replace(estate.settings, of_kinds=Sections([AclSettings(**acls)]), guards=guards)
     return estate
 
 

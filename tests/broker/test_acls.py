@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 from tests.broker.acls import acl, declare, estate_of, live, outcomes, right
 from topicledger.cli import explain_resources
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
+from topicledger.config.settings import PolicySettings, PolicySpec
 from topicledger.errors import UsageError
+from topicledger.naming import Sections
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclSettings
 from topicledger.schemas import AUDIT, OBSERVED_ACLS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -68,7 +70,7 @@ def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
     declare(estate, managed[1], {**others[0], "state": "absent"}, {**managed[2], "state": "absent"})
 
     manage = {"manage": ("^User:rights-(m|super)", "no-such"), "super_users": ("User:rights-super",)}
-    estate.settings = replace(estate.settings, acls=AclSettings(**manage))
+    estate.settings = replace(estate.settings, of_kinds=Sections([AclSettings(**manage)]))
     stopped = estate.run()
     assert stopped.exit_code == 5
     found = {resource: rows for (_, resource), rows in outcomes(estate, stopped.run_id).items()}
@@ -161,7 +163,7 @@ def test_a_run_takes_no_right_from_itself(spark: SparkSession, kafka_acls: Embed
     finally:
         giver.settings = replace(
             giver.settings,
-            acls=AclSettings(manage=(r"^User:(creator|\*)$",), super_users=("User:admin",)),
+            of_kinds=Sections([AclSettings(manage=(r"^User:(creator|\*)$",), super_users=("User:admin",))]),
             guards=GuardSettings(of_kinds={"max_acl_deletes": 99}),
         )
         declare(giver, *({**each, "state": "absent"} for each in given[:4]))

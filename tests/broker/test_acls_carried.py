@@ -16,14 +16,15 @@ from tests.broker.direct import admin_of
 from tests.clusters import with_sasl
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import AclSettings
 from topicledger.errors import ExitCode
 from topicledger.files.export import Request, export
 from topicledger.files.exported import Exported
 from topicledger.files.load import load
 from topicledger.files.read import read
+from topicledger.naming import Sections
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACLS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -75,7 +76,7 @@ def test_loading_what_was_exported_plans_nothing(
     rows = estate.rows(ACLS)
     assert {Acl.of(row) for row in rows} == all_of_them - {illegal}
     assert {row["owner"] for row in rows} == {"payments"}
-    estate.settings = replace(estate.settings, acls=AclSettings(manage=("^User:",)))
+    estate.settings = replace(estate.settings, of_kinds=Sections([AclSettings(manage=("^User:",))]))
     again = estate.run("plan", only=("acls",))
     assert (again.exit_code, again.outcomes()) == (0, {})
     assert estate.rows(PLANS, again.run_id) == []
@@ -183,11 +184,11 @@ def test_a_revert_removes_no_declared_and_no_unmanaged_acl(
     mine = [right("User:rights-r", "WRITE", f"rights.new{n}") for n in range(2)]
     declare(estate, *mine)
     assert estate.run(run_id="change").outcomes() == {"ok": 2}
-    estate.settings = replace(estate.settings, acls=AclSettings())
+    estate.settings = replace(estate.settings, of_kinds=Sections([AclSettings()]))
     unmanaged = estate.run("plan", "unmanaged", reverts="change")
     assert unmanaged.exit_code == 5
     assert {rows[0][1] for rows in outcomes(estate, "unmanaged").values()} == {"NOT_MANAGED"}
-    estate.settings = replace(estate.settings, acls=AclSettings(manage=("^User:rights",)))
+    estate.settings = replace(estate.settings, of_kinds=Sections([AclSettings(manage=("^User:rights",))]))
     assert estate.run("plan", "undo", reverts="change").pending_changes == 2
     declare(estate, mine[0], {**mine[1], "owner": "payments"})
     done = estate.run("apply", "undo")
@@ -208,7 +209,9 @@ def test_a_revert_takes_no_right_from_the_run_itself(
     ]
     declare(estate, *rights)
     assert estate.run(run_id="granted").outcomes() == {"ok": 2}
-    estate.settings = replace(estate.settings, acls=AclSettings(manage=("^User:rights",), super_users=(own,)))
+    estate.settings = replace(
+        estate.settings, of_kinds=Sections([AclSettings(manage=("^User:rights",), super_users=(own,))])
+    )
     plan = estate.run("plan", "undo", reverts="granted")
     assert plan.exit_code == 5
     assert {rows[0][1] for rows in outcomes(estate, "undo").values()} == {"OWN_RIGHTS"}

@@ -18,10 +18,11 @@ from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
 from topicledger.config.guards import OF_KINDS, GuardSettings
-from topicledger.config.settings import AclSettings, ChangeSettings, Settings, TablesSettings
+from topicledger.config.settings import ChangeSettings, Settings, TablesSettings
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift
 from topicledger.manifests import rows as manifests
+from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import moving
@@ -33,6 +34,7 @@ from topicledger.resources import building, registry
 from topicledger.resources.acls import decide as plan_acls
 from topicledger.resources.acls import kind as acl_kind
 from topicledger.resources.acls import rows as acls
+from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.quotas import kind as quota_kind
 from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
@@ -48,7 +50,7 @@ SETTINGS = Settings(
     tables=TablesSettings(root=""),
     clusters={"main": cluster_settings("main", "127.0.0.1:1")},
     changes={"main": ChangeSettings(configs="exact", partitions="grow", replicas="on", pin=True)},
-    acls=AclSettings(manage=(".*",)),
+    of_kinds=Sections([AclSettings(manage=(".*",))]),
     guards=GuardSettings(
         max_deletes=MANY,
         max_losses=MANY,

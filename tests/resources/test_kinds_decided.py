@@ -17,17 +17,19 @@ from tests.resources.examples import EXAMPLES, Example
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
-from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec, Settings, TablesSettings
+from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.resource_reasons import reasons
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.rows import Transform
+from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.approvals import classes_of
 from topicledger.plan.lines import change_in_words
 from topicledger.report import advice
 from topicledger.resources import building
+from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.registry import ACTIONS, KINDS
 
 of_every_kind = pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.table)
@@ -47,7 +49,7 @@ def settings(guards: Mapping[str, int], policies: PolicySettings | None = None) 
         path=Path("kinds.toml"),
         tables=TablesSettings(root=""),
         clusters={"main": cluster_settings("main", "127.0.0.1:1")},
-        acls=AclSettings(manage=("",)),
+        of_kinds=Sections([AclSettings(manage=("",))]),
         guards=GuardSettings(of_kinds=guards),
         policies=policies or PolicySettings(),
     )

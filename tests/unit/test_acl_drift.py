@@ -10,15 +10,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
-from topicledger.config.settings import AclSettings, AuditSettings, Settings, TablesSettings
+from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import COLUMNS, Estate
 from topicledger.model import Refusal
+from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.kind import KIND
-from topicledger.resources.acls.names import AclDrift
+from topicledger.resources.acls.names import AclDrift, AclSettings
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 USUAL = {
@@ -26,7 +27,10 @@ USUAL = {
     "host": "*",
 }  # fmt: skip
 SETTINGS = Settings(
-    path=Path("drawn.toml"), tables=TablesSettings(root=""), clusters={}, acls=AclSettings(manage=("^User:managed",))
+    path=Path("drawn.toml"),
+    tables=TablesSettings(root=""),
+    clusters={},
+    of_kinds=Sections([AclSettings(manage=("^User:managed",))]),
 )
 
 

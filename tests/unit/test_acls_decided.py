@@ -14,14 +14,15 @@ from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import AclSettings, Settings, TablesSettings
+from topicledger.config.settings import Settings, TablesSettings
+from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.decide import decide, protected
-from topicledger.resources.acls.names import AclAction
+from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.policies import SUBJECT
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS
 
@@ -29,7 +30,7 @@ SETTINGS = Settings(
     path=Path("drawn.toml"),
     tables=TablesSettings(root=""),
     clusters={},
-    acls=AclSettings(manage=("",)),
+    of_kinds=Sections([AclSettings(manage=("",))]),
     guards=GuardSettings(of_kinds={"max_acl_deletes": 1000}),
 )
 STATUS = ListedStatus(own_principal="User:run", allow_everyone=False)
@@ -221,7 +222,7 @@ def test_removal_waits_for_every_add_that_grants_some_of_it(spark: SparkSession)
         name: Cluster([*new, *(UNRELATED if name in ("READ by ALL", "nothing") else ())], [old])
         for name, (old, new) in REPLACED.items()
     }
-    settings = replace(SETTINGS, acls=AclSettings(manage=("",), super_users=("User:run",)))
+    settings = replace(SETTINGS, of_kinds=Sections([AclSettings(manage=("",), super_users=("User:run",))]))
     found = decided(spark, clusters, settings=settings)
     for name, (old, new) in REPLACED.items():
         assert removed(found[name]) == {text(old)}, name
@@ -302,7 +303,7 @@ def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None
         "closed": Cluster(new, old),
         "super user": Cluster([FOREIGN], status=OPEN),
     }
-    settings = replace(SETTINGS, acls=AclSettings(super_users=("User:run",)))
+    settings = replace(SETTINGS, of_kinds=Sections([AclSettings(super_users=("User:run",))]))
     told = {name: warnings(rows) for name, rows in decided(spark, clusters, settings=settings).items()}
     assert {name.split(" ", 4)[-1]: message.split("access to ")[1] for name, message in told["open"].items()} == {
         "LITERAL new *": "TOPIC new",
@@ -344,7 +345,7 @@ def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
 
 def test_last_acl_on_the_cluster_itself_stays(spark: SparkSession) -> None:
     other, admins = on_cluster("User:app", "ALTER"), on_cluster("User:admin", "ALL")
-    settings = replace(SETTINGS, acls=AclSettings(manage=("",), super_users=("User:run",)))
+    settings = replace(SETTINGS, of_kinds=Sections([AclSettings(manage=("",), super_users=("User:run",))]))
     found = decided(
         spark,
         {

@@ -15,9 +15,10 @@ from topicledger.kafka import ClusterAdmin, RequestLost, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.model import PhaseResult, Target, TopicResult
+from topicledger.naming import Sections
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
-from topicledger.resources.acls.names import AclAction
+from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS, authorizer_settings
 from topicledger.resources.quotas import requests as quota_requests
 from topicledger.resources.quotas.names import QuotaAction
@@ -77,7 +78,7 @@ def executor(admin: MagicMock, *super_users: str) -> Executor:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    limits = ClusterLimits(max_batch_records=100, super_users=frozenset(super_users))
+    limits = ClusterLimits(max_batch_records=100, of_kinds=Sections([AclSettings(super_users=super_users)]))
     return Executor(
         cluster="main", cluster_id="kafka-main", admin=admin, limits=limits, sleep=sleep, clock=lambda: now[0]
     )

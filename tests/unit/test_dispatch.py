@@ -16,11 +16,13 @@ from topicledger.apply import dispatch
 from topicledger.apply.dispatch import Context, Stop, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
-from topicledger.config.settings import AclSettings, ReplicaSettings
+from topicledger.config.settings import ReplicaSettings
 from topicledger.errors import TableError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.ledger.commits import Commits
 from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, TopicResult
+from topicledger.naming import Sections
+from topicledger.resources.acls.names import AclSettings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -137,7 +139,7 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
     run: Any = SimpleNamespace(
         clusters=[SimpleNamespace(name="main")],
         settings=SimpleNamespace(
-            kafka=SimpleNamespace(max_batch_records=100), replicas=ReplicaSettings(), acls=AclSettings()
+            kafka=SimpleNamespace(max_batch_records=100), replicas=ReplicaSettings(), of_kinds=Sections([AclSettings()])
         ),
         commits=Commits(),
         run_id="run",

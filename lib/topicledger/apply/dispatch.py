@@ -296,8 +296,8 @@ def _one_cluster(
 ) -> Iterator[Sequence[PhaseResult]]:
     """Yield the results of each batch of a cluster. Raises StaysOpen at the end if some outcomes are unknown."""
     records = run.settings.kafka.max_batch_records
-    super_users = frozenset(run.settings.acls.super_users)
-    limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records, super_users=super_users))
+    of_kinds = run.settings.of_kinds
+    limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records, of_kinds=of_kinds))
     moving = replace(
         limits.moving,
         settings=run.settings.replicas,

@@ -21,6 +21,7 @@ from topicledger.resources.acls import requests
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
 from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, covers_operation, covers_pattern, decide
+from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
 from topicledger.text import cell, nearest
@@ -150,15 +151,16 @@ def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
     if allow_everyone is None:
         why = "brokers hide its value" if is_set[ALLOW_EVERYONE] else "not every broker shows its configs"
         notes.append(f"{ALLOW_EVERYONE} is not known, {why}: access to resources without ACLs is `unknown`")
-    if not settings.acls.super_users and is_set[SUPER_USERS] is not False:
+    super_users = frozenset(settings.of_kinds.of(AclSettings).super_users)
+    if not super_users and is_set[SUPER_USERS] is not False:
         notes.append(f"the brokers' {SUPER_USERS} may do everything, and brokers hide who they are: acls.super_users")
-    brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=allow_everyone)
+    brokers = Brokers(super_users=super_users, allow_everyone=allow_everyone)
     return Known(acls=sorted(set(acls)), brokers=brokers, notes=notes)
 
 
 def _declared(options: Options, settings: Settings, cluster: ClusterSettings) -> Known:
     ledger = open_ledger(options, settings, "access")
-    brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=None)
+    brokers = Brokers(super_users=frozenset(settings.of_kinds.of(AclSettings).super_users), allow_everyone=None)
     notes = [f"no cluster was asked: access to resources without declared ACLs is `unknown`, since {ALLOW_EVERYONE} is"]
     if not ledger.exists(ACLS):
         return Known(acls=[], brokers=brokers, notes=[*notes, "no ACL is declared: there is no table acls"])

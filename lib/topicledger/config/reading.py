@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import cast
@@ -16,7 +16,6 @@ from topicledger.config.proof import read_proof
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
-    AclSettings,
     AuditSettings,
     ChangeSettings,
     ConfigChanges,
@@ -37,7 +36,10 @@ from topicledger.config.severities import IGNORE, SEVERITIES, Severity
 from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
 from topicledger.kinds import NAMES
+from topicledger.naming import Section, Sections
 from topicledger.text import nearest, show
+
+_SECTIONS = [names.section for names in NAMES if names.section is not None]
 
 
 def load_settings(path: Path) -> Settings:
@@ -67,7 +69,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         "kafka",
         "changes",
         "replicas",
-        "acls",
+        *(section.table for section in _SECTIONS),
         "guards",
         "policies",
         "audit",
@@ -83,7 +85,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
         replicas=_replicas(top.table("replicas")),
-        acls=_acls(top.table("acls")),
+        of_kinds=Sections(_of_kinds(top)),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies", "written as [[policies.create]] or another kind"), clusters.values),
         audit=_audit(top.table("audit")),
@@ -196,18 +198,22 @@ def _replicas(table: TomlTable) -> ReplicaSettings:
     )
 
 
-def _acls(table: TomlTable) -> AclSettings:
-    table.only("manage", "super_users")
-    manage = table.texts("manage")
-    if manage:
-        # The module takes long to import, and few settings need it.
-        from topicledger.config import patterns
-    for pattern in manage:
-        try:
-            patterns.check(pattern)
-        except ValueError as error:
-            table.problem("manage", str(error))
-    return AclSettings(manage=manage, super_users=table.texts("super_users"))
+def _of_kinds(top: TomlTable) -> Iterator[Section]:
+    for section in _SECTIONS:
+        table, names = top.table(section.table), [each.name for each in fields(section)]
+        table.only(*names)
+        section_of: Callable[..., Section] = section
+        found = {name: table.texts(name) for name in names}
+        given = [(name, pattern) for name in section.patterns for pattern in found[name]]
+        if given:
+            # The module takes long to import, and few settings need it.
+            from topicledger.config import patterns
+        for name, pattern in given:
+            try:
+                patterns.check(pattern)
+            except ValueError as error:
+                table.problem(name, str(error))
+        yield section_of(**found)
 
 
 def _audit(table: TomlTable) -> AuditSettings:

@@ -17,7 +17,7 @@ from topicledger.config.notify import NotifySettings
 from topicledger.config.proof import ProofSettings
 from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import UsageError
-from topicledger.naming import DriftName
+from topicledger.naming import DriftName, Sections
 from topicledger.text import nearest, show
 
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
@@ -151,18 +151,6 @@ class ReplicaSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AclSettings:
-    """Principals whose ACLs may be removed; by default none."""
-
-    manage: tuple[str, ...] = ()
-    """Patterns (RE2) of principals, such as `^User:payments-`. Their ACLs that `acls` doesn't declare are removed,
-    within guards.max_acl_deletes. For all other principals, ACLs are only added."""
-    super_users: tuple[str, ...] = ()
-    """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, whose value brokers
-    hide."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwnerSettings:
     """Topics that an owner may declare. Only its owners may declare a topic that matches one of their patterns."""
 
@@ -268,8 +256,8 @@ class Settings:
     ignore other configs than the default."""
     replicas: ReplicaSettings = ReplicaSettings()
     """[replicas]"""
-    acls: AclSettings = AclSettings()
-    """[acls]"""
+    of_kinds: Sections = field(default_factory=Sections)
+    """Tables of kinds of resources beside topics."""
     guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = field(default_factory=PolicySettings)
@@ -332,7 +320,6 @@ class Settings:
             guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
             guards |= {"max_disruptions": most} if (most := self.guards.max_disruptions) else {}
             changes["scopes"] = [spec.scope for spec in self.policies.create]
-        acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_moves:
             guards["max_moves"] = self.guards.max_moves
         if any(asked := (self.guards.approvals, self.guards.approvals_for)):
@@ -345,7 +332,7 @@ class Settings:
                 "guards": guards,
                 "policies": policies,
                 **({"changes": changes} if changes else {}),
-                **({"acls": acls} if acls else {}),
+                **{each.table: asdict(each) for each in self.of_kinds if each != type(each)()},
                 **self._ownership(),
             }
         )
@@ -366,7 +353,7 @@ class Settings:
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
-                **({"manage": self.acls.manage} if self.acls.manage else {}),
+                **{name: value for each in self.of_kinds for name in each.audited if (value := getattr(each, name))},
                 **({"ignored": ignored} if ignored else {}),
                 **({"pinned": sorted(self.pinned)} if self.pinned else {}),
                 **self._ownership(),

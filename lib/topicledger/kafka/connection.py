@@ -173,7 +173,7 @@ def _refuses(server: str) -> bool:
 
 
 class Connection:
-    """A connection to one cluster, with the ACLs of the principal in its settings.
+    """A connection to one cluster, with the permissions of the principal in its settings.
 
     The constructor connects. If it can't, it raises a ClusterError that names the cluster within `connect_timeout`
     seconds.

@@ -38,7 +38,7 @@ def consumer_groups(connection: Connection, topics: Collection[str]) -> list[Gro
     on it. Consumers that have no group and commit nothing are not seen: Kafka doesn't know them.
 
     While a group changes (a rebalance of the classic protocol, a coordinator that loads) it is read again, for
-    `operation_timeout`; then RequestLost names what is unknown. Raises ClusterError, naming the missing ACL, if the
+    `operation_timeout`; then RequestLost names what is unknown. Raises ClusterError, naming what is missing, if the
     principal may not see everything: it needs Describe on the cluster, on every group, on __consumer_offsets, on the
     topics, and for groups of the newer protocols on every topic that their members subscribe to. Also raises
     ClusterError for brokers older than Kafka 2.8, which don't report whether a listing is complete.

@@ -1,7 +1,7 @@
 """List every group of a cluster, with proof that none is missing, or the reason why that is unknown.
 
 Brokers silently omit groups from a listing: those that the principal may not see, and those stored in a partition of
-__consumer_offsets that the broker has just gained or given away. So the principal must have ACLs for all groups. Before
+__consumer_offsets that the broker has just gained or given away. So the principal must be allowed to see all. Before
 and after its listing, each coordinator is also asked about one probe group for each partition that it leads. Unlike a
 listing, such a request fails if the coordinator isn't ready.
 """

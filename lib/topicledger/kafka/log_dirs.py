@@ -42,7 +42,7 @@ def describe(
         raise ClusterError(f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't report {gone}")
     named = None if topics is None else [(topic, sorted(partitions)) for topic, partitions in topics.items()]
     answer = connection.ask(DescribeLogDirsRequest(topics=named), broker_id)
-    # Before version 3, an empty answer means that the ACL is missing: every broker has a log directory.
+    # Before version 3, an empty answer means that it isn't permitted: every broker has a log directory.
     code = getattr(answer, "error_code", NONE) or (NONE if answer.results else CLUSTER_AUTHORIZATION_FAILED)
     if code == CLUSTER_AUTHORIZATION_FAILED:
         raise denied(connection, code, what, "Describe on the cluster")

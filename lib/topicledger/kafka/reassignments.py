@@ -92,7 +92,7 @@ def list_request(timeout_ms: int) -> Any:
 
 
 def listed(connection: Connection, response: Any) -> dict[Partition, Replicas] | None:
-    """Return the target replicas of partitions that are being moved; None without the ACL. Raises RequestLost."""
+    """Return the target replicas of partitions that are being moved; None if it isn't permitted. Raises RequestLost."""
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         return None
     if response.error_code != NONE:

@@ -20,6 +20,7 @@ from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutcome, Outcomes, Part, Sent
 from topicledger.kafka.pace import Pace
 from topicledger.model import Target, TopicResult
+from topicledger.naming import Sections
 
 __all__ = [
     "THROTTLE_MARGIN_SECONDS",
@@ -112,8 +113,8 @@ class ClusterLimits:
     """The quota's pace (C17)."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Partition counts that are missing in the plan, by topic: from validate or a describe."""
-    super_users: frozenset[str] = frozenset()
-    """`acls.super_users`: they need no ACL."""
+    of_kinds: Sections = field(default_factory=Sections)
+    """The settings of kinds of resources."""
     acknowledged: set[object] = field(default_factory=set)
     """Resources that were acknowledged and may not be visible yet, as their kind's steps name them (A6)."""
     moving: MoveLimits = field(default_factory=MoveLimits)

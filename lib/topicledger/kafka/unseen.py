@@ -1,7 +1,7 @@
 """Count the topics of a cluster that this principal doesn't see (M3).
 
 A listing silently omits topics that the principal may not describe. But with Describe on the cluster, a principal can
-list brokers' log directories, whatever its ACLs on topics (*measured*, 4.3.1).
+list brokers' log directories, whatever it may do to topics (*measured*, 4.3.1).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def unseen_topics(connection: Connection, on: int | None = None) -> int:
     """Count topics with replicas on live brokers that this principal may not describe.
 
     `on`: read only this broker, if it is up. Topics with replicas only on brokers that are down aren't counted. Raises
-    ClusterError, naming the ACL to grant, if the brokers don't answer.
+    ClusterError, naming the permission to grant, if the brokers don't answer.
     """
     up = [int(broker.node_id) for broker in connection.metadata([]).brokers]
     asked = [on] if on in up else up

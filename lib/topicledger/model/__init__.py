@@ -148,7 +148,7 @@ Brokers don't mark `__remote_log_metadata` as internal (KIP-405): without its re
 """
 
 AUTHORIZATION_FAILED = (29, 31)
-"""Kafka's codes TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal lacks an ACL."""
+"""Kafka's codes TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal may not do it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

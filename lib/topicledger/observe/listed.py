@@ -39,7 +39,7 @@ class ListedStatus:
     own_principal: str | None = None
     """The principal that brokers see in this client; None if it is unknown."""
     allow_everyone: bool | None = None
-    """Whether any broker has set `allow.everyone.if.no.acl.found`, to any value; None if unknown or not asked."""
+    """Whether any broker has a setting that may allow everyone what nothing denies; None if unknown or not asked."""
     error: Refusal | None = None
     """NOT_PERMITTED, BROKER_TOO_OLD or CLUSTER_UNREACHABLE if nothing is known."""
     message: str | None = None

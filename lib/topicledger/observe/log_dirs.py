@@ -48,7 +48,7 @@ class LogDirs:
 def observe_log_dirs(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> LogDirs:
     """Ask every live broker (DescribeLogDirs), for each cluster completely or not at all.
 
-    Needs the ACL Describe on the cluster.
+    Needs Describe on the cluster.
     """
     found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
     failed = found.where(F.col("error").isNotNull()).select("cluster", "error_message").collect()

@@ -12,7 +12,6 @@ from tests.properties.rows.frames import DataFrame, Session
 from tests.properties.walks.cluster import Cluster, Partition
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import (
-    AclSettings,
     ChangeSettings,
     ClusterSettings,
     ReplicaSettings,
@@ -21,7 +20,9 @@ from topicledger.config.settings import (
 )
 from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import assignments_text
+from topicledger.naming import Sections
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.names import AclSettings
 from topicledger.schemas import ACTIONS
 
 EAST, WEST = "east", "west"
@@ -81,7 +82,7 @@ class Estate:
             clusters={name: ClusterSettings(name=name, bootstrap_servers=("h:9092",)) for name in IDS},
             changes=dict.fromkeys(IDS, ChangeSettings(configs="declared", partitions="grow", replicas="on")),
             replicas=ReplicaSettings(throttle=1_000, max_partitions_per_broker=1),
-            acls=AclSettings(manage=(f"^{MANAGED}$",)),
+            of_kinds=Sections([AclSettings(manage=(f"^{MANAGED}$",))]),
             guards=GuardSettings(
                 max_deletes=9,
                 max_moves=9,

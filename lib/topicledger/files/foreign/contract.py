@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from topicledger.manifests.files.entries import Report
+from topicledger.text import show
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +39,11 @@ class ForeignFormat:
 def no_line_of(command: str) -> str:
     """Return the error for a line that can't be parsed, without its text, since the file may contain secrets."""
     return f"is not a line of `{command}`; keep its output on stdout only"
+
+
+def unknown_principal(principal: str) -> str:
+    """Return why what a file says about a principal can't be carried over."""
+    return f"principal {show(principal)}: Kafka's authorizer knows only User:name"
 
 
 YAML_SUFFIXES = (".yaml", ".yml", ".json")

@@ -93,7 +93,7 @@ class ResourceRow:
     labels: Mapping[str, str] | None
     """Labels for policies and reports."""
     shorthand: str | None = None
-    """The shorthand in the file, such as `consumer`; None if the file has the ACL itself."""
+    """The shorthand in the file, such as `consumer`; None if the file has the row itself."""
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int

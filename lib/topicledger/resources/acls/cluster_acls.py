@@ -16,7 +16,7 @@ from topicledger.model import Refusal
 from topicledger.naming import RefusalName
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.acl import ALLOW, EVERYONE, WILDCARD, Acl
-from topicledger.resources.acls.names import AclRefusal
+from topicledger.resources.acls.names import AclRefusal, AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE
 
 CLUSTER = "CLUSTER"
@@ -35,7 +35,7 @@ def first_refused(context: ClusterContext, adds: Mapping[str, Acl]) -> Stopped:
     """
     found = _Found(context, adds)
     own, stopped = context.admin.principal, found.unknown
-    if not found.may_be_open or found.live or own in context.limits.super_users:
+    if not found.may_be_open or found.live or own in context.limits.of_kinds.of(AclSettings).super_users:
         return stopped
     if own is None:
         return dict.fromkeys(found.asked, (AclRefusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)))

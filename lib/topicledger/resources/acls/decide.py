@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.config.patterns import matches
-from topicledger.config.settings import AclSettings, Settings
+from topicledger.config.settings import Settings
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
@@ -25,7 +25,7 @@ from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPL
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.last_acls import last_acls
-from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
+from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.replaced import alike, name_covers, of_refused, overlapping, stays
 from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
@@ -70,7 +70,7 @@ def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform
         kept = 0
         while True:
             judged = rows.transform(judged_by).transform(guards)
-            if judged is rows or not settings.acls.manage:
+            if judged is rows or not settings.of_kinds.of(AclSettings).manage:
                 return judged
             rows = judged.localCheckpoint()
             refused_adds = rows.transform(_refused_adds)
@@ -107,7 +107,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
             .transform(_decided(settings, declared_only=seen.declared_only))
             .transform(_keeps_own_access(own, settings, seen.rows))
         )
-        if not settings.acls.manage:
+        if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
             return rows
         # Each join of rows with themselves doubles their plan.
@@ -120,14 +120,16 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
     return transform
 
 
-def managed(settings: AclSettings) -> Column:
+def managed(settings: Settings) -> Column:
     """Return whether `[acls] manage` names the principal of the struct `acl`."""
-    return reduce(lambda found, pattern: found | matches("acl.principal", pattern), settings.manage, F.lit(False))
+    patterns = settings.of_kinds.of(AclSettings).manage
+    return reduce(lambda found, pattern: found | matches("acl.principal", pattern), patterns, F.lit(False))
 
 
 def _decided(settings: Settings, *, declared_only: bool) -> Transform:
     def transform(rows: DataFrame) -> DataFrame:
-        super_user = F.col("acl.principal").isin(*settings.acls.super_users) & (F.col("acl.permission") == ALLOW)
+        super_users = settings.of_kinds.of(AclSettings).super_users
+        super_user = F.col("acl.principal").isin(*super_users) & (F.col("acl.permission") == ALLOW)
         declared = F.col("state").isNotNull()
         decision = (
             F.when(~declared & F.col("_managed") & ~super_user & ~F.lit(declared_only), F.lit(DELETE))
@@ -137,7 +139,7 @@ def _decided(settings: Settings, *, declared_only: bool) -> Transform:
             .otherwise(F.lit(Decision.UNCHANGED.value))
         )
         return (
-            rows.withColumn("_managed", managed(settings.acls))
+            rows.withColumn("_managed", managed(settings))
             .withColumn("decision", F.when(F.col("phase").isNull(), decision))
             .transform(stopped(decided(DELETE) & ~F.col("_managed"), AclRefusal.NOT_MANAGED, F.lit(_NOT_MANAGED)))
             .transform(stopped(decided(DELETE) & super_user, AclRefusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
@@ -160,7 +162,7 @@ def _keeps_own_access(own: Mapping[str, str | None], settings: Settings, live: D
         permission, principal = F.col("acl.permission"), F.col("acl.principal")
         takes = (decided(DELETE) & (permission == ALLOW)) | (decided(ADD) & (permission == DENY))
         mine, is_mine = F.col("_own"), principal.eqNullSafe(F.col("_own"))
-        free = F.coalesce(mine.isin(*settings.acls.super_users), F.lit(False))
+        free = F.coalesce(mine.isin(*settings.of_kinds.of(AclSettings).super_users), F.lit(False))
         undeclared = F.col("state").isNull() & is_mine & decided(DELETE) & (permission == ALLOW)
         unknown = F.concat_ws("", *_around(principal_unknown("\0"), F.col("cluster")))
         everyone = (principal == EVERYONE) & ~free

@@ -57,7 +57,7 @@ def _beside_live(listed: Listed, settings: Settings) -> Transform:
                 "refused": F.coalesce("refused", F.lit(False)),
             }
         )
-        return both.withColumn("managed", managed(settings.acls)).drop("_declared", "_live")
+        return both.withColumn("managed", managed(settings)).drop("_declared", "_live")
 
     return transform
 

@@ -19,7 +19,7 @@ from topicledger.observe.listed import Listed
 from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.cluster_acls import CLUSTER, NEEDED, is_open, principal_unknown, takes_own
-from topicledger.resources.acls.names import AclAction, AclRefusal
+from topicledger.resources.acls.names import AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.replaced import name_covers
 from topicledger.resources.deciding import decided, warned
 from topicledger.resources.ending import lookup, stopped
@@ -77,7 +77,7 @@ def _without_own_rights(seen: Listed, settings: Settings, open_to_all: Mapping[s
     principals = {name: status.own_principal for name, status in seen.statuses.items()}
     own = lookup(principals, F.col("cluster"))
     of_cluster = F.col("_first") & (F.col("acl.resource_type") == CLUSTER)
-    free = F.coalesce(own.isin(*settings.acls.super_users), F.lit(False))
+    free = F.coalesce(own.isin(*settings.of_kinds.of(AclSettings).super_users), F.lit(False))
     grants_own = (
         of_cluster
         & (F.col("acl.principal").eqNullSafe(own) | (F.col("acl.principal") == EVERYONE))

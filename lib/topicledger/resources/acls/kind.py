@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from topicledger.resources.acls import actions, decide, drift, entries, policies, rows
-from topicledger.resources.acls.names import NAMES, AclAction
+from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
 from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
@@ -31,7 +31,7 @@ KIND = ResourceKind(
     deciding=Deciding(
         compare=decide.guarded,
         decide=decide.decide,
-        manages=lambda settings: bool(settings.acls.manage),
+        manages=lambda settings: bool(settings.of_kinds.of(AclSettings).manage),
         now={},
         # A removal is still asked for where the right isn't declared.
         undeclared=lambda: F.when(F.col("action") == actions.ADD.name, F.lit("don't declare it")),

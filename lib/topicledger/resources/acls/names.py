@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from topicledger.naming import ActionName, DriftName, KindNames, RefusalName
+from dataclasses import dataclass
+
+from topicledger.naming import ActionName, DriftName, KindNames, RefusalName, Section
 
 
 class AclAction(ActionName):
@@ -35,6 +37,22 @@ class AclDrift(DriftName):
     ACL_PRINCIPAL_WITHOUT_TOPICS = "acl_principal_without_topics"
 
 
+@dataclass(frozen=True, kw_only=True)
+class AclSettings(Section):
+    """Principals whose ACLs may be removed; by default none."""
+
+    table = "acls"
+    patterns = ("manage",)
+    audited = ("manage",)
+
+    manage: tuple[str, ...] = ()
+    """Patterns (RE2) of principals, such as `^User:payments-`. Their ACLs that `acls` doesn't declare are removed,
+    within guards.max_acl_deletes. For all other principals, ACLs are only added."""
+    super_users: tuple[str, ...] = ()
+    """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, whose value brokers
+    hide."""
+
+
 MAX_ACL_DELETES = "max_acl_deletes"
 
 NAMES = KindNames(
@@ -57,5 +75,6 @@ NAMES = KindNames(
             "ACLs that one run may remove, per cluster. If a run would remove more, it removes none (exit code 5)."
         )
     },
+    section=AclSettings,
     approved_as="rights",
 )

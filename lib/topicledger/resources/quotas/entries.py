@@ -15,7 +15,7 @@ COLUMNS = (*_OWN, *SHARED)
 
 
 def is_quota(item: Object) -> bool:
-    """Whether an entry is a quota rather than a topic or an ACL."""
+    """Whether an entry is a quota rather than another resource."""
     names = {key.text for key, _, _ in item.pairs}
     return "topic" not in names and not names.isdisjoint((*ENTITY, *LIMITS))
 

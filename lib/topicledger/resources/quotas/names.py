@@ -46,5 +46,6 @@ NAMES = KindNames(
             "(exit code 5)."
         )
     },
+    section=None,
     approved_as="rights",
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from topicledger.files.foreign.contract import unknown_principal
 from topicledger.files.foreign.fields import Fields
 from topicledger.files.foreign.resources import Resource, annotations_of
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.resources.acls.foreign.rows import acls_of, add_right, unknown_principal
+from topicledger.resources.acls.foreign.rows import acls_of, add_right
 from topicledger.text import nearest, show
 
 AUTHORIZATION, ROLE = "KafkaPrincipalAuthorization", "KafkaPrincipalRole"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of, unknown_principal
 from topicledger.resources.acls.acl import LITERAL, Acl
-from topicledger.resources.acls.foreign.rows import add_right, kafka_name, unknown_principal
+from topicledger.resources.acls.foreign.rows import add_right, kafka_name
 from topicledger.text import show
 
 _RESOURCE = re.compile(

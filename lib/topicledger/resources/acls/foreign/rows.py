@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from topicledger.files.foreign.contract import unknown_principal
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Report
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
 from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl
 from topicledger.resources.acls.entries import pattern_of, rights_of
-from topicledger.text import show
 
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -97,11 +97,6 @@ class Client:
                 **pattern_of(name),
             )
             add_right(self.report, self.cluster, acl, self.line, shorthand=kind)
-
-
-def unknown_principal(principal: str) -> str:
-    """Return why an ACL can't be carried over."""
-    return f"principal {show(principal)}: Kafka's authorizer knows only User:name"
 
 
 def acls_of(

@@ -7,10 +7,10 @@ for the name. An empty principal means everyone without own quotas.
 
 from __future__ import annotations
 
+from topicledger.files.foreign.contract import unknown_principal
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.resources.acls.foreign.rows import unknown_principal
 from topicledger.resources.quotas.entity import DEFAULT, Entity, written
 from topicledger.resources.quotas.foreign.rows import KAFKAS_NAMES, add_quota, limits_of
 from topicledger.text import show
