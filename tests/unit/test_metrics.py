@@ -80,8 +80,8 @@ def test_phases_and_waits_are_written(tmp_path: Path) -> None:
         with progress.phase("apply", 10):
             now[0] += seconds
     for seconds in (1.5, 2.5):
-        progress.quota("main", QuotaWait(seconds=seconds, rate=20.0, left=5, eta=1.0))
-    progress.quota("main", None)
+        progress.wait("main", QuotaWait(seconds=seconds, rate=20.0, left=5, eta=1.0))
+    progress.wait("main", None)
     metrics = Metrics(progress=progress)
     metrics.write(tmp_path / "metrics", "apply", 0)
     found = samples(tmp_path / "metrics")

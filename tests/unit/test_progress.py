@@ -21,9 +21,9 @@ from topicledger.kafka.sending import QuotaWait
 progress = Progress()
 with progress.phase("apply", 3) as bar:
     bar(1)
-    progress.quota("orders", QuotaWait(seconds=1.0, rate=20.0, left=2, eta=65.0))
+    progress.wait("orders", QuotaWait(seconds=1.0, rate=20.0, left=2, eta=65.0))
     time.sleep(0.5)
-    progress.quota("orders", None)
+    progress.wait("orders", None)
     bar(2)
 print("done")
 """
@@ -66,11 +66,11 @@ def test_without_a_terminal_a_wait_for_a_quota_is_a_line_now_and_then(caplog: py
     now = 0.0
     progress = Progress(shown=False, every=30.0, clock=lambda: now)
     with caplog.at_level(logging.INFO):
-        progress.quota("main", quota_wait(900, rate=None))
+        progress.wait("main", quota_wait(900, rate=None))
         for now in range(2, 65, 2):
-            progress.quota("main", quota_wait(900 - now))
-        progress.quota("other", quota_wait(7))
-        progress.quota("main", None)
+            progress.wait("main", quota_wait(900 - now))
+        progress.wait("other", quota_wait(7))
+        progress.wait("main", None)
     assert [record.getMessage() for record in caplog.records] == [
         "cluster main waits for its quota: 900 topics left (C17)",
         "cluster main waits for its quota: 20 partitions/s, 898 topics left, about 0:00:45 (C17)",
@@ -88,9 +88,9 @@ def test_clusters_side_by_side_may_tell_of_their_waits_at_once(shown: bool) -> N
     def cluster(name: str) -> None:
         try:
             for left in range(200, 0, -1):
-                progress.quota(name, quota_wait(left))
+                progress.wait(name, quota_wait(left))
                 if left % 10 == 0:
-                    progress.quota(name, None)
+                    progress.wait(name, None)
         except BaseException as error:
             failed.append(error)
 

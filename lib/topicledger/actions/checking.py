@@ -20,7 +20,7 @@ _NOT_SENT = TopicResult(error_code=kafka.INVALID_REQUEST)
 
 
 class CheckedRequest:
-    """A request for `ClusterContext.send`; each part of a batch that a quota slows down is checked separately."""
+    """A request for `ClusterContext.send`; parts that the cluster's pace makes of a batch are checked one by one."""
 
     def __init__(self, context: ClusterContext, check: Check, request: Callable[[Sequence[Target]], Response]) -> None:
         self._context = context

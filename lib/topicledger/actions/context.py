@@ -89,7 +89,7 @@ class ClusterContext(ABC):
     may_send: Callable[[], None] = lambda: None
     """Called right before each request that changes something; raises a ClusterError if that isn't allowed."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
-    """Called before each wait for the cluster's quota (C17), and with None when the wait is over."""
+    """Called before each wait for the cluster's pace (C17), and with None when the wait is over."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """Returns topic -> the values that validateOnly resolved in this run, without topics that have no such row."""
 
@@ -137,7 +137,7 @@ class ClusterContext(ABC):
         )
 
     def expect(self, later: int) -> None:
-        """Set the number of topics after the next batch, so that a wait for the quota can show how many are left."""
+        """Set the number of topics after the next batch, so that a wait can show how many are left."""
         self._sender.expect(later)
 
     def send(

@@ -1,4 +1,4 @@
-"""Costs of actions: the records that a controller writes, and the tokens that its quota for changes takes.
+"""Costs of actions: the records that a controller writes, and the tokens of its limit on changes.
 
 The records are defined twice, as a Column for planned rows and as a function of a target; a test compares the two.
 """
@@ -29,11 +29,11 @@ class Cost:
     records: Callable[[Target], int]
     """The same for a target."""
     tokens: Callable[[Target, int | None], int]
-    """Tokens of the quota (C17). The second argument is the topic's number of partitions, if an answer gave it."""
+    """Tokens of that limit (C17). The second argument is the topic's number of partitions, if an answer gave it."""
 
 
 def free(_: Target, __: int | None) -> int:
-    """Return the tokens of actions that no quota counts: all but creates, deletes and added partitions (K6, A6)."""
+    """Return the tokens of uncounted actions: all but creates, deletes and added partitions (K6, A6)."""
     return 0
 
 

@@ -313,7 +313,7 @@ def _one_cluster(
             limits=limits,
             stop=context.stop,
             may_send=partial(held.require_for_request, settings.name) if held is not None else _allowed,
-            waiting=partial(context.progress.quota, settings.name),
+            waiting=partial(context.progress.wait, settings.name),
             validated=partial(_validated, run, settings.name),
             created_by=partial(created_by, run.ledger, settings.name, cluster_id),
         )
@@ -346,7 +346,7 @@ def _one_cluster(
                 with logs.about(batch=batch[0].batch):
                     for each in step(executor, batch):
                         ended.append(each)
-                        # A batch that a quota slows down takes minutes: record its known outcomes meanwhile.
+                        # A batch that the cluster slows down takes minutes: record its known outcomes meanwhile.
                         if time.monotonic() - yielded_at >= _YIELD_SECONDS:
                             yield ended
                             ended, yielded_at = [], time.monotonic()

@@ -86,7 +86,7 @@ class Progress:
                 with self._lock:
                     self._bar = None
 
-    def quota(self, cluster: str, wait: QuotaWait | None) -> None:
+    def wait(self, cluster: str, wait: QuotaWait | None) -> None:
         """Show a wait for a cluster's quota (C17); None when it is over."""
         with self._lock:
             if wait is None:
