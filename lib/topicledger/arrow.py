@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -63,18 +62,26 @@ def arrow_schema(of: StructType) -> pa.Schema:
 def over_arrow(function: Callable[..., pa.Array], returns: str, *columns: str) -> Column:
     """Return the column that `function` makes from Arrow arrays, one array per argument.
 
-    `returns` is the column's type as a DDL string. The function runs on executors, and must not depend on how rows are
-    split into batches.
+    `columns` are strings; `returns` is the column's type as a DDL string. The function runs on executors, and must not
+    depend on how rows are split into batches.
     """
     functions: Any = F
     if hasattr(functions, "arrow_udf"):
         made = functions.arrow_udf(function, returns)
     else:
-        # Spark 4.0 has functions over pandas only. The function type is given because the annotations are Arrow's.
-        made = functions.pandas_udf(partial(_over_pandas, function), returns, functions.PandasUDFType.SCALAR)
+        made = functions.pandas_udf(_over_pandas(function), returns)
     column: Column = made(*columns)
     return column
 
 
-def _over_pandas(function: Callable[..., pa.Array], *columns: Any) -> Any:
-    return function(*(pa.Array.from_pandas(each) for each in columns)).to_pandas()
+def _over_pandas(function: Callable[..., pa.Array]) -> Callable[..., Any]:
+    """The same function over pandas, which Spark 4.0 has instead."""
+    import pandas as pd
+
+    def over_series(*columns: Any) -> Any:
+        # Without the type, a batch of nulls only has no type that functions over texts accept.
+        return function(*(pa.Array.from_pandas(each, type=pa.string()) for each in columns)).to_pandas()
+
+    # Spark reads the kind of function from them, and the annotations of `function` are Arrow's.
+    over_series.__annotations__ = {"columns": pd.Series, "return": pd.Series}
+    return over_series

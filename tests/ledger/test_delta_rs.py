@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.unit.frames import dicts, frame
+from topicledger.arrow import arrow_schema
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import judge
 from topicledger.schemas import AUDIT, MANIFESTS, OBSERVED, TABLES, USAGES, Table
@@ -46,7 +46,7 @@ def test_delta_rs_reads_the_same_rows_as_spark(spark: SparkSession, ledger: Ledg
 
 
 def rows_of(table: Table, *rows: dict[str, Any]) -> pa.Table:
-    schema = to_arrow_schema(table.schema, timezone="UTC")
+    schema = arrow_schema(table.schema)
     complete = [{name: row.get(name) for name in schema.names} for row in rows]
     columns = [pa.array([row[field.name] for row in complete], type=field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)

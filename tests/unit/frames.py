@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from topicledger.arrow import arrow_schema
 from topicledger.model.moves import parse_assignments
 from topicledger.phases import DECIDED, DECLARED
 from topicledger.policies import Facts
@@ -41,7 +41,7 @@ def frame(spark: SparkSession, schema: StructType, rows: Iterable[Mapping[str, A
     complete = list(rows)
     unknown = {name for row in complete for name in row} - set(schema.names)
     assert not unknown, unknown
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     columns = [pa.array([value(row, field) for row in complete], type=arrow.field(field.name).type) for field in schema]
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 

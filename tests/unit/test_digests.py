@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from topicledger.arrow import arrow_schema
 from topicledger.ledger import digests
 from topicledger.ledger.digests import Appended, RowsDigest, row_texts, text_of_row
 from topicledger.schemas import AUDIT, PLANS, RUNS
@@ -108,7 +108,7 @@ def test_others_make_the_same_of_any_row_and_of_any_part_of_a_batch(rows: list[d
 
 @pytest.mark.parametrize("table", [PLANS, AUDIT, RUNS], ids=lambda table: table.name)
 def test_rows_of_the_tables_have_a_text(table: Any) -> None:
-    schema = to_arrow_schema(table.schema, timezone="UTC")
+    schema = arrow_schema(table.schema)
     (text,) = row_texts(pa.Table.from_pylist([{"run_id": "r"}], schema=schema))
     assert text == "6:run_id1:r" == text_of_row(table.schema, {"run_id": "r"})
 

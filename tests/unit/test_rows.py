@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from topicledger.arrow import arrow_schema
 from topicledger.ledger.rows import audit_table
 from topicledger.model import Action, ConfigEntry, Outcome, Phase, PhaseResult, Target, TopicResult
 from topicledger.schemas import AUDIT
@@ -78,7 +78,7 @@ def plain(ended: PhaseResult) -> dict[str, Any]:
 
 def test_each_outcome_is_a_row_with_all_it_said() -> None:
     table = audit_table("run-1", 7, EVERY)
-    assert table.schema == to_arrow_schema(AUDIT.schema, timezone="UTC")
+    assert table.schema == arrow_schema(AUDIT.schema)
     assert table.to_pylist() == [plain(ended) for ended in EVERY]
 
 
