@@ -190,7 +190,7 @@ OBSERVED = Table(
             _column(
                 "permitted",
                 _BOOLEAN,
-                "false: this principal may not describe the topic, which may or may not exist (29)",
+                "false: brokers don't describe it to this principal (29), or not at all: it may or may not exist",
             ),
             _column("num_partitions", _INT, "number of live partitions"),
             _column("replication_factor", _INT, "largest number of replicas of a partition"),

@@ -70,6 +70,7 @@ OBSERVED = StructType(
     [
         *(each for each in OBSERVED_TABLE.schema if each.name != "run_id"),
         column("other_leaders", MapType(_INT, _INT), "partition -> leader, unless its first replica leads; -1: none"),
+        column("unknown", _STRING, "the error that brokers answer instead of describing the topic; null: none, or 29"),
     ]
 )
 """Phase observe: one row per topic that a cluster lists, or that it describes by name."""
@@ -91,7 +92,7 @@ DECIDED = StructType(
         column("configs", VALUES, "as declared"),
         column("owner", _STRING, "as declared"),
         column("labels", VALUES, "as declared"),
-        column("live", _BOOLEAN, "whether the topic exists"),
+        column("live", _BOOLEAN, "whether the topic exists; null if brokers don't tell (`observed.unknown`)"),
         column("internal", _BOOLEAN, "whether the topic is internal to Kafka"),
         column("live_num_partitions", _INT, "as observed; null if the topic doesn't exist"),
         column("live_replication_factor", _INT, "as observed; null if the topic doesn't exist"),

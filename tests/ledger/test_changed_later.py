@@ -53,3 +53,20 @@ def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> N
         ("lost", "y", "flush.ms"),
         ("maybe", "gone", "flush.ms"),
     ]
+
+
+def test_a_move_that_failed_half_way_is_a_change_of_its_run(ledger: Ledger) -> None:
+    """A refused one isn't, and neither is a failed alter, which the broker refused as a whole."""
+    made = []
+    for topic, action, outcome in (
+        ("half", "reassign", "failed"),
+        ("refused", "reassign", "refused"),
+        ("altered", "alter_configs", "failed"),
+    ):
+        plan, audit = rows("m", topic, 1, ("a", "b"), outcome=outcome, error_message="1 of 2 partitions moved")
+        made.append(({**plan, "action": action}, {**audit, "action": action}))
+    ledger.append(PLANS, ledger.rows(PLANS, [plan for plan, _ in made]), app_id="plans", version=1)
+    ledger.append(AUDIT, ledger.rows(AUDIT, [audit for _, audit in made]), app_id="audit", version=1)
+    ledger.ensure(SENT_BATCHES)
+    done = changed_by(ledger, "m", TOPIC).collect()
+    assert [(row["topic"], row["known"], row["failed"]) for row in done] == [("half", True, "1 of 2 partitions moved")]

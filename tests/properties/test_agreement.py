@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 
 from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
+from topicledger import phases
 from topicledger.config.guards import OF_KINDS, GuardSettings
 from topicledger.config.settings import ChangeSettings, Settings, TablesSettings
 from topicledger.drift.beside import find_resource_drift
@@ -37,9 +37,9 @@ from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.quotas import kind as quota_kind
 from topicledger.resources.quotas import rows as quotas
-from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
+from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
-TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
+TOPICS = phases.OBSERVED
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a"}
 DOWN = 9
 """A broker that has replicas and isn't up."""

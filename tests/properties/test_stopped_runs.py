@@ -62,6 +62,26 @@ def test_a_resumed_run_that_is_stopped_outside_of_apply_cancels(phase: str, monk
         assert [each.throttles() for each in walk.world.clusters.values()] == [{}, {}]
 
 
+@pytest.mark.parametrize("held", [EAST, WEST])
+def test_a_stop_in_a_later_round_cancels_moves_of_earlier_ones(held: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--wait --cancel: the leases of the earlier round's clusters are released by then, and are taken again."""
+    takes: list[list[str]] = []
+
+    def one_first(_ledger: Any, run_id: str, clusters: Mapping[str, str], **_: object) -> MemoryLeases:
+        named = {id_: name for id_, name in clusters.items() if takes or name == held}
+        takes.append(sorted(named.values()))
+        return MemoryLeases(driver.STAGE.world, run_id, named, {})
+
+    with stopped_while_it_moves() as walk:
+        monkeypatch.setattr(leases, "take", one_first)
+        monkeypatch.setattr(stages, "_send", now_stop)
+        step(walk, Start("moves", cancel=True, wait=True))
+        assert isinstance(walk._last_end, Stopped)
+        assert takes[0] == [held]
+        assert not walk.world.is_moving()
+        assert [each.throttles() for each in walk.world.clusters.values()] == [{}, {}]
+
+
 def test_without_cancel_a_stop_outside_of_apply_leaves_moves_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with stopped_while_it_moves() as walk:
         monkeypatch.setattr(pipeline, "validate", now_stop)

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.model.moves import parse_assignments
-from topicledger.phases import DECIDED, DECLARED
+from topicledger.phases import DECIDED, DECLARED, OBSERVED
 from topicledger.policies import Facts
-from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES
+from topicledger.schemas import BROKERS, MANIFESTS, USAGES
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 """The time of day that the tests' policies go by."""
@@ -66,7 +66,7 @@ def observed_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
         "replication_factor": 1,
         "assignments": {0: [1]},
     }
-    return frame(spark, OBSERVED.schema, ({**usual, "topic_id": f"id of {row['topic']}", **row} for row in rows))
+    return frame(spark, plain(OBSERVED), ({**usual, "topic_id": f"id of {row['topic']}", **row} for row in rows))
 
 
 def decision_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:

@@ -39,6 +39,8 @@ class MovingCluster:
         if it returns an exception, the request is carried out and its answer is lost; a returned code refuses it."""
         self.silent: frozenset[str] = frozenset()
         """Topics that are answered -1, each time, and not moved."""
+        self.sizes: dict[tuple[str, int, int], int] = {}
+        """Bytes by topic, partition and broker."""
         self.before_alter: Callable[[], None] = lambda: None
         """Called before a config is altered."""
 
@@ -81,6 +83,9 @@ class MovingCluster:
 
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Partition, int]:
         return {}
+
+    def replica_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int, int], int]:
+        return self.sizes
 
     def reassign(self, asked: Mapping[Partition, Replicas | None]) -> tuple[dict[Partition, TopicResult], int]:
         self.requests.append(dict(asked))

@@ -42,6 +42,9 @@ CASES: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, str | None]
     "present.internal": ({}, {"internal": True}, "unchanged"),
     "present.not.permitted": ({}, {"permitted": False, "topic_id": None}, "create"),
     "absent.not.permitted": ({"state": "absent"}, {"permitted": False, "topic_id": None}, None),
+    "present.untold": ({}, {"permitted": False, "unknown": "UNKNOWN_SERVER_ERROR", "topic_id": None}, None),
+    "absent.untold": ({"state": "absent"}, {"permitted": False, "unknown": "ERROR_9", "topic_id": None}, None),
+    "undeclared.untold": (None, {"permitted": False, "unknown": "ERROR_9", "topic_id": None}, None),
     "refused.missing": ({"state": "gone", **REFUSED}, None, None),
     "refused.live": ({"state": "gone", **REFUSED}, LIVE, None),
     "refused.null.state.live": ({"state": None, **REFUSED}, LIVE, None),
@@ -75,7 +78,8 @@ def test_each_topic_of_either_side_gets_its_decision(
     declared, live, decision = CASES[topic]
     row = decided["main", topic]
     assert row["decision"] == decision
-    assert row["live"] == (live is not None and live.get("permitted", True))
+    untold = live is not None and "unknown" in live
+    assert row["live"] == (None if untold else live is not None and live.get("permitted", True))
     assert row["internal"] == (live is not None and live.get("internal", False))
     assert row["cluster_id"] == "kafka-main"
     if decision is not None or declared is None:
@@ -115,8 +119,18 @@ def test_an_unreachable_cluster_fails_only_its_declared_topics(
         assert (row["phase"], row["outcome"], row["error"]) == ("observe", "failed", "CLUSTER_UNREACHABLE")
         assert (row["error_message"], row["cluster_id"]) == ("dark can't be reached", None)
     assert decided["dark", "c"]["error"] == "INVALID_STATE"
-    failed = [key for key, row in decided.items() if row["outcome"] == "failed"]
+    failed = [key for key, row in decided.items() if row["outcome"] == "failed" and key[0] != "main"]
     assert sorted(failed) == [("dark", "a"), ("dark", "b")]
+
+
+def test_topics_about_which_brokers_answer_an_error_fail_alone(
+    decided: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    rows = [decided["main", topic] for topic in ("present.untold", "absent.untold")]
+    assert [(row["phase"], row["outcome"], row["error"]) for row in rows] == [("observe", "failed", "NO_ANSWER")] * 2
+    assert "brokers answer UNKNOWN_SERVER_ERROR about the topic, so it is unknown whether" in rows[0]["error_message"]
+    failed = [topic for (cluster, topic), row in decided.items() if row["outcome"] == "failed" and cluster == "main"]
+    assert sorted(failed) == ["absent.untold", "present.untold"]
 
 
 def test_the_same_name_in_two_clusters_is_two_topics(decided: dict[tuple[str, str], dict[str, Any]]) -> None:

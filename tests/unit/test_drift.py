@@ -10,17 +10,18 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, MapType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from tests.harness import topics
 from tests.unit.frames import dicts, frame, judged_rows
+from topicledger import phases
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.drift.find import COLUMNS, Estate, find_drift, with_since
 from topicledger.kafka.config_values import same_value, same_value_column
-from topicledger.schemas import AUDIT, BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS
+from topicledger.schemas import AUDIT, BROKERS, DRIFT, OBSERVED_CONFIGS
 
-TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
+TOPICS = phases.OBSERVED
 IDS = {"main": "kafka-main", "it's": "kafka-two"}
 STRICT = AuditSettings(require_owner=True, owners=("payments", "search"), max_replica_skew=2)
 OWNED = {"owner": "payments"}
@@ -125,6 +126,11 @@ CASES: dict[str, tuple[Row, Row, list[Found]]] = {
     "undeclared": (None, {}, [("unmanaged", None, None, None)]),
     "undeclared with overrides": (None, {"live": configs(RETENTION)}, [("unmanaged", None, None, None)]),
     "undeclared and internal": (None, {"internal": True}, []),
+    "present, and brokers answer an error": (
+        {},
+        {"permitted": False, "unknown": "UNKNOWN_SERVER_ERROR"},
+        [("not_permitted", None, None, None)],
+    ),
     "undeclared, and nobody may know": (None, {"permitted": False}, []),
     "refused and missing": ({"state": "gone", **REFUSED}, None, []),
     "refused and there": ({"num_partitions": 9, **REFUSED}, {}, []),

@@ -601,7 +601,7 @@ def test_a_topic_that_exists_and_can_not_be_described_is_failed_and_says_what_to
     admin.topic_configs.side_effect = lambda _: [TopicConfigs(topic="a", error_code=code)]
     (ended,) = executor.apply([create("a", num_partitions=1, maybe_sent=True)])
     assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
-    assert f"grant it {right} on the topic" in str(ended.error_message)
+    assert f"grant it {right}, and plan again" in str(ended.error_message)
 
 
 def test_a_topic_that_exists_is_waited_for_until_it_is_listed(

@@ -458,6 +458,8 @@ def collisions() -> Iterator[Estate]:
             create("lives.already", live=True),
             live("g.h"),
             live("g_h"),
+            create("may.be", says("may_be"), error="NAME_COLLISION"),
+            {"topic": "may_be", "says": None, "live": None},
         ],
     )
 

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions.asking import Unlisted
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import ADDED_PARTITIONS
@@ -97,7 +98,7 @@ def _check(
         info = live.get(target.topic)
         refusal = not_planned(target, info)
         if refusal is None and info is not None:
-            refusal = _reassigned(target, info, moved) or _other_count(target, info)
+            refusal = _reassigned(target, info, moved, context.unlisted) or _other_count(target, info)
         yield target, None if refusal is None else context.refused(target, phase, *refusal)
 
 
@@ -109,7 +110,9 @@ def _other_count(target: Target, info: TopicInfo) -> tuple[Refusal, str] | None:
     return Refusal.CHANGED_SINCE_PLAN, message
 
 
-def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -> tuple[Refusal, str] | None:
+def _reassigned(
+    target: Target, info: TopicInfo, moved: frozenset[str] | None, unlisted: Unlisted
+) -> tuple[Refusal, str] | None:
     """Why new partitions could get too many replicas: a topic that is being reassigned has more of them for a while."""
     if target.assignments:
         # Its new partitions get the declared replicas.
@@ -118,11 +121,11 @@ def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -
         # Without the list, only the declared number of replicas shows that none is being moved.
         if all(len(replicas) == target.replication_factor for replicas in info.assignments.values()):
             return None
-        return (
-            Refusal.NOT_PERMITTED,
-            "this principal may not list reassignments, so it is unknown whether new partitions would copy replicas "
-            "that are only being moved (N6): grant it Describe on the cluster, or declare the replication_factor",
+        message = (
+            f"{unlisted.why}, so it is unknown whether new partitions would copy replicas that are only being moved "
+            f"(N6): {unlisted.advice}, or declare the replication_factor"
         )
+        return unlisted.refusal, message
     if target.topic in moved:
         return (
             Refusal.REASSIGNMENT_IN_PROGRESS,

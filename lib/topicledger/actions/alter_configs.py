@@ -11,19 +11,20 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
+from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned, unreadable
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import MAX_CHANGES, Safeguards
 from topicledger.actions.showing import changes
-from topicledger.actions.verifying import Verdict, not_permitted, recreated
+from topicledger.actions.verifying import Verdict, not_described, not_permitted, recreated
 from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import by_name, is_set_on_topic, same_value, same_value_column, values_by_name
 from topicledger.kafka.sending import Answer
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
+    AUTHORIZATION_FAILED,
     OURS,
     SET_ON_TOPIC,
     TOPIC,
@@ -164,8 +165,8 @@ class _Reader:
                 if target.topic not in described:
                     context.leave_open(target, NOT_LISTED)
                     continue
-                configs = described[target.topic]
-                refusal = _UNREADABLE if configs is None else self._compared(target, configs)
+                found = described[target.topic]
+                refusal = unreadable(found) if found.configs is None else self._compared(target, found.configs)
             yield target, None if refusal is None else context.refused(target, phase, *refusal)
 
     def _compared(self, target: Target, configs: Sequence[ConfigEntry]) -> tuple[Refusal, str] | None:
@@ -175,12 +176,6 @@ class _Reader:
         if not others:
             return None
         return Refusal.CHANGED_SINCE_PLAN, f"another client changed it since the plan: {'; '.join(others)}; plan again"
-
-
-_UNREADABLE = (
-    Refusal.NOT_PERMITTED,
-    "this principal may not describe the topic's configs any more; grant it DescribeConfigs",
-)
 
 
 def _set_on_topic(target: Target, configs: Sequence[ConfigEntry]) -> Mapping[str, str]:
@@ -218,6 +213,12 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
             info = None
         found = None if each is None or each.configs is None else _set_on_topic(target, each.configs)
         outcome, error_code, note, message = verdict(target, info, found)
+        if (
+            outcome is Outcome.SKIPPED
+            and each is not None
+            and each.error_code not in (kafka.NONE, *AUTHORIZATION_FAILED)
+        ):
+            error_code, (note, message) = OURS, unreadable(each)
         result = TopicResult(error_code=error_code, error_message=message, after=found)
         yield context.result(
             target, Phase.VERIFY, outcome, Answer(result, 1, requested_at, datetime.now(UTC)), note=note
@@ -228,8 +229,10 @@ def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | N
     """The result of acknowledged changes, by the topic's configs now; they are visible late (K6)."""
     if info is None:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, and not listed now"
-    if not info.permitted or found is None:
-        return not_permitted("DescribeConfigs" if info.permitted else "Describe")
+    if not info.permitted:
+        return not_described(info)
+    if found is None:
+        return not_permitted("DescribeConfigs")
     if info.topic_id != target.topic_id:
         return recreated(info)
     if not _other_values(target, found, target.after):

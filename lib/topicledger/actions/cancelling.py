@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.moved import is_in_place, moves_of
+from topicledger.actions.moved import is_cancelled, is_in_place, moves_of, where_cancelled
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, StaysOpen
@@ -78,7 +78,7 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
             moving[target.topic, target.action] = refused.get(target.topic, why)
         elif target.topic in may_begin and not left.all_moved:
             moving[target.topic, target.action] = "a request without an answer may still begin a move"
-        elif left.is_known and (target.topic in cancelling.asked or left.moved):
+        elif left.is_known and (target.topic in cancelling.asked or left.moved or left.cancelled_before):
             yield _row(context, target, left, began)
     if unknown is not None:
         raise unknown
@@ -99,7 +99,7 @@ class _Cancelling:
 
     def look(self, targets: Sequence[Target]) -> None:
         """Find the moves of targets that can be cancelled now: of the planned topic, to the planned brokers."""
-        listed = _listed(self._context)
+        listed = self._context.require_reassignments()
         states = self._context.topic_states([target.topic for target in targets])
         for target in targets:
             state = states.get(target.topic)
@@ -133,23 +133,13 @@ def _is_ours(move: Move, listed: Mapping[Partition, Replicas]) -> bool:
     return listed.get(_key(move)) == move.after
 
 
-def _listed(context: ClusterContext) -> Mapping[Partition, Replicas]:
-    listed = context.reassignments()
-    if listed is None:
-        raise OutcomeUnknown(
-            f"cluster {context.cluster}: this principal may not list reassignments, so none can be cancelled: grant it "
-            "Describe on the cluster"
-        )
-    return listed
-
-
 def _settled(
     context: ClusterContext, targets: Sequence[Target], ours: Mapping[str, Sequence[Move]]
 ) -> tuple[Mapping[str, TopicState], Mapping[Partition, Replicas]]:
     """Wait until brokers show the result for `ours`, and return topics and listed reassignments (R4)."""
     deadline = context.clock() + _SETTLED_WITHIN
     while True:
-        listed = _listed(context)
+        listed = context.require_reassignments()
         states = context.topic_states([target.topic for target in targets])
         if context.clock() >= deadline or not any(
             _is_between(move, states.get(topic), listed) for topic, moves in ours.items() for move in moves
@@ -176,6 +166,10 @@ class _Left:
         """Moves that are still under way to the planned brokers."""
         self.assignments = {move.partition: live[move.partition].replicas for move in moves if move.partition in live}
         self.moved = [move for move in moves if is_in_place(move, live.get(move.partition), listed)]
+        self.cancelled_before = [
+            each for each in moves if each.partition in live and is_cancelled(each, live[each.partition])
+        ]
+        """Moves that look cancelled, by this start or by an earlier one whose row got lost."""
         self.all_moved = len(self.moved) == len(moves)
         words = [f"{len(self.moved)} of {len(moves)} partitions moved"]
         for move in moves:
@@ -183,10 +177,7 @@ class _Left:
             if key in listed:
                 words.append(f"partition {move.partition} is still being moved to {list(listed[key])}")
             elif where is not None and where not in (move.before, move.after):
-                was = f"and was on {list(move.before)}"
-                if set(where) == set(move.before):
-                    was += ": Kafka restores brokers, not their order, so that a different one is the preferred leader"
-                words.append(f"partition {move.partition} is on {list(where)}, {was}")
+                words.append(where_cancelled(move, where))
         self.message = "; ".join(("cancelled", *words))
 
 

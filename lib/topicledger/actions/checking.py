@@ -8,9 +8,20 @@ from typing import TypeAlias
 
 from topicledger import kafka
 from topicledger.actions.context import NOT_LISTED, ClusterContext
-from topicledger.kafka import Response
+from topicledger.kafka import Response, error_name
+from topicledger.kafka.reassignments import TopicState
 from topicledger.kafka.sending import is_too_large, may_be_done
-from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import (
+    AUTHORIZATION_FAILED,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicConfigs,
+    TopicInfo,
+    TopicResult,
+)
 
 Check: TypeAlias = Callable[[Sequence[Target], Phase], Iterator[tuple[Target, PhaseResult | None]]]
 """Yields each target, with its refusal if its topic is not as planned; changes nothing. Targets that an earlier request
@@ -66,8 +77,13 @@ class CheckedRequest:
         """Refused means that nothing was sent: a target whose response was lost gets a row that says failed."""
         if not target.maybe_sent or refused.outcome is not Outcome.REFUSED:
             return refused
-        words = f"{refused.error_message}; the answer to an earlier request for it was lost, which may have changed it"
-        return replace(refused, outcome=Outcome.FAILED, error_message=words)
+        return maybe_sent(refused)
+
+
+def maybe_sent(refused: PhaseResult) -> PhaseResult:
+    """Make a failed row from a refusal of a target that an earlier request may have changed."""
+    words = f"{refused.error_message}; the answer to an earlier request for it was lost, which may have changed it"
+    return replace(refused, outcome=Outcome.FAILED, error_message=words)
 
 
 def describe_planned(
@@ -94,12 +110,30 @@ def describe_planned(
     return live
 
 
+def undescribed(topic: TopicInfo | TopicState) -> tuple[Refusal, str]:
+    """Return why brokers don't describe a topic, which may or may not exist."""
+    if topic.unknown is None:
+        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+    return Refusal.NO_ANSWER, f"brokers answer {topic.unknown} about the topic; look for it in their logs"
+
+
+def unreadable(configs: TopicConfigs) -> tuple[Refusal, str]:
+    """Return why brokers don't describe a topic's configs."""
+    if configs.error_code in AUTHORIZATION_FAILED:
+        return (
+            Refusal.NOT_PERMITTED,
+            "this principal may not describe the topic's configs any more; grant it DescribeConfigs",
+        )
+    error = error_name(configs.error_code)
+    return Refusal.NO_ANSWER, f"brokers answer {error} about the topic's configs; look for it in their logs"
+
+
 def not_planned(target: Target, info: TopicInfo | None) -> tuple[Refusal, str] | None:
     """Return why a topic is not the one in the plan, or None."""
     if info is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
     if not info.permitted:
-        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+        return undescribed(info)
     if info.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
     return None

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from topicledger import kafka
+from topicledger.actions.asking import Asking, MovesUnlisted, Unlisted
 from topicledger.actions.costs import Cost
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
@@ -35,7 +36,6 @@ from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,
     Broker,
-    ConfigEntry,
     Note,
     Outcome,
     Phase,
@@ -55,6 +55,8 @@ _T = TypeVar("_T")
 
 NOT_LISTED = "the controller has the topic, but brokers don't list it"
 """Reason why an outcome is unknown: see `leave_open`."""
+_TOLD_CONFIGS = (kafka.NONE, kafka.UNKNOWN_TOPIC_OR_PARTITION, *AUTHORIZATION_FAILED)
+"""Codes with which brokers tell whether a topic's configs can be read."""
 BROKER = "broker"
 """The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
 
@@ -114,6 +116,8 @@ class ClusterContext(ABC):
             records=lambda target: self.cost(target).records(target),
             tokens=lambda target: self.cost(target).tokens(target, self.limits.partitions.get(target.resource)),
         )
+
+        self._asking = Asking(self._sender)
 
     @abstractmethod
     def cost(self, target: Target) -> Cost:
@@ -209,9 +213,11 @@ class ClusterContext(ABC):
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Describe topics by name, without those that brokers don't list; raises OutcomeUnknown without an answer."""
-        if not topics:
-            return {}
-        return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
+        return self._asking.describe(
+            topics,
+            lambda asked: {info.topic: info for info in self.admin.describe_topics(asked)},
+            lambda info: info.unknown is None,
+        )
 
     def describe_configs(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
@@ -220,22 +226,37 @@ class ClusterContext(ABC):
 
         `names`: topic -> configs to describe; by default all.
         """
-        if not topics:
-            return {}
-        asked = (topics,) if names is None else (topics, names)
-        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(*asked)})
+
+        def describe(asked: Sequence[str]) -> dict[str, TopicConfigs]:
+            of_names = (asked,) if names is None else (asked, names)
+            return {each.topic: each for each in self.admin.topic_configs(*of_names)}
+
+        return self._asking.describe(topics, describe, lambda found: found.error_code in _TOLD_CONFIGS)
 
     def brokers(self) -> Sequence[Broker]:
         """Return the brokers that are up; raises OutcomeUnknown without an answer."""
         return self._sender.ask(lambda: self.admin.describe_cluster().brokers)
 
     def reassigned_now(self) -> frozenset[str] | None:
-        """Return the topics whose replicas are being moved; None if this principal may not list them."""
-        return self._sender.ask(self.admin.topics_reassigned_now)
+        """Return the topics whose replicas are being moved; None if that is unknown (`unlisted`)."""
+        return self._asking.reassignments(self.admin.topics_reassigned_now)
 
     def reassignments(self) -> dict[Partition, Replicas] | None:
-        """Return partition -> its new replicas, for partitions being moved; None if they may not be listed."""
-        return self._sender.ask(self.admin.list_reassignments)
+        """Return partition -> its new replicas, for partitions being moved; None if that is unknown (`unlisted`)."""
+        return self._asking.reassignments(self.admin.list_reassignments)
+
+    def require_reassignments(self) -> dict[Partition, Replicas]:
+        """Return what `reassignments` returns; raises MovesUnlisted if that is unknown."""
+        listed, why = self.reassignments(), self.unlisted
+        if listed is None:
+            words = f"{why.why}, so it is unknown which replicas are being moved: {why.advice}"
+            raise MovesUnlisted(f"cluster {self.cluster}: {words}")
+        return listed
+
+    @property
+    def unlisted(self) -> Unlisted:
+        """Why it is unknown which replicas are being moved."""
+        return self._asking.unlisted
 
     def may_move(self) -> dict[Partition, Replicas]:
         """Return the targets of moves that may begin unseen, because their request got no answer.
@@ -248,11 +269,15 @@ class ClusterContext(ABC):
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
         """Describe topics' replicas, in-sync replicas and leaders, without topics that brokers don't list."""
-        return self._sender.ask(lambda: self.admin.topic_states(topics)) if topics else {}
+        return self._asking.describe(topics, self.admin.topic_states, lambda state: state.unknown is None)
 
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Partition, int]:
         """Return partition -> bytes of its largest replica; empty if this principal may not describe them."""
         return self._sender.ask(lambda: self.admin.partition_sizes(topics))
+
+    def replica_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int, int], int]:
+        """Return (topic, partition, broker) -> bytes; empty if this principal may not describe them."""
+        return self._sender.ask(lambda: self.admin.replica_sizes(topics))
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Describe topics that exist by the controller, once brokers list them (C21), without those that stay unlisted.
@@ -263,20 +288,17 @@ class ClusterContext(ABC):
 
     def configs_when_listed(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
-    ) -> dict[str, tuple[ConfigEntry, ...] | None]:
+    ) -> dict[str, TopicConfigs]:
         """Describe configs of listed topics, once the asked broker lists the topics, too.
 
-        Returns None for topics whose configs may not be read, and leaves out topics that stay unlisted. `names`: topic
-        -> configs to describe; by default all.
+        Leaves out topics that stay unlisted. `names`: topic -> configs to describe; by default all.
         """
 
         def readable() -> dict[str, TopicConfigs]:
             found = self.describe_configs(topics, names)
-            return {
-                topic: each for topic, each in found.items() if each.error_code in (kafka.NONE, *AUTHORIZATION_FAILED)
-            }
+            return {topic: each for topic, each in found.items() if each.error_code != kafka.UNKNOWN_TOPIC_OR_PARTITION}
 
-        return {topic: each.configs for topic, each in self._when_listed(topics, readable).items()}
+        return self._when_listed(topics, readable)
 
     def describe_when(self, topics: Sequence[str], is_so: Callable[[TopicInfo], bool]) -> dict[str, TopicInfo]:
         """Describe topics until `is_so` holds for each listed and permitted one, or it takes too long."""

@@ -11,6 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions.checking import undescribed, unreadable
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.declared import declared_differently
@@ -164,15 +165,16 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
         if info is None or (info.permitted and target.topic not in configs):
             context.leave_open(target, NOT_LISTED)
             continue
-        found = configs.get(target.topic)
+        described = configs.get(target.topic)
+        found = None if described is None else described.configs
         difference = (
             None if found is None else difference_from_validated(target, validated.get(target.topic), info, found)
         )
-        if not info.permitted or found is None:
-            right = "DescribeConfigs" if info.permitted else "Describe"
+        if not info.permitted or described is None or found is None:
+            _, why = undescribed(info) if described is None else unreadable(described)
             message = (
-                "the topic exists, and this principal may not describe it, so it isn't known whether an earlier "
-                f"request of this run created it: grant it {right} on the topic, and plan again"
+                "the topic exists, and it isn't known whether an earlier request of this run created it: "
+                f"{why}, and plan again"
             )
         elif difference is not None:
             message = f"the topic exists and is not as planned: {difference}"
@@ -186,7 +188,7 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
             num_partitions=info.num_partitions if info.permitted else None,
             replication_factor=info.replication_factor if info.permitted else None,
             configs=found,
-            topic_config_error_code=kafka.NONE if found is not None else kafka.TOPIC_AUTHORIZATION_FAILED,
+            topic_config_error_code=kafka.TOPIC_AUTHORIZATION_FAILED if described is None else described.error_code,
         )
         again = Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
         if ours:

@@ -10,6 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions.checking import undescribed
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -88,8 +89,9 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Find topics that an earlier request deleted, and those recreated since (D3).
 
-    Pending are unlisted topics with an id that it may have deleted: a principal that may not create topics learns
-    nothing about a name. The same delete by id shows it, unless it must not be sent any more. The others still exist.
+    Pending are topics with an id that are unlisted, or not described, and that it may have deleted: a principal that
+    may not create topics learns nothing about a name. The same delete by id shows it, unless it must not be sent any
+    more. The others still exist.
     """
     live = context.describe([target.topic for target in targets])
     names_taken = _names_taken(context, targets)
@@ -101,7 +103,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
             done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
             message = "an earlier request deleted it"
             yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
-        elif info is None and target.topic_id is not None:
+        elif (info is None or info.unknown is not None) and target.topic_id is not None:
             unknown = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
             yield context.result(target, Phase.APPLY, Outcome.PENDING, unknown)
         elif info is not None and info.permitted and info.topic_id != target.topic_id:
@@ -279,7 +281,8 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
     if info is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
     if not info.permitted:
-        return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not describe the topic any more; grant it Describe"
+        refusal, message = undescribed(info)
+        return kafka.TOPIC_AUTHORIZATION_FAILED if refusal is Refusal.NOT_PERMITTED else refusal, message
     if info.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
     if target.topic_id is None and (difference := shape_differs(target, info)) is not None:

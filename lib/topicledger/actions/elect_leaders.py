@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions.checking import undescribed
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ELECTED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
@@ -58,7 +59,7 @@ def _refusal(target: Target, state: TopicState | None) -> tuple[Refusal, str] | 
     if state is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
     if not state.permitted:
-        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+        return undescribed(state)
     if state.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
     return None

@@ -10,8 +10,6 @@ from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
 from topicledger.model import Target, TopicResult
 from topicledger.model.moves import Move, parse_assignments
 
-NO_DESCRIBE = "this principal may not describe the topic any more; grant it Describe"
-
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
     """Return whether a partition is moved as planned: replicas in sync, with a leader, and no longer listed (R4)."""
@@ -28,6 +26,23 @@ def is_between(move: Move, live: PartitionState) -> bool:
     """Return whether metadata shows a move under way or just done (R4): new replicas, and old ones not yet removed."""
     new, rest = live.replicas[: len(move.after)], live.replicas[len(move.after) :]
     return new == move.after and bool(rest) and set(rest) == set(move.before) - set(move.after)
+
+
+def is_cancelled(move: Move, live: PartitionState) -> bool:
+    """Return whether replicas are where a cancelled move leaves them: on the same brokers, in another order (R3).
+
+    In the planned order, they look as if the move had never begun.
+    """
+    same = set(live.replicas) == set(move.before) != set(move.after)
+    return same and len(live.replicas) == len(move.before) and live.replicas != move.before
+
+
+def where_cancelled(move: Move, replicas: Replicas) -> str:
+    """Return where a cancelled move left a partition."""
+    words = f"partition {move.partition} is on {list(replicas)}, and was on {list(move.before)}"
+    if set(replicas) == set(move.before):
+        words += ": Kafka restores brokers, not their order, so that a different one is the preferred leader"
+    return words
 
 
 def ours(message: str) -> TopicResult:

@@ -17,11 +17,12 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions import cancelling
+from topicledger.actions.asking import MovesUnlisted, Unlisted
+from topicledger.actions.checking import undescribed, unreadable
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.costs import MOVED_PARTITIONS
 from topicledger.actions.declared import declared_differently
 from topicledger.actions.kind import ActionKind, Steps
-from topicledger.actions.moved import NO_DESCRIBE
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
@@ -38,6 +39,7 @@ from topicledger.model import (
     Refusal,
     ReplicaAction,
     Target,
+    TopicConfigs,
     TopicInfo,
     TopicResult,
 )
@@ -84,7 +86,8 @@ def check(
     below = _below_min_insync(context, [each for each in targets if each.topic not in begun]) if alters_done else {}
     context.require_planned_cluster()
     for target in targets:
-        refusal = _refusal(target, states.get(target.topic), listed, up) or below.get(target.topic)
+        unlisted = context.unlisted if listed is None else None
+        refusal = _refusal(target, states.get(target.topic), listed or {}, up, unlisted) or below.get(target.topic)
         yield target, None if target.topic in begun else refusal
 
 
@@ -98,7 +101,7 @@ def _below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Map
     for _ in context.looks(_SHOWN_WITHIN):
         described = context.describe_configs(list(fewest), dict.fromkeys(fewest, (MIN_INSYNC,)))
         needed = {topic: int(str(each.value)) for topic, of in described.items() for each in of.configs or ()}
-        found = {topic: _MIN_INSYNC_UNKNOWN for topic in fewest if topic not in needed}
+        found = {topic: _min_insync_unknown(described.get(topic)) for topic in fewest if topic not in needed}
         below = {topic: each for topic, each in needed.items() if fewest[topic] < each}
         if not below:
             break
@@ -114,11 +117,11 @@ def _too_few(replicas: int, needed: int) -> tuple[Refusal, str]:
     return Refusal.BELOW_MIN_INSYNC, message
 
 
-_MIN_INSYNC_UNKNOWN = (
-    Refusal.NOT_PERMITTED,
-    f"the replication factor would be lowered, but this principal may not describe the topic's {MIN_INSYNC} any more: "
-    "grant it DescribeConfigs",
-)
+def _min_insync_unknown(configs: TopicConfigs | None) -> tuple[Refusal, str]:
+    if configs is None or configs.error_code == kafka.NONE:
+        configs = TopicConfigs(topic="", error_code=kafka.TOPIC_AUTHORIZATION_FAILED)
+    refusal, why = unreadable(configs)
+    return refusal, f"the replication factor would be lowered, but the topic's {MIN_INSYNC} is unknown: {why}"
 
 
 def _fewer_replicas(target: Target) -> int | None:
@@ -142,18 +145,18 @@ def _may_be_begun(target: Target, state: TopicState | None, listed: Mapping[Part
 
 
 def _refusal(
-    target: Target, state: TopicState | None, listed: Mapping[Partition, Replicas] | None, up: set[int]
+    target: Target,
+    state: TopicState | None,
+    listed: Mapping[Partition, Replicas],
+    up: set[int],
+    unlisted: Unlisted | None,
 ) -> tuple[Refusal, str] | None:
-    if listed is None:
-        message = (
-            "this principal may not list reassignments, so it is unknown whether any is under way: "
-            "grant it Describe on the cluster"
-        )
-        return Refusal.NOT_PERMITTED, message
+    if unlisted is not None:
+        return unlisted.refusal, f"{unlisted.why}, so it is unknown whether any is under way: {unlisted.advice}"
     if state is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
     if not state.permitted:
-        return Refusal.NOT_PERMITTED, NO_DESCRIBE
+        return undescribed(state)
     if state.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
     before, after = planned_before(target), planned_after(target)
@@ -196,7 +199,11 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
     """
     now, deadline = datetime.now(UTC), context.clock() + _SHOWN_WITHIN
     waves = Waves(context, targets)
-    waves.look()
+    try:
+        waves.look()
+    except MovesUnlisted as error:
+        waves.leave_open(str(error))
+        return
     # A move that is over is no longer listed, but metadata may not show it yet (R4).
     while context.clock() < deadline and any(not waves.is_begun(target) for target in targets):
         context.wait(1.0)
@@ -222,7 +229,11 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
         else:
             yield context.refused(target, Phase.APPLY, *refusal)
     # Also without targets: an earlier start may have left throttles.
-    yield from Waves(context, ready).run()
+    waves = Waves(context, ready)
+    try:
+        yield from waves.run()
+    except MovesUnlisted as error:
+        waves.leave_open(str(error))
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:

@@ -159,12 +159,9 @@ class Throttling:
             return {}
         name, listed = self.context.cluster, self.context.reassignments()
         if listed is None:
-            log.warning(
-                "cluster %s: %d throttles stay set: this principal may not list reassignments, so that it is unknown "
-                "whether replicas still move; grant it Describe on the cluster",
-                name,
-                len(written),
-            )
+            why = self.context.unlisted
+            words = "cluster %s: %d throttles stay set: %s, so that it is unknown whether replicas still move; %s"
+            log.warning(words, name, len(written), why.why, why.advice)
             return {}
         listed = {**self.context.may_move(), **listed}
         brokers = self._moving_brokers(listed)

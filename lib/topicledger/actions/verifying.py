@@ -24,7 +24,7 @@ def verify_topics(
 ) -> Iterator[PhaseResult]:
     """Describe topics once, and decide on each by `verdict`: from the target, its result, and the topic or None.
 
-    A topic that isn't listed is None; one that may not be described is skipped (29). `shown`: the rows include the
+    A topic that isn't listed is None; one that brokers don't describe is skipped. `shown`: the rows include the
     state of a listed topic.
     """
     requested_at = datetime.now(UTC)
@@ -32,7 +32,7 @@ def verify_topics(
     for target, result in applied:
         info = live.get(target.topic)
         outcome, error_code, note, message = (
-            verdict(target, result, info) if info is None or info.permitted else not_permitted("Describe")
+            verdict(target, result, info) if info is None or info.permitted else not_described(info)
         )
         seen = info if info is not None and info.permitted and shown else None
         found = TopicResult(
@@ -51,6 +51,13 @@ def recreated(info: TopicInfo) -> Verdict:
     """The verdict for a topic that was recreated under its name."""
     message = f"another client deleted and recreated it, with id {info.topic_id}"
     return Outcome.FAILED, OURS, Refusal.RECREATED, message
+
+
+def not_described(info: TopicInfo) -> Verdict:
+    """The verdict for a topic that brokers don't describe."""
+    if info.unknown is None:
+        return not_permitted("Describe")
+    return Outcome.SKIPPED, OURS, Refusal.NO_ANSWER, f"brokers answer {info.unknown} about the topic: not verified"
 
 
 def not_permitted(right: str) -> Verdict:

@@ -12,16 +12,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest
+from topicledger.actions.checking import CheckedRequest, undescribed
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.moved import NO_DESCRIBE, is_between, is_in_place, moves_of, ours, progress
+from topicledger.actions.moved import is_between, is_cancelled, is_in_place, moves_of, ours, where_cancelled
 from topicledger.actions.receivers import Receivers
 from topicledger.actions.throttling import Throttling
+from topicledger.actions.watching import Watching
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response
 from topicledger.kafka.moving import Unanswered
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
-from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, may_be_done
+from topicledger.kafka.sending import Answer, NoOutcome, may_be_done
 from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, UnderWay
 
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0
 _LONGEST_LOOK = 5.0
-_SAY_EVERY = 30.0
 _UNLISTED_FOR = 15.0
 """Seconds that a topic isn't listed before it counts as deleted."""
 _MOST_AT_ONCE = 4_000
@@ -64,9 +64,8 @@ class Waves:
         self._unlisted_since: dict[str, float] = {}
         self._looked = False
         self._began = datetime.now(UTC)
-        self._clock = context.clock()
         self._receivers = Receivers(context)
-        self._said = context.clock()
+        self._watching = Watching(context)
 
     def run(self) -> Iterator[PhaseResult]:
         """Move all topics; yield a row of phase apply for each once all its partitions are done, or one can't be moved.
@@ -98,7 +97,7 @@ class Waves:
                 if wave:
                     self._start(wave)
                 pause = _LOOK_EVERY if wave else min(pause * 1.5, _LONGEST_LOOK)
-                self._say()
+                self._watching.say(*self._progress())
                 context.wait(pause)
                 self.look()
         except ClusterError:
@@ -149,13 +148,8 @@ class Waves:
         """Find moves, of all or the given topics, that are done (R4: in sync, no longer listed) or under way."""
         context = self._context
         seen = list(self._targets) if topics is None else topics
-        listed = context.reassignments()
+        listed = context.require_reassignments()
         states = context.topic_states(seen)
-        if listed is None:
-            raise OutcomeUnknown(
-                f"cluster {context.cluster}: this principal may not list reassignments any more: grant it Describe on "
-                "the cluster, and start the run again with its id"
-            )
         for topic in seen:
             for move in self._moves[topic]:
                 self._under_way.pop((topic, move.partition), None)
@@ -183,7 +177,7 @@ class Waves:
         if not state.permitted:
             if under_way is not None:
                 self._under_way[key] = move
-            self._fail(move.topic, Refusal.NOT_PERMITTED, NO_DESCRIBE)
+            self._fail(move.topic, *undescribed(state))
             return
         if state.topic_id != target.topic_id:
             self._fail(move.topic, Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}")
@@ -198,6 +192,9 @@ class Waves:
             self._done.add(key)
         elif self._is_on_its_way(move, live):
             self._under_way[key] = move
+        elif live is not None and target.maybe_sent and is_cancelled(move, live):
+            why = f"an earlier start, or another client, cancelled it: {where_cancelled(move, live.replicas)}"
+            self._fail(move.topic, Refusal.CANCELLED, why)
         elif live is None or live.replicas != move.before:
             where = "gone" if live is None else f"on brokers {list(live.replicas)}"
             why = f"partition {move.partition} is {where}, neither as planned nor as it was"
@@ -239,6 +236,10 @@ class Waves:
         if key not in self._sent:
             return False
         return now - self._not_listed_since.setdefault(key, now) < self._context.retry_policy.visibility
+
+    def _progress(self) -> tuple[Sequence[Move], Sequence[Move], Mapping[Partition, Move]]:
+        moves = [move for each in self._moves.values() for move in each]
+        return moves, list(filter(self._is_done, moves)), self._under_way
 
     def _is_done(self, move: Move) -> bool:
         return (move.topic, move.partition) in self._done
@@ -375,6 +376,11 @@ class Waves:
         else:
             self._leave_open(target.topic, silent.why)
 
+    def leave_open(self, why: str) -> None:
+        """Leave open all topics without a row."""
+        for topic in self._targets:
+            self._leave_open(topic, why)
+
     def _leave_open(self, topic: str, why: str) -> None:
         self._left_open.add(topic)
         self._context.leave_open(self._targets[topic], why)
@@ -386,14 +392,3 @@ class Waves:
             unknown = target.topic in self._failed or target.topic in self._unlisted_since
             why = Refusal.CHANGED_SINCE_PLAN, "not sent"
             yield target, self._context.refused(target, phase, *why) if unknown else None
-
-    def _say(self) -> None:
-        now = self._context.clock()
-        if now - self._said < _SAY_EVERY:
-            return
-        self._said = now
-        moves = [move for each in self._moves.values() for move in each]
-        done = list(filter(self._is_done, moves))
-        log.info(
-            "cluster %s: %s", self._context.cluster, progress(moves, done, len(self._under_way), now - self._clock)
-        )

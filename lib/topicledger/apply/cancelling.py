@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,11 +31,17 @@ log = logging.getLogger(__name__)
 def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
     """Cancel the run's actions under way, record where their replicas are now, and remove throttles without a move.
 
-    Returns cluster -> why actions are still open. A requested stop doesn't interrupt it.
+    Clusters whose lease was released since, with `--wait` in an earlier round, come after those that are `held`; one
+    that another run is changing by then isn't touched. Returns cluster -> why actions are still open. A requested stop
+    doesn't interrupt it.
     """
     # A cluster is changed only under its lease.
     work = {name: of_cluster for name, of_cluster in _under_way(run).items() if name in held.names}
-    return _cancel(run, context, work, held)
+    problems = _cancel(run, context, work, held)
+    try:
+        return {**problems, **_cancel_unheld(run, replace(context, stop=Stop()), wait=False, but=held.names)}
+    except (LeaseHeld, LeaseLost) as error:
+        return {**problems, "": str(error)}
 
 
 def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
@@ -64,11 +70,12 @@ def cancelled_if_stopped(run: Run, context: Context, closing: ExitStack) -> Iter
         raise
 
 
-def _cancel_unheld(run: Run, context: Context, *, wait: bool) -> Mapping[str, str]:
+def _cancel_unheld(run: Run, context: Context, *, wait: bool, but: Collection[str] = ()) -> Mapping[str, str]:
+    """Cancel the run's actions under way on all clusters but these, under leases of their own."""
     if run.state is not RunState.APPLYING:
         return {}
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
-    work = _under_way(run)
+    work = {name: of_cluster for name, of_cluster in _under_way(run).items() if name not in but}
     if not work:
         return {}
     with leases.take(

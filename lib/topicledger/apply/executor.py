@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from topicledger.actions import checking
 from topicledger.actions.context import ClusterContext, WrongCluster
 from topicledger.actions.costs import Cost
 from topicledger.actions.kind import ActionKind
 from topicledger.errors import ClusterError
 from topicledger.kafka.sending import NoOutcome, OutcomeUnknown
-from topicledger.model import Outcome, Phase, PhaseResult, Target, TopicResult
+from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.resources.registry import ACTIONS, by_kind
 
 
@@ -47,9 +48,14 @@ class Executor(ClusterContext):
                 self.leave_open(target, silent.why)
 
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """Compare targets of a saved plan with fresh metadata; yield those that must not be sent any more."""
+        """Compare targets of a saved plan with fresh metadata; yield those that must not be sent any more.
+
+        Refused means not sent. So a target that an earlier start may have sent, and that can't be compared, fails.
+        """
         for kind, of_kind in by_kind(targets):
-            yield from kind.steps.changed_since_plan(self, of_kind)
+            for ended in kind.steps.changed_since_plan(self, of_kind):
+                unknown = ended.outcome is Outcome.REFUSED and ended.error in (Refusal.NOT_PERMITTED, Refusal.NO_ANSWER)
+                yield checking.maybe_sent(ended) if unknown and ended.target.maybe_sent else ended
             self.leave_silent_open(of_kind)
         self.require_none_open()
 

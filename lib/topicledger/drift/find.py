@@ -79,8 +79,9 @@ def side_by_side(estate: Estate) -> Transform:
 
     In: the result of `manifests.judge`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`,
     `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`, `internal`,
-    `permitted`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and `live_by_name`
-    (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`, name -> value;
+    `permitted`, `unknown`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and
+    `live_by_name` (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`,
+    name -> value;
     `known_id`; `racks`, broker -> rack, of brokers that are up; `moving`, partitions whose replicas are being moved;
     `uneven`, the number of partitions of a spread topic that a run would move; `pinned`, true if a default value
     doesn't satisfy a declared config.
@@ -96,7 +97,7 @@ def side_by_side(estate: Estate) -> Transform:
             F.col("phase").isNotNull().alias("refused"),
         )  # fmt: skip
         live = estate.topics.where(audited).select(
-            *key, "topic_id", "internal", "permitted", "other_leaders",
+            *key, "topic_id", "internal", "permitted", "unknown", "other_leaders",
             F.col("num_partitions").alias("live_num_partitions"), F.col("assignments").alias("live_assignments"),
         )  # fmt: skip
         ours = F.filter("configs", lambda each: ~is_ignored(estate.ignored, each["name"]))

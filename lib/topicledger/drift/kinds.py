@@ -39,10 +39,7 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
         ),
         F.when(
             (present | absent) & listed & ~lives,
-            one(
-                DriftKind.NOT_PERMITTED,
-                "this principal may not describe the topic, so whether it exists is unknown; grant it Describe",
-            ),
+            F.array(finding(DriftKind.NOT_PERMITTED, _undescribed())),
         ),
         F.when(present, _owner(settings)),
     ]
@@ -50,6 +47,13 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     configs = [_configs_not_permitted(), _config_differs(), _config_undeclared(), _broker_default_changed()]
     places = placement.checks(settings)
     return [*of_topic, *(F.when(present & lives, check) for check in (*of_live, *configs, *places))]
+
+
+def _undescribed() -> Column:
+    error = F.concat(F.lit("brokers answer "), F.col("unknown"), F.lit(" about the topic, "))
+    may_not = F.lit("this principal may not describe the topic, ")
+    advice = F.when(F.col("unknown").isNull(), F.lit("grant it Describe")).otherwise(F.lit("look for it in their logs"))
+    return F.concat(F.coalesce(error, may_not), F.lit("so whether it exists is unknown; "), advice)
 
 
 def _partitions() -> Column:

@@ -173,7 +173,7 @@ class ClusterAdmin(Connection):
         yield from infos(self.metadata(None, operations=True).topics)
 
     def describe_topics(self, topics: Sequence[str]) -> Iterator[TopicInfo]:
-        """Yield the named topics that exist; `permitted` is false if this principal may not describe one (29; M3)."""
+        """Yield the named topics that exist, and those that brokers don't describe (`permitted` is false; M3)."""
         for start in range(0, len(topics), _DESCRIBE_BATCH):
             yield from infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
@@ -220,6 +220,10 @@ class ClusterAdmin(Connection):
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[reassignments.Partition, int]:
         """Return the bytes of partitions: see `log_dirs.partition_sizes`."""
         return log_dirs.partition_sizes(self, topics)
+
+    def replica_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int, int], int]:
+        """Return the bytes of replicas: see `log_dirs.replica_sizes`."""
+        return log_dirs.replica_sizes(self, topics)
 
     @property
     def alters_incrementally(self) -> bool:

@@ -67,6 +67,7 @@ REQUEST_TIMED_OUT = 7
 COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
+INVALID_TOPIC = 17
 TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -114,6 +115,10 @@ class RequestLost(ClusterError):
     """A request got no answer: its effect is unknown, and it may be sent again."""
 
 
+class ErrorAnswered(RequestLost):
+    """A request was answered, but with an error that doesn't tell what was asked."""
+
+
 class Disconnected(RequestLost):
     """A request got no answer because there was no connection, or it was closed: the broker may be gone."""
 
@@ -130,10 +135,19 @@ class TooOld(NotListed):
     """A cluster's brokers are too old for a kind of resource."""
 
 
-def require_told(topic: Any) -> None:
-    """Raise RequestLost if a broker answers UNKNOWN_SERVER_ERROR about a topic: it doesn't tell whether it exists."""
-    if topic.error_code == UNKNOWN_SERVER_ERROR:
-        raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
+_ABSENT = frozenset({UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNKNOWN_TOPIC_ID})
+"""Metadata's errors for a topic that doesn't exist."""
+
+
+def unknown_topic(topic: Any) -> str | None:
+    """Return Kafka's name of the error after which it is unknown whether a topic of Metadata exists, or None.
+
+    A topic that this principal may not describe (29) isn't meant.
+    """
+    code = topic.error_code
+    if code in (NONE, TOPIC_AUTHORIZATION_FAILED, *_ABSENT) or (topic.partitions and code != UNKNOWN_SERVER_ERROR):
+        return None
+    return error_name(code)
 
 
 def error_name(error_code: int) -> str:

@@ -28,6 +28,7 @@ from topicledger.kafka.connection import (
     TOPIC_AUTHORIZATION_FAILED,
     Connection,
     error_name,
+    unknown_topic,
 )
 
 _OFFSETS_TOPIC = "__consumer_offsets"
@@ -98,7 +99,7 @@ def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> Non
 
 def list_groups(connection: Connection, later: Later) -> list[Listed]:
     """List every group from every broker; note in `later` if some may be missing."""
-    leaders, broker_ids = _coordinators(connection)
+    leaders, broker_ids = _coordinators(connection, later)
     probes = _probes(len(leaders))
     leaderless = sorted(partition for partition, leader in leaders.items() if leader not in broker_ids)
     if leaderless:
@@ -124,14 +125,20 @@ def _listed(group: Any, broker_id: int) -> Listed:
     )
 
 
-def _coordinators(connection: Connection) -> tuple[dict[int, int], list[int]]:
-    """Return leaders by partition of __consumer_offsets (none if the topic isn't listed), and the live brokers."""
+def _coordinators(connection: Connection, later: Later) -> tuple[dict[int, int], list[int]]:
+    """Return leaders by partition of __consumer_offsets (none if there is no such topic), and the live brokers.
+
+    Notes in `later` if brokers don't tell whether there is one.
+    """
     response = connection.metadata([_OFFSETS_TOPIC])
     leaders: dict[int, int] = {}
     for topic in response.topics:
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             what = "it is unknown whether every consumer group is listed"
             raise denied(connection, topic.error_code, what, f"Describe on topic {_OFFSETS_TOPIC}")
+        unknown = unknown_topic(topic)
+        if unknown is not None:
+            later[_LIST] = f"brokers answer {unknown} about topic {_OFFSETS_TOPIC}"
         leaders |= {each.partition_index: each.leader_id for each in topic.partitions}
     return leaders, sorted(broker.node_id for broker in response.brokers)
 

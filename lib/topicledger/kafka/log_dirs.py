@@ -77,6 +77,14 @@ def partition_sizes(connection: Connection, topics: Mapping[str, Collection[int]
     A replica that is being copied is smaller than its source.
     """
     found: dict[tuple[str, int], int] = {}
+    for (topic, partition, _), size in replica_sizes(connection, topics).items():
+        found[topic, partition] = max(size, found.get((topic, partition), 0))
+    return found
+
+
+def replica_sizes(connection: Connection, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int, int], int]:
+    """Return the bytes of replicas by (topic, partition, broker); empty if brokers don't report sizes."""
+    found: dict[tuple[str, int, int], int] = {}
     for broker in connection.metadata([]).brokers:
         try:
             answer = describe(
@@ -92,7 +100,8 @@ def partition_sizes(connection: Connection, topics: Mapping[str, Collection[int]
         except ClusterError as error:
             log.info("%s: bytes under way are estimated", error)
             return {}
-        for key, size in _sizes(answer):
+        for (topic, partition), size in _sizes(answer):
+            key = topic, partition, int(broker.node_id)
             found[key] = max(size, found.get(key, 0))
     return found
 

@@ -21,10 +21,10 @@ from topicledger.kafka.connection import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
     Connection,
-    RequestLost,
+    ErrorAnswered,
     error_name,
-    require_told,
     result_of,
+    unknown_topic,
 )
 from topicledger.model import TopicResult
 
@@ -58,21 +58,20 @@ class TopicState:
 
     topic_id: str | None = None
     permitted: bool = True
+    unknown: str | None = None
+    """As in `TopicInfo`."""
     partitions: Mapping[int, PartitionState] = field(default_factory=dict)
 
 
 def topic_states(connection: Connection, topics: Sequence[str]) -> dict[str, TopicState]:
-    """Return the states of the named topics that exist, or that this principal may not describe.
-
-    Raises RequestLost as `require_told` does.
-    """
+    """Return the states of the named topics that exist, and of those that brokers don't describe."""
     found: dict[str, TopicState] = {}
     for start in range(0, len(topics), _METADATA_BATCH):
         for each in connection.metadata(topics[start : start + _METADATA_BATCH]).topics:
             topic_id = getattr(each, "topic_id", None)
-            require_told(each)
-            if each.error_code == TOPIC_AUTHORIZATION_FAILED:
-                found[each.name] = TopicState(permitted=False)
+            unknown = unknown_topic(each)
+            if unknown is not None or each.error_code == TOPIC_AUTHORIZATION_FAILED:
+                found[each.name] = TopicState(permitted=False, unknown=unknown)
             elif each.error_code == NONE or each.partitions:
                 found[each.name] = TopicState(
                     topic_id=str(topic_id) if topic_id not in (None, _ZERO_ID) else None,
@@ -92,12 +91,15 @@ def list_request(timeout_ms: int) -> Any:
 
 
 def listed(connection: Connection, response: Any) -> dict[Partition, Replicas] | None:
-    """Return the target replicas of partitions that are being moved; None if it isn't permitted. Raises RequestLost."""
+    """Return the target replicas of partitions that are being moved; None if it isn't permitted.
+
+    Raises ErrorAnswered.
+    """
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         return None
     if response.error_code != NONE:
-        raise RequestLost(
-            f"cluster {connection.name}: reassignments can't be listed: {error_name(response.error_code)}"
+        raise ErrorAnswered(
+            f"cluster {connection.name}: brokers answer {error_name(response.error_code)} when asked for reassignments"
         )
     return {
         (topic.name, each.partition_index): tuple(b for b in each.replicas if b not in set(each.removing_replicas))

@@ -10,7 +10,7 @@ from typing import Any
 from kafka.admin import ACLOperation
 from kafka.protocol.admin import CreateTopicsRequest
 
-from topicledger.kafka.connection import NONE, TOPIC_AUTHORIZATION_FAILED, require_told
+from topicledger.kafka.connection import NONE, TOPIC_AUTHORIZATION_FAILED, unknown_topic
 from topicledger.kafka.created import CreatedTopic
 from topicledger.kafka.entries import config_entry
 from topicledger.model import INTERNAL_TOPICS, ConfigEntry, Target, TopicInfo, TopicResult
@@ -53,9 +53,9 @@ def create_result(topic: CreatedTopic, returns_configs: bool, validate_only: boo
 
 def infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
     for topic in topics:
-        require_told(topic)
-        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-            yield TopicInfo(topic=topic.name, permitted=False)
+        unknown = unknown_topic(topic)
+        if unknown is not None or topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+            yield TopicInfo(topic=topic.name, permitted=False, unknown=unknown)
         elif topic.error_code == NONE or topic.partitions:
             topic_id = getattr(topic, "topic_id", None)
             yield TopicInfo(

@@ -26,7 +26,10 @@ class TopicInfo:
 
     topic: str
     permitted: bool = True
-    """False: this principal may not describe it (29), so it may or may not exist (M3)."""
+    """False: brokers don't describe it to this principal (29), or not at all (`unknown`): it may or may not exist (M3).
+    """
+    unknown: str | None = None
+    """Kafka's name of the error that brokers answer instead, such as UNKNOWN_SERVER_ERROR; None for 29."""
     topic_id: str | None = None
     internal: bool = False
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

@@ -9,6 +9,7 @@ callers materialise the result.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -60,6 +61,9 @@ SCHEMA = StructType(
 """Columns of `kafka_topics`: one row per topic and, with topic null, one per cluster with its brokers or its error."""
 
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
+_UNKNOWN_TIMES = 3
+_UNKNOWN_PAUSE_SECONDS = 0.5
+"""Pauses before a topic is asked about again."""
 
 
 def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -72,13 +76,30 @@ def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) 
         with ClusterAdmin(access.cluster, access.kafka) as admin:
             cluster = admin.describe_cluster()
             infos = admin.list_topics() if topics is None else admin.describe_topics(topics)
-            yield from _topic_batches(name, cluster.cluster_id, infos)
+            yield from _topic_batches(name, cluster.cluster_id, _told(admin, infos))
     except SecretError as error:
         yield _cluster_batch(name, error=SECRET_UNRESOLVED, error_message=str(error))
     except TopicLedgerError as error:
         yield _cluster_batch(name, error=Refusal.CLUSTER_UNREACHABLE.value, error_message=str(error))
     else:
         yield _cluster_batch(name, cluster=cluster)
+
+
+def _told(admin: ClusterAdmin, infos: Iterable[TopicInfo]) -> Iterator[TopicInfo]:
+    """Yield topics; those about which a broker answers an error are asked about again before, a few times."""
+    unknown: list[TopicInfo] = []
+    for info in infos:
+        if info.unknown is None:
+            yield info
+        else:
+            unknown.append(info)
+    for _ in range(_UNKNOWN_TIMES):
+        if unknown:
+            time.sleep(_UNKNOWN_PAUSE_SECONDS)
+            found = list(admin.describe_topics([info.topic for info in unknown]))
+            yield from (info for info in found if info.unknown is None)
+            unknown = [info for info in found if info.unknown is not None]
+    yield from unknown
 
 
 def _topic_batches(cluster: str, cluster_id: str, infos: Iterable[TopicInfo]) -> Iterator[pa.RecordBatch]:
@@ -106,6 +127,7 @@ def _topic_batch(cluster: str, cluster_id: str, infos: Sequence[TopicInfo]) -> p
         "assignments": [list(info.assignments.items()) if info.permitted else None for info in infos],
         "authorized_operations": [info.authorized_operations for info in infos],
         "other_leaders": [list(info.other_leaders.items()) if info.permitted else None for info in infos],
+        "unknown": [info.unknown for info in infos],
         "observed_at": [datetime.now(UTC)] * count,
     }
     return record_batch(SCHEMA, columns, count)

@@ -19,11 +19,12 @@ from topicledger.resources.ending import ended, lookup
 def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transform:
     """Decide on validated manifest rows.
 
-    In: `phases.DECLARED`, from `manifests.judge`. `observed` has the columns of the table `observed`, for clusters of
+    In: `phases.DECLARED`, from `manifests.judge`. `observed` has the columns of `phases.OBSERVED`, for clusters of
     `statuses`. Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before are kept.
 
-    If a topic may not be described, it is unknown whether it exists: `absent` is refused, `present` is tried (M3). The
-    decision for state absent without such a topic is unchanged (D2).
+    If a topic may not be described, it is unknown whether it exists: `absent` is refused, `present` is tried (M3). If
+    brokers answer with another error instead of describing it, both fail. The decision for state absent without such a
+    topic is unchanged (D2).
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
@@ -33,6 +34,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
             "topic_id",
             "internal",
             "permitted",
+            "unknown",
             F.col("num_partitions").alias("live_num_partitions"),
             F.col("replication_factor").alias("live_replication_factor"),
             F.col("assignments").alias("live_assignments"),
@@ -50,7 +52,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
             "cluster_id": lookup({name: status.cluster_id for name, status in statuses.items()}, cluster),
             "topic": F.coalesce("topic", "live_topic"),
             "decision": F.when(F.col("_ended.phase").isNull(), F.col("_decision")),
-            "live": lives,
+            "live": F.when(F.col("unknown").isNull(), lives),
             "internal": F.coalesce("internal", F.lit(False)),
             "live_num_partitions": F.when(lives, F.col("live_num_partitions")),
             "live_replication_factor": F.when(lives, F.col("live_replication_factor")),
@@ -140,7 +142,7 @@ def _drifted() -> Column:
 def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
     """Return the struct that ends a row.
 
-    Causes: the manifest phase, an unreachable or a different cluster, or a topic that may not be described.
+    Causes: the manifest phase, an unreachable or a different cluster, or a topic that isn't described.
     """
     unreachable = {name: status.error for name, status in statuses.items() if status.error is not None}
     refused = {name: status.refused for name, status in statuses.items() if status.refused is not None}
@@ -163,6 +165,20 @@ def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
                 F.lit(Outcome.REFUSED.value),
                 lookup({name: each.error.value for name, each in refused.items()}, F.col("cluster")),
                 lookup({name: each.message for name, each in refused.items()}, F.col("cluster")),
+            ),
+        )
+        .when(
+            declared & F.col("unknown").isNotNull(),
+            ended(
+                F.lit(Phase.OBSERVE.value),
+                F.lit(Outcome.FAILED.value),
+                F.lit(Refusal.NO_ANSWER.value),
+                text(
+                    "brokers answer ",
+                    F.col("unknown"),
+                    " about the topic, so it is unknown whether it exists, and nothing is planned for it: look for "
+                    "it in their logs, then run again",
+                ),
             ),
         )
         .when(

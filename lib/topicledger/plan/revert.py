@@ -30,9 +30,9 @@ from topicledger.resources import registry
 from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 
-_DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "completed_at")
-"""Columns of an action of the reverted run. `known`: whether its outcome is known; `completed_at`: when it was applied,
-or else planned."""
+_DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "failed", "completed_at")
+"""Columns of an action of the reverted run. `known`: whether its outcome is known; `failed`: why a move that may have
+moved some partitions failed; `completed_at`: when it was applied, or else planned."""
 STILL_DECLARED = "manifests"
 """The `policy` of the warning that the manifests still declare the undone values."""
 
@@ -97,7 +97,11 @@ def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: Data
     sent = ledger.read(SENT_BATCHES).where(of_runs).select(*batch, F.lit(True).alias("_sent"))
     rows = with_outcomes(planned, audit, "run_id").join(sent.distinct(), on=batch, how="left")
     known = F.col("applied").isNotNull()
-    return rows.where(known | (F.col("_sent") & ~F.coalesce("over", F.lit(False)))).select(
+    # A failed move may have moved some of the partitions.
+    failed = (F.col("action") == ReplicaAction.REASSIGN.value) & F.coalesce(
+        (F.col("result.phase") == Phase.APPLY.value) & (F.col("result.outcome") == Outcome.FAILED.value), F.lit(False)
+    )
+    return rows.where(known | failed | (F.col("_sent") & ~F.coalesce("over", F.lit(False)))).select(
         "run_id",
         "cluster",
         "topic",
@@ -109,7 +113,8 @@ def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: Data
         # If an answer was lost, `audit` has no `before`. The plan's is right, since the request was compared with it.
         F.coalesce("applied.before", "before").alias("before"),
         F.coalesce("applied.after", "after").alias("after"),
-        known.alias("known"),
+        (known | failed).alias("known"),
+        F.when(failed, F.col("result.error_message")).alias("failed"),
         F.coalesce("applied.completed_at", "planned_at").alias("completed_at"),
     )
 
@@ -314,6 +319,13 @@ def _end(reverted: str, *, deletes: bool) -> Column:
             not_revertible(
                 "run ", reverted, " added partitions, ", F.col("_done.before")["num_partitions"], " -> ",
                 F.col("_done.after")["num_partitions"], ", and Kafka can't remove partitions",
+            ),
+        )
+        .when(
+            F.col("_done.failed").isNotNull(),
+            not_revertible(
+                "run ", reverted, " may have moved some of its replicas, and failed: ", F.col("_done.failed"),
+                "; look at the topic, and declare where they should be",
             ),
         )
         .when(

@@ -76,7 +76,8 @@ def name_collision() -> SetRule:
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
         alike = Window.partitionBy("cluster", F.translate("topic", ".", "_"))
         creates = F.when((F.col("decision") == Action.CREATE.value) & F.col("open"), F.col("topic"))
-        lives = F.when(F.col("live"), F.col("topic"))
+        # A topic that may exist counts.
+        lives = F.when(F.coalesce("live", F.lit(True)), F.col("topic"))
         others = F.array_except(
             F.array_union(F.collect_set(creates).over(alike), F.collect_set(lives).over(alike)), F.array("topic")
         )

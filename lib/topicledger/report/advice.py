@@ -92,7 +92,7 @@ OF_DRIFT: Mapping[str, str] = {
     "moves_under_way": "Wait until they are done; `kafka-reassign-partitions.sh --list` shows them.",
     "owner_missing": "Declare an owner, one of audit.owners if that is set, and load the manifest.",
     **{found.value: text for kind in KINDS for found, text in kind.drift.advice.items()},
-    "not_permitted": "Grant the principal Describe on the topic: its state is unknown.",
+    "not_permitted": "Its state is unknown: grant the principal Describe on the topic, or see the brokers' logs.",
 }
 """Kind of drift -> advice."""
 

@@ -132,6 +132,10 @@ class Admin:
         self._read(Moment.OPEN)
         return {(topic, number): 10 for topic, numbers in topics.items() for number in numbers}
 
+    def replica_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int, int], int]:
+        self._read(Moment.OPEN)
+        return {}
+
     def broker_configs(self, broker_id: int, names: Collection[str]) -> dict[str, str]:
         configs = self._read(Moment.OPEN).brokers[broker_id]
         return {name: configs[name] for name in names if name in configs}
