@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.manifest_texts import ORDERS_YAML
 from topicledger.files import yaml_files
 from topicledger.files.reading import read_manifest_files
 from topicledger.manifests import files as manifest_files
@@ -48,19 +49,6 @@ def texts(parsed: ParsedManifests) -> list[str]:
 
 def without_place(row: ManifestRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in manifest_files.FIELDS}
-
-
-ORDERS_YAML = """\
-cluster: orders
-defaults: {replication_factor: 3, owner: payments}
-topics:
-  - {topic: payments.authorised, num_partitions: 12, configs: {retention.ms: 604800000, cleanup.policy: compact}}
-  - topic: payments.legacy
-    state: absent
-  - topic: payments.placed
-    assignments: {0: [1, 2], 1: [2, 1]}
-    labels: {tier: gold}
-"""
 
 
 def test_yaml_gives_rows_with_defaults_and_lines(parse: Parse) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.unit.manifest_texts import BAD, OTHERS, PAYMENTS, VARIABLES
 from topicledger.cli import main
 from topicledger.config.reading import load_settings
 from topicledger.errors import ManifestFileError, UsageError
@@ -48,14 +49,6 @@ def rows(parsed: ParsedManifests) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-PAYMENTS = """\
-clusters: [staging, prod]
-defaults: {owner: payments, replication_factor: 3, configs: {retention.ms: 7d}}
-overrides: {staging: {replication_factor: 1, num_partitions: 1, configs: {retention.ms: 1d}}}
-topics:
-  - {topic: payments.authorised, num_partitions: 12}
-  - {topic: payments.audit, num_partitions: 6, clusters: [prod], overrides: {prod: {configs: {cleanup.policy: delete}}}}
-"""
 DAY = 86_400_000
 EXPECTED = {
     ("staging", "payments.authorised"): {
@@ -137,21 +130,6 @@ topics:
     }
 
 
-OTHERS = """\
-clusters: [a, b]
-defaults: {owner: o, labels: {tier: gold}}
-overrides: {b: {labels: {env: test}, num_partitions: 1}}
-acls:
-  - consumer: {principal: "User:app", topics: t, groups: g}
-    overrides: {b: {consumer: {principal: "User:app-test"}}}
-  - {principal: "User:x", operation: READ, resource_type: TOPIC, resource_name: t, clusters: [a]}
-quotas:
-  - {user: app, producer_byte_rate: 1000, overrides: {b: {producer_byte_rate: 10}}}
-groups:
-  - {group: g, configs: {share.auto.offset.reset: latest}, overrides: {a: {state: absent}}}
-"""
-
-
 @pytest.mark.parametrize("name", ["m.yaml", "m.json"])
 def test_other_kinds_have_clusters_and_overrides(parse: Parse, name: str) -> None:
     text = OTHERS if name == "m.yaml" else json.dumps(yaml.safe_load(OTHERS))
@@ -164,75 +142,6 @@ def test_other_kinds_have_clusters_and_overrides(parse: Parse, name: str) -> Non
     assert {row.cluster: row.state for row in parsed.rows_of("group_configs")} == {"a": "absent", "b": "present"}
     labels = {row.cluster: row.labels for row in parsed.rows_of("quotas")}
     assert labels == {"a": {"tier": "gold"}, "b": {"tier": "gold", "env": "test"}}
-
-
-HEAD = "clusters: [a, b]\ntopics:\n  - topic: t\n"
-BAD: dict[str, tuple[str, str]] = {
-    "a cluster of the entry that isn't listed": (
-        f"{HEAD}    overrides:\n      stage: {{num_partitions: 1}}\n",
-        "5: `overrides`: `stage` isn't a cluster of this entry; known: `a`, `b`",
-    ),
-    "a cluster of the file that isn't listed": (
-        "clusters: [staging]\noverrides:\n  stagin: {num_partitions: 1}\ntopics: [{topic: t}]\n",
-        "3: `overrides`: `stagin` isn't a cluster of this document; did you mean `staging`?",
-    ),
-    "a cluster of the defaults that isn't listed": (
-        "cluster: a\ndefaults:\n  overrides: {b: {num_partitions: 1}}\ntopics: [{topic: t}]\n",
-        "3: `overrides`: `b` isn't a cluster of this document; known: `a`",
-    ),
-    "a cluster overridden twice": (
-        f"{HEAD}    overrides:\n      a: {{num_partitions: 1}}\n      a: {{num_partitions: 2}}\n",
-        "6: `a` is written twice",
-    ),
-    "cluster and clusters": (
-        "cluster: a\nclusters: [b]\ntopics: []\n",
-        "2: `cluster` and `clusters` exclude each other; give one",
-    ),
-    "cluster and clusters of an entry": (
-        f"{HEAD}    cluster: a\n    clusters: [b]\n",
-        "5: `cluster` and `clusters` exclude each other; give one",
-    ),
-    "clusters as text": ("clusters: a\ntopics: []\n", '1: `clusters` must be a list of names, not the string "a"'),
-    "no clusters": ("clusters: []\ntopics: []\n", "1: `clusters` is empty; name a cluster, or leave it out"),
-    "a cluster twice": ("clusters: [a, a]\ntopics: []\n", "1: `clusters` names `a` twice"),
-    "a cluster that is no name": (
-        "clusters: [1]\ntopics: []\n",
-        "1: `clusters` must be a string, not the number 1; quote it",
-    ),
-    "no cluster": (
-        "topics:\n  - topic: t\n    overrides: {a: {num_partitions: 1}}\n",
-        "2: `cluster` or `clusters` is missing",
-    ),
-    "overrides as a list": (f"{HEAD}    overrides: [a]\n", "4: `overrides` must map clusters to fields, not a list"),
-    "an override as text": (
-        f"{HEAD}    overrides: {{a: x}}\n",
-        '4: `overrides`: cluster `a` must be a mapping of fields, not the string "x"',
-    ),
-    "another topic": (
-        f"{HEAD}    overrides:\n      a:\n        topic: u\n",
-        "6: `overrides`: cluster `a` can't override `topic`",
-    ),
-    "an unknown field": (
-        f"{HEAD}    overrides:\n      a:\n        partitions: 1\n",
-        "6: unknown field `partitions`; did you mean `num_partitions`?",
-    ),
-    "an unknown field of the file": (
-        "clusters: [a]\noverrides:\n  a:\n    partitions: 1\nquotas: [{user: u, producer_byte_rate: 1}]\n",
-        "4: unknown field `partitions`; did you mean `num_partitions`?",
-    ),
-    "a wrong value": (
-        f"{HEAD}    overrides:\n      a:\n        configs:\n          retention.ms: 7 days\n",
-        '7: `configs`: `retention.ms` is "7 days"; write a whole number or a duration such as 7d or 12h',
-    ),
-    "a number as cluster": (
-        f"{HEAD}    overrides:\n      1: {{}}\n",
-        "5: `overrides`: the key `1` is a number in YAML; quote it ('1')",
-    ),
-    "two spellings of one config": (
-        f"{HEAD}    configs:\n      retention.ms: 7d\n      Retention_MS: 1d\n",
-        "6: `configs`: `retention.ms` and `Retention_MS` are two spellings of one config; keep one",
-    ),
-}
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
@@ -275,15 +184,6 @@ def test_many_clusters_are_too_much(parse: Parse, monkeypatch: pytest.MonkeyPatc
         assert "expand to more than 1,000 values" in error.message
 
 
-VARIABLES = """\
-cluster: ${CLUSTER}
-topics:
-  - topic: ${PREFIX}.orders
-    num_partitions: ${COUNT}
-    owner: "${PREFIX}"
-    configs:
-      retention.ms: ${DAYS}d
-"""
 VALUES = {"CLUSTER": "prod", "PREFIX": "eu", "COUNT": "12", "DAYS": "7"}
 
 

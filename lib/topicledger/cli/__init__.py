@@ -13,6 +13,7 @@ from topicledger.cli.policies import policies_group
 from topicledger.cli.provisioning import apply, plan, provision
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
+from topicledger.cli.schema import schema_group
 from topicledger.cli.topics import topics_group
 
 __all__ = ["main"]
@@ -33,5 +34,6 @@ for _command in (
     report_command,
     maintain,
     policies_group,
+    schema_group,
 ):
     main.add_command(_command)

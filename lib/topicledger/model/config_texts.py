@@ -26,7 +26,8 @@ _EXAMPLES: Mapping[Unit, str] = {"ms": "a duration such as 7d or 12h", "bytes": 
 _WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
-_MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
+MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
+"""The highest number of each type."""
 
 
 class ConfigTextError(ValueError):
@@ -87,8 +88,8 @@ def _counted(config: TopicConfig, text: str, trimmed: str) -> int:
 def _require_in_limits(config: TopicConfig, text: str, number: float | None) -> None:
     """`number` is None if it is too long to be one."""
     accepted = config.accepted
-    least = -_MAXIMA[config.type] - 1 if accepted.least is None else accepted.least
-    most = _MAXIMA[config.type] if accepted.most is None else accepted.most
+    least = -MAXIMA[config.type] - 1 if accepted.least is None else accepted.least
+    most = MAXIMA[config.type] if accepted.most is None else accepted.most
     if number is None or not (least <= number <= most or text.strip(BLANKS) in accepted.also):
         also = "".join(f" or {each}" for each in accepted.also)
         raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {least} to {most}{also}")

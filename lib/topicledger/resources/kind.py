@@ -87,6 +87,8 @@ class Entries:
     """Columns that a CSV file must have."""
     numbers: tuple[str, ...]
     """Fields that are numbers."""
+    schemas: Callable[[], Mapping[str, Mapping[str, object]]]
+    """Returns JSON Schemas of fields that the types of the table's columns don't describe, shorthands included."""
     expansions: Callable[[Sequence[ResourceRow]], Sequence[str]] | None
     """Returns lines for the terminal about expanded shorthands; None if the kind has no shorthands."""
 

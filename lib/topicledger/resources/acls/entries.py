@@ -13,7 +13,16 @@ from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, given_in, shared
 from topicledger.manifests.files.values import Object, Value, describe, named
-from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
+from topicledger.resources.acls.acl import (
+    ALLOW,
+    CLUSTER_NAME,
+    LITERAL,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    PREFIXED,
+    WILDCARD,
+)
 from topicledger.text import nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
@@ -90,6 +99,27 @@ SHORTHANDS: Mapping[str, _Shorthand] = {
         lists=("group", "internal", "reads", "writes"), needed=("group", "internal"), rights=_connect
     ),
 }
+
+
+def schemas() -> Mapping[str, Mapping[str, object]]:
+    """Return the JSON Schemas of shorthands, and of fields with few values."""
+    operations = sorted({"ALL", *(each for known in OPERATIONS.values() for each in known)})
+    few = {
+        "permission": PERMISSIONS,
+        "operation": operations,
+        "resource_type": [*OPERATIONS],
+        "pattern_type": PATTERN_TYPES,
+    }
+    found: dict[str, Mapping[str, object]] = {name: {"enum": [*values, None]} for name, values in few.items()}
+    text, texts = {"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}}
+    for name, shorthand in SHORTHANDS.items():
+        fields = {
+            **dict.fromkeys(("principal", "host"), text),
+            **{each: {"anyOf": [text, texts]} for each in shorthand.lists},
+            **{each: {"type": ["boolean", "null"]} for each in shorthand.flags},
+        }
+        found[name] = {"type": "object", "properties": fields, "additionalProperties": False}
+    return found
 
 
 def is_acl(item: Object) -> bool:

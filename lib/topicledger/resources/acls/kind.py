@@ -25,6 +25,7 @@ KIND = ResourceKind(
         columns_are=lambda columns: "principal" in columns,
         columns_needed=("cluster", "operation", "resource_type", "resource_name"),
         numbers=(),
+        schemas=entries.schemas,
         expansions=entries.expansions,
     ),
     observed=Observed(table=OBSERVED_ACLS, observe=observe_acls),

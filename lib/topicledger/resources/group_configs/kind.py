@@ -32,6 +32,7 @@ KIND = ResourceKind(
         columns_are=lambda columns: "group" in columns,
         columns_needed=("cluster", "group"),
         numbers=(),
+        schemas=dict,
         expansions=None,
     ),
     observed=Observed(table=OBSERVED_GROUP_CONFIGS, observe=observe_groups),

@@ -33,6 +33,7 @@ KIND = ResourceKind(
         columns_are=lambda columns: not set(columns).isdisjoint(ENTITY),
         columns_needed=("cluster",),
         numbers=LIMITS,
+        schemas=dict,
         expansions=None,
     ),
     observed=Observed(table=OBSERVED_QUOTAS, observe=observe_quotas),

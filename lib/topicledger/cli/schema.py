@@ -1,0 +1,23 @@
+"""`schema`: descriptions of file formats for other programs."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from topicledger.files.schema import manifest_schema
+
+
+@click.group("schema")
+def schema_group() -> None:
+    """Describe file formats for other programs."""
+
+
+@schema_group.command("manifests")
+def manifests() -> None:
+    """Print the JSON Schema of manifest files (YAML and JSON), so that editors complete and check them.
+
+    A load checks more: whether clusters are in the settings, rows together, and keys that are written twice.
+    """
+    click.echo(json.dumps(manifest_schema(), indent=2))

@@ -1,0 +1,200 @@
+"""The JSON Schema of manifest files, for editors and checks before a load.
+
+Generated from the tables, the kinds of resources and the catalogue of topic configs, so that none of them is written
+twice. A schema can't check everything that a load checks: clusters of the settings, rows together, and duplicate keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
+
+from pyspark.sql.types import DataType, DoubleType, IntegerType, MapType, StringType
+
+from topicledger.files.documents import OVERRIDABLE, SECTIONS
+from topicledger.manifests.files.overriding import CLUSTERS, FIXED, OVERRIDES
+from topicledger.manifests.files.results import FIELDS
+from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.model.config_texts import MAXIMA, UNITS
+from topicledger.model.topic_configs import TopicConfig, topic_configs
+from topicledger.resources.kind import ResourceKind
+from topicledger.schemas import MANIFESTS, Table
+
+JsonSchema: TypeAlias = dict[str, Any]
+
+_VARIABLE: JsonSchema = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"}
+_SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
+_TEXTS: JsonSchema = {"type": "object", "additionalProperties": _SCALAR}
+_BLANK = r"[\x00-\x20]*"
+_MOST = {"num_partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
+
+
+def manifest_schema() -> JsonSchema:
+    """Return the schema of a YAML document, of a JSON file, or of a line of JSON."""
+    entries = {name: f"#/$defs/{name}-entry" for name in ("topics", *SECTIONS)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Manifests of topicledger",
+        "anyOf": [
+            {"$ref": "#/$defs/document"},
+            {"type": "array", "items": {"$ref": "#/$defs/flat-entry"}},
+            {"$ref": "#/$defs/flat-entry"},
+        ],
+        "$defs": {
+            "document": _document(entries),
+            "flat-entry": {
+                "anyOf": [{"$ref": each} for each in entries.values()],
+                "oneOf": [{"required": ["cluster"]}, {"required": [CLUSTERS]}],
+            },
+            "topics-entry": _entry(_fields(MANIFESTS, FIELDS), [["topic"]]),
+            **{f"{name}-entry": _entry(_fields_of(kind), _needed(kind)) for name, kind in SECTIONS.items()},
+            "topic-configs": _configs(),
+        },
+    }
+
+
+def _document(entries: Mapping[str, str]) -> JsonSchema:
+    defaults = {name: each for name, each in _fields(MANIFESTS, FIELDS).items() if name in (*OVERRIDABLE, "cluster")}
+    changed = {name: each for name, each in defaults.items() if name != "cluster"}
+    lists = {name: {"type": ["array", "null"], "items": {"$ref": each}} for name, each in entries.items()}
+    return {
+        "type": "object",
+        "properties": {
+            **_clusters(),
+            "defaults": _object({**defaults, OVERRIDES: _overrides(changed)}, or_null=True),
+            OVERRIDES: _overrides(changed),
+            **lists,
+        },
+        "additionalProperties": False,
+        "not": {"required": ["cluster", CLUSTERS]},
+        "anyOf": [{"required": [name]} for name in lists],
+    }
+
+
+def _entry(fields: Mapping[str, JsonSchema], needed: Collection[Collection[str]]) -> JsonSchema:
+    """Return the schema of an entry. `needed`: fields of which one group at least is required."""
+    changed = {name: each for name, each in fields.items() if name not in FIXED}
+    return {
+        **_object({**fields, **_clusters(), OVERRIDES: _overrides(changed)}),
+        "not": {"required": ["cluster", CLUSTERS]},
+        "anyOf": [{"required": [*each]} for each in needed],
+    }
+
+
+def _clusters() -> dict[str, JsonSchema]:
+    return {
+        "cluster": {"type": ["string", "null"], "description": "a name from the run settings"},
+        CLUSTERS: {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "uniqueItems": True,
+            "description": "several clusters in place of `cluster`",
+        },
+    }
+
+
+def _overrides(fields: Mapping[str, JsonSchema]) -> JsonSchema:
+    return {
+        "type": ["object", "null"],
+        "description": "fields that are different on a cluster, by cluster",
+        "additionalProperties": _object(fields, or_null=True),
+    }
+
+
+def _object(fields: Mapping[str, JsonSchema], *, or_null: bool = False) -> JsonSchema:
+    types = ["object", "null"] if or_null else "object"
+    return {"type": types, "properties": dict(fields), "additionalProperties": False}
+
+
+def _fields(table: Table, names: Collection[str]) -> dict[str, JsonSchema]:
+    """Return the schemas of fields that are columns of a table, with its comments."""
+    found = {}
+    for column in table.schema:
+        if column.name in names:
+            comment = {"description": column.metadata["comment"]} if "comment" in column.metadata else {}
+            found[column.name] = {**_field(table, column.name, column.dataType), **comment}
+    return found
+
+
+def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
+    if name == "state":
+        return {"enum": [PRESENT, ABSENT, None]}
+    if name == "topic":
+        return {"type": "string", "minLength": 1}
+    if name == "assignments":
+        brokers = {"type": "array", "items": {"type": "integer"}}
+        return {"type": ["object", "null"], "patternProperties": {"^[0-9]+$": brokers}, "additionalProperties": False}
+    if name == "configs" and table is MANIFESTS:
+        return {"anyOf": [{"$ref": "#/$defs/topic-configs"}, {"type": "null"}]}
+    if isinstance(of_type, MapType):
+        return {**_TEXTS, "type": ["object", "null"]}
+    if isinstance(of_type, IntegerType):
+        return {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST[name]}, _VARIABLE, {"type": "null"}]}
+    if isinstance(of_type, DoubleType):
+        return {"anyOf": [{"type": "number"}, _VARIABLE, {"type": "null"}]}
+    if isinstance(of_type, StringType):
+        return {"type": ["string", "null"]}
+    raise TypeError(f"column {name} of {table.name}: no JSON Schema for {of_type}")
+
+
+def _fields_of(kind: ResourceKind) -> dict[str, JsonSchema]:
+    return {
+        **_fields(kind.table, kind.entries.fields),
+        **{name: dict(schema) for name, schema in kind.entries.schemas().items()},
+    }
+
+
+def _needed(kind: ResourceKind) -> list[list[str]]:
+    """Return groups of fields: those of the table, and each shorthand by itself."""
+    columns = [name for name in kind.entries.columns_needed if name != "cluster"]
+    shorthands = [[name] for name in kind.entries.schemas() if name not in kind.entries.fields]
+    # Without required columns, any of the table's own fields makes an entry.
+    return [columns, *shorthands] if columns else [[name] for name in kind.entries.fields if name in _own(kind)]
+
+
+def _own(kind: ResourceKind) -> Collection[str]:
+    return [name for name in kind.table.key if name != "cluster"]
+
+
+def _configs() -> JsonSchema:
+    return {
+        "type": "object",
+        "properties": {name: _config(each) for name, each in topic_configs().items()},
+        "additionalProperties": _SCALAR,
+    }
+
+
+def _config(config: TopicConfig) -> JsonSchema:
+    until = "" if config.until is None else f" until {config.until}"
+    unit = "" if config.unit is None else f" ({config.unit})"
+    about = f"{config.type}{unit}, default {config.default or 'empty'}; since Kafka {config.since}{until}"
+    return {"description": about, "anyOf": [*_values(config), _VARIABLE]}
+
+
+def _values(config: TopicConfig) -> list[JsonSchema]:
+    accepted = config.accepted
+    if config.type == "boolean":
+        return [{"type": "boolean"}, _text("[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]")]
+    if config.type in ("int", "long"):
+        most = MAXIMA[config.type] if accepted.most is None else accepted.most
+        least = -MAXIMA[config.type] - 1 if accepted.least is None else accepted.least
+        number: JsonSchema = {"type": "integer", "minimum": least, "maximum": most}
+        also = [{"const": int(each)} for each in accepted.also]
+        units = "" if config.unit is None else f"|[0-9]+(\\.[0-9]+)?({'|'.join(UNITS[config.unit])})"
+        return [number, *also, _text(f"[+-]?[0-9]+{units}")]
+    if config.type == "double":
+        number = {"type": "number"}
+        number |= {} if accepted.least is None else {"minimum": accepted.least}
+        number |= {} if accepted.most is None else {"maximum": accepted.most}
+        return [number, _text(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")]
+    if accepted.values:
+        one = "|".join(each.replace(".", "\\.") for each in accepted.values)
+        of_list = f"({_BLANK}({one}){_BLANK}(,{_BLANK}({one}){_BLANK})*)?"
+        return [_text(of_list if config.type == "list" else one)]
+    return [_SCALAR]
+
+
+def _text(pattern: str) -> JsonSchema:
+    """Return the schema of a text, which may have blanks around it as in Java."""
+    return {"type": "string", "pattern": f"^{_BLANK}({pattern}){_BLANK}$"}
