@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from topicledger.kafka.config_values import LISTS, same_value, same_value_column
-from topicledger.model.config_texts import BLANKS
+from topicledger.kafka.config_values import LISTS, is_odd, same_value, same_value_column
+from topicledger.model.config_texts import BLANKS, UNITS, ConfigTextError, stored
+from topicledger.model.topic_configs import TopicConfig, topic_configs
 
 PAIRS = 600
 """Of one example, which is one Spark job."""
@@ -64,3 +65,39 @@ def test_one_pair_and_a_column_of_pairs_are_compared_alike(spark: SparkSession, 
     plain = [(*pair, same_value(*pair)) for pair in pairs]
     assert [(mine, theirs) for mine, theirs in zip(plain, map(tuple, rows), strict=True) if mine != theirs] == []
     assert {told for *_, told in plain} == {None, True, False}
+
+
+def any_text(config: TopicConfig, rng: random.Random) -> str:
+    """A text that may be a value of the config, in one of its spellings."""
+    if config.accepted.values and rng.random() < 0.8:
+        texts = rng.choices(config.accepted.values, k=rng.choice((1, 2)) if config.type == "list" else 1)
+    elif config.type == "boolean" and rng.random() < 0.8:
+        texts = [rng.choice(("true", "TRUE", "False", "faLse"))]
+    elif config.unit is not None and rng.random() < 0.4:
+        texts = [f"{rng.choice(DIGITS)}{rng.choice(FRACTIONS)}{rng.choice(list(UNITS[config.unit]))}"]
+    else:
+        texts = [rng.choice((any_number, any_word))(rng)]
+    return ",".join(f"{any_blanks(rng)}{text}{any_blanks(rng)}" for text in texts)
+
+
+def as_a_broker_stores(config: TopicConfig, value: str) -> str:
+    text = value.strip(BLANKS)
+    if config.type in ("int", "long"):
+        return str(int(text))
+    if config.type == "double":
+        return repr(float(text.rstrip("dDfF")))
+    return text.lower() if config.type == "boolean" else text
+
+
+@settings(deadline=None, derandomize=True, max_examples=400, phases=[Phase.generate])
+@given(st.integers(), st.sampled_from(list(topic_configs().values())))
+def test_an_accepted_text_is_no_change_of_what_the_broker_stores(seed: int, config: TopicConfig) -> None:
+    """So a second plan is empty; tests/broker/test_config_spellings.py shows it on a broker."""
+    rng = random.Random(seed)
+    for _ in range(10):
+        try:
+            value = stored(config.name, any_text(config, rng))
+        except ConfigTextError:
+            continue
+        if not is_odd(value):
+            assert same_value(config.name, value, as_a_broker_stores(config, value)), value

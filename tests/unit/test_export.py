@@ -117,6 +117,16 @@ def test_written_files_are_read_back_exactly(tmp_path: Path, suffix: str) -> Non
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_units_are_written_and_read_back_as_plain_numbers(tmp_path: Path, suffix: str) -> None:
+    configs = {"retention.ms": "604800000", "segment.bytes": "1073741824", "flush.ms": "1500", "new.ms": "86400000"}
+    path = tmp_path / f"out.{suffix}"
+    write_manifests(path, "main", [row("a", configs=configs), row("b")], [], units=True)
+    for text in ('"7d"', '"1GiB"', '"1500"', '"86400000"'):
+        assert text in path.read_text()
+    assert [each.configs for each in read_back(path)] == [configs, None]
+
+
 def test_a_note_stands_beside_its_topic_and_is_not_read_back(tmp_path: Path) -> None:
     path = tmp_path / "out.yaml"
     note = "owner a: b is proposed: # 'x\n" + "y" * 5_000

@@ -182,6 +182,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
+@click.option("--units", is_flag=True, help="Write configs with units (7d, 1GiB) instead of Kafka's plain numbers.")
 @_with_resources
 @click.option("--owner", help="The owner of all exported resources; default: derived from owners, prefixes and groups.")
 @click.option("--unmanaged", is_flag=True, help="Export only resources that no manifest names.")

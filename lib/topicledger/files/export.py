@@ -60,6 +60,8 @@ class Request:
     """Whether to replace existing files."""
     unmanaged: bool = False
     """Only topics that no row of `manifests` names."""
+    units: bool = False
+    """Whether files have units in configs (`7d`) in place of Kafka's plain numbers."""
     split: Literal["owner"] | None = None
     """`owner` writes a folder for each owner into the folder `to`, with a file for each cluster."""
     resources: Sequence[ResourceKind] = ()
@@ -285,6 +287,8 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
     if to is None:
         if request.split is not None:
             raise UsageError(f"--split {request.split} needs --to, a folder")
+        if request.units:
+            raise UsageError("--units is for files; the table has plain numbers: leave it out with --into-table")
         if request.overwrite:
             raise UsageError("--overwrite is for files: leave it out with --into-table")
         return {}
@@ -341,7 +345,7 @@ def _write(
     rows = exported.where(F.col("cluster") == cluster).withColumn("_file", by_owner).orderBy("_file", "topic")
     read = (row.asDict(recursive=True) for row in rows.toLocalIterator())
     if request.split is None:
-        yield _write_file(file, cluster, read, notes, resources)
+        yield _write_file(file, cluster, read, notes, resources, units=request.units)
         return
 
     def of_owner(owner: str | None) -> Path:
@@ -352,7 +356,8 @@ def _write(
         # Resources beside topics have the given owner, or none.
         is_home = owner is None or request.owner is not None
         written |= is_home or not resources
-        yield _write_file(of_owner(owner), cluster, topics, notes if is_home else (), resources if is_home else {})
+        home_notes, home_resources = (notes, resources) if is_home else ((), {})
+        yield _write_file(of_owner(owner), cluster, topics, home_notes, home_resources, units=request.units)
     if not written:
         yield _write_file(of_owner(request.owner and request.owner.strip().lower()), cluster, (), notes, resources)
 
@@ -373,10 +378,12 @@ def _write_file(
     rows: Iterable[Mapping[str, Any]],
     notes: Sequence[str],
     resources: Mapping[str, Iterable[Mapping[str, Any]]],
+    *,
+    units: bool = False,
 ) -> ClusterExport:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        counts = dict(write_manifests(file, cluster, rows, notes, resources))
+        counts = dict(write_manifests(file, cluster, rows, notes, resources, units=units))
     except OSError as error:
         raise TopicLedgerError(f"can't write {show(str(file))}: {error.strerror}") from error
     return ClusterExport(cluster=cluster, topics=counts.pop("manifests"), file=str(file), resources=counts)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from topicledger.manifests.files.results import FIELDS
+from topicledger.model.config_texts import with_unit
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS
 from topicledger.text import number_text, show
@@ -26,12 +27,15 @@ def write_manifests(
     rows: Iterable[Mapping[str, Any]],
     notes: Sequence[str],
     resources: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({}),
+    *,
+    units: bool = False,
 ) -> Mapping[str, int]:
     """Write the rows of one cluster, in order, as JSON or YAML by the file's suffix; return their number by table.
 
     `rows` have the fields of `manifests`, `resources` those of their tables; nulls are left out.
     `notes` become comments at the top, and a topic's `note` a comment beside it; JSON has no comments. An incomplete
-    file never appears under its name. Raises OSError if it can't be written.
+    file never appears under its name. `units`: topics' configs have units (`7d`) in place of Kafka's plain numbers.
+    Raises OSError if it can't be written.
     """
     lines: Callable[..., Iterator[str]] = _json if path.suffix.lower() == ".json" else _yaml
     counts = dict.fromkeys(("manifests", *resources), 0)
@@ -44,9 +48,18 @@ def write_manifests(
     temporary = path.with_name(path.name + ".part")
     with temporary.open("w", encoding="utf-8", newline="\n") as file:
         others = {table: counted(table, entries) for table, entries in resources.items()}
-        file.writelines(lines(cluster, counted("manifests", rows), others, notes))
+        topics = map(_with_units, rows) if units else rows
+        file.writelines(lines(cluster, counted("manifests", topics), others, notes))
     temporary.replace(path)
     return counts
+
+
+def _with_units(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row whose configs have the largest unit that gives a whole number."""
+    configs = row["configs"]
+    if configs is None:
+        return row
+    return {**row, "configs": {name: with_unit(name, value) or value for name, value in configs.items()}}
 
 
 def as_yaml(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
