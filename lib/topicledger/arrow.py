@@ -83,5 +83,5 @@ def _over_pandas(function: Callable[..., pa.Array]) -> Callable[..., Any]:
         return function(*(pa.Array.from_pandas(each, type=pa.string()) for each in columns)).to_pandas()
 
     # Spark reads the kind of function from them, and the annotations of `function` are Arrow's.
-    over_series.__annotations__ = {"columns": pd.Series, "return": pd.Series}
+    over_series.__annotations__.update({"columns": pd.Series, "return": pd.Series})
     return over_series
