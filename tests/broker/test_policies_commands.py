@@ -250,6 +250,10 @@ def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(confi
     narrowed = invoke(*asked, "--policy", "num_partitions")
     assert narrowed.exit_code == 0
     assert "config_range" not in narrowed.stdout
+    upgrade = invoke(*asked, "--for-kafka", "3.9", "--format", "json")
+    assert upgrade.exit_code == 0, upgrade.output
+    defaults = {each["message"] for each in json.loads(upgrade.stdout)["findings"] if each["source"] == "default"}
+    assert "the default is 9223372036854775807 in Kafka 3.9, and 1h (3600000) now" in " ".join(defaults)
     unknown = invoke(*asked, "--policy", "num_partition")
     assert unknown.exit_code == 2
     assert "did you mean `num_partitions`" in unknown.stderr

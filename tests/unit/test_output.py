@@ -18,7 +18,7 @@ from topicledger.apply.moves import PlannedMoves
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import ClusterCounts, Failure, Summary, Warned
-from topicledger.cli import access, clusters, explain, live_policies, manifests, reports, runs, show, topics
+from topicledger.cli import access, clusters, explain, live_policies, manifests, reports, runs, show, topics, upgrades
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.summary import ClusterDrift
 from topicledger.errors import ExitCode
@@ -198,6 +198,22 @@ def live() -> None:
     live_policies.render(found, console(160))
 
 
+def an_upgrade() -> None:
+    found = upgrades.UpgradeAudit(
+        kafka="4.4",
+        findings=[
+            upgrades.UpgradeFinding(
+                cluster=n, topic=topic, owner=n, source="live", effect="breaks", message=HOSTILE + WORDS, topics=3
+            )
+            for n in NAMES
+            for topic in (n, None)
+        ],
+        problems=[HOSTILE],
+        exit_code=ExitCode.DONE,
+    )
+    upgrades.render(found, console(160))
+
+
 def a_history() -> None:
     events = [
         history.TopicEvent(at=AT, what="failed", run_id=name, details=WORDS, requested_by=HOSTILE) for name in NAMES
@@ -307,7 +323,8 @@ PRINTED: Mapping[tuple[str, ...], list[Callable[[], Any]]] = {
     ("policies", "list"): [lambda: explain.list_policies(None, as_json=False)],
     ("policies", "check"): [policies_checked],
     ("policies", "explain"): [verdicts],
-    ("policies", "audit"): [live],
+    ("policies", "audit"): [live, an_upgrade],
+    ("schema", "manifests"): [],  # JSON, which only programs read
 }
 """What each command prints for people."""
 

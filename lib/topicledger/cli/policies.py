@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from topicledger.cli import explain, explain_resources, live_policies
+from topicledger.cli import explain, explain_resources, live_policies, upgrades
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
+from topicledger.model.upgrades import checked_version
 from topicledger.resources import building
 from topicledger.resources.registry import KINDS
 from topicledger.text import any_of, printable
@@ -82,15 +83,25 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
 @click.option(
     "--policy", "named", multiple=True, metavar="NAME", help="Only this policy of [[policies.create]]; may be repeated."
 )
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if a topic breaks a policy.")
+@click.option(
+    "--for-kafka",
+    metavar="VERSION",
+    help="Instead: the configs that an upgrade to this version of Kafka breaks or changes.",
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if there is any finding.")
 @common_with(without=("run_id",))
-def policies_audit(options: Options, named: tuple[str, ...], detailed_exitcode: bool) -> int:
+def policies_audit(options: Options, named: tuple[str, ...], for_kafka: str | None, detailed_exitcode: bool) -> int:
     """Evaluate existing topics by the policies of creates: which of them would be refused now?
 
-    Asks the clusters; changes nothing.
+    Asks the clusters; changes nothing. With --for-kafka, evaluates declared and live configs by the catalogue instead.
     """
+    if for_kafka is not None and named:
+        raise UsageError("--for-kafka evaluates no policy: leave out --policy")
+    version = None if for_kafka is None else checked_version(for_kafka)
     settings = open_settings(options)
     building.check(settings)
     ledger = open_ledger(options, settings, "policies")
     clusters = settings.select(options.cluster)
+    if version is not None:
+        return upgrades.audit_upgrade(ledger, settings, clusters, version, options, detailed=detailed_exitcode)
     return live_policies.audit_policies(ledger, settings, clusters, named, options, detailed=detailed_exitcode)

@@ -1,0 +1,154 @@
+"""`policies audit --for-kafka VERSION`: the configs that an upgrade of Kafka breaks, or gives another meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger.cli.options import Options, print_result
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.rows import PRESENT
+from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
+from topicledger.model.topic_configs import Version
+from topicledger.model.upgrades import as_text, concerned, of_default, of_value
+from topicledger.observe.clusters import observe
+from topicledger.plan.changes import describe
+from topicledger.schemas import MANIFESTS
+from topicledger.text import SHOWN_FAILURES, cell
+
+_DECLARED, _LIVE, _DEFAULT = "declared", "live", "default"
+_BUILT_IN = "DEFAULT_CONFIG"
+"""Kafka's name for the source of a value that neither the topic nor the broker's settings have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeFinding:
+    """A config that the version breaks or changes."""
+
+    cluster: str
+    topic: str | None
+    """None: all topics that leave the config to Kafka's default."""
+    owner: str | None
+    source: str
+    """declared: by a manifest; live: set on the topic; default: Kafka's."""
+    effect: str
+    """breaks: brokers refuse it; changes: it gets another meaning."""
+    message: str
+    topics: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeAudit:
+    """Effects of a version on declared and live topics."""
+
+    kafka: str
+    findings: Sequence[UpgradeFinding]
+    """By cluster, topic and message."""
+    problems: Sequence[str]
+    """Reasons why the live topics of clusters were not evaluated."""
+    exit_code: ExitCode
+
+
+def audit_upgrade(
+    ledger: Ledger,
+    settings: Settings,
+    clusters: Sequence[ClusterSettings],
+    version: Version,
+    options: Options,
+    *,
+    detailed: bool,
+) -> ExitCode:
+    """Print the effects of an upgrade to `version` on declared and live topics of clusters.
+
+    Nothing is changed or recorded. `detailed`: exit 3 if there is any.
+    """
+    ledger.ensure(MANIFESTS)
+    accepted = (
+        ledger.read(MANIFESTS)
+        .transform(manifests.judged_by(settings, [cluster.name for cluster in clusters]))
+        .where(F.col("phase").isNull() & (F.col("state") == PRESENT))
+    )
+    seen = observe(ledger, settings, clusters, accepted)
+    problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]
+    reached = [cluster for cluster in clusters if seen.statuses[cluster.name].problem is None]
+    topics = seen.topics.where(~F.col("internal") & F.col("cluster").isin(*(each.name for each in reached)))
+    seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
+    owners = accepted.select("cluster", "topic", "owner")
+    found = findings(accepted, configs.join(owners, on=["cluster", "topic"], how="left"), version)
+    code = ExitCode.DONE
+    if problems:
+        code = ExitCode.ERROR
+    elif detailed and found:
+        code = ExitCode.CHANGES_PENDING
+    audit = UpgradeAudit(kafka=as_text(version), findings=found, problems=problems, exit_code=code)
+    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(audit)}, indent=2)
+    print_result(document, lambda console: render(audit, console), options)
+    return code
+
+
+def findings(declared: DataFrame, live: DataFrame, version: Version) -> list[UpgradeFinding]:
+    """Return the effects of a version.
+
+    In: `declared` (cluster, topic, owner, configs map<string,string>); `live` (cluster, topic, owner, configs as in
+    `observed_configs`).
+    """
+    of_manifests = declared.select("cluster", "topic", "owner", F.lit(_DECLARED).alias("source"), F.explode("configs"))
+    of_manifests = of_manifests.withColumnsRenamed({"key": "name"})
+    source = F.when(F.col("each.config_source") == SET_ON_TOPIC, _LIVE).when(
+        F.col("each.config_source") == _BUILT_IN, _DEFAULT
+    )
+    of_topics = live.select("cluster", "topic", "owner", F.explode("configs").alias("each")).select(
+        "cluster", "topic", "owner", source.alias("source"), "each.name", "each.value"
+    )
+    values = of_manifests.unionByName(of_topics).where(
+        F.col("name").isin(*concerned(version)) & F.col("source").isNotNull() & F.col("value").isNotNull()
+    )
+    # Values of these few configs are evaluated once each; topics are only joined to the result.
+    key = ["source", "name", "value"]
+    effects = []
+    for row in values.select(*key).distinct().collect():
+        reason = (of_default if row["source"] == _DEFAULT else of_value)(row["name"], row["value"], version)
+        if reason is not None:
+            effects.append((*row, reason.effect.value, reason.message))
+    if not effects:
+        return []
+    schema = "source string, name string, value string, effect string, message string"
+    made = F.broadcast(declared.sparkSession.createDataFrame(effects, schema))
+    by_default = F.col("source") == _DEFAULT
+    of_each = [F.when(~by_default, F.col(name)).alias(name) for name in ("topic", "owner")]
+    rows = (
+        values.join(made, on=key, how="inner")
+        .groupBy("cluster", *of_each, "source", "effect", "message")
+        .agg(F.count("*").alias("topics"))
+        .orderBy("cluster", F.col("topic").asc_nulls_last(), "message", "source")
+    )
+    return [UpgradeFinding(**row.asDict()) for row in rows.collect()]
+
+
+def render(audit: UpgradeAudit, console: Console) -> None:
+    """Print the first findings."""
+    names = ("cluster", "topic", "owner", "source", "effect", "message")
+    if audit.findings:
+        grid = Grid()
+        for name in names:
+            grid.add_column(name, overflow="fold")
+        for each in audit.findings[:SHOWN_FAILURES]:
+            topic = each.topic or f"{each.topics:,} with the default"
+            grid.add_row(*(cell(topic if name == "topic" else getattr(each, name)) for name in names))
+        console.print(grid)
+        if len(audit.findings) > SHOWN_FAILURES:
+            shown = f"the first {SHOWN_FAILURES} of {len(audit.findings)}"
+            console.print(f"{shown}; all of them: --format json", highlight=False)
+    elif not audit.problems:
+        console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics", highlight=False)
+    for problem in audit.problems:
+        console.print(f"not evaluated: {cell(problem)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,103 @@
+"""Effects of an upgrade of Kafka on configs of topics, by the catalogue of topic configs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from topicledger.errors import UsageError
+from topicledger.model.config_texts import shown
+from topicledger.model.topic_configs import TopicConfig, Version, topic_configs, version_of
+from topicledger.text import show
+
+
+class UpgradeEffect(StrEnum):
+    """Whether a version refuses a config, or gives it another meaning."""
+
+    BREAKS = "breaks"
+    CHANGES = "changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeReason:
+    """The effect of a version on a config's value."""
+
+    effect: UpgradeEffect
+    message: str
+
+
+def newest() -> Version:
+    """Return the newest version of Kafka that the catalogue knows."""
+    return max(version_of(version) for config in topic_configs().values() for version in _versions(config))
+
+
+def checked_version(text: str) -> Version:
+    """Return the version of a text such as `4.4`; raises UsageError if it is none, or newer than the catalogue."""
+    try:
+        version = version_of(text)
+    except ValueError:
+        version = ()
+    if len(version) < 2:
+        raise UsageError(f"--for-kafka {show(text)}: write a version such as {as_text(newest())}")
+    if version[:2] > newest():
+        raise UsageError(
+            f"--for-kafka {show(text)}: the newest version in the catalogue of configs is {as_text(newest())}"
+        )
+    return version
+
+
+def as_text(version: Version) -> str:
+    """Return a version as Kafka writes it."""
+    return ".".join(map(str, version))
+
+
+def concerned(version: Version) -> Sequence[str]:
+    """Return the names of configs on which a version may have an effect."""
+    return [
+        name
+        for name, config in topic_configs().items()
+        if not config.known_in(version) or config.accepted.leasts_since or config.defaults_since
+    ]
+
+
+def of_value(name: str, value: str, version: Version) -> UpgradeReason | None:
+    """Return the effect of a version on a value that a topic or a manifest sets; None if it has none.
+
+    Configs that the catalogue lacks have none.
+    """
+    config = topic_configs().get(name)
+    if config is None:
+        return None
+    kafka = f"Kafka {as_text(version)}"
+    if not config.known_in(version):
+        later = version_of(config.since) > version
+        why = f"has it since {config.since}" if later else f"dropped it: {config.until} is the last with it"
+        return UpgradeReason(effect=UpgradeEffect.BREAKS, message=f"{name}: {kafka} doesn't know it (Kafka {why})")
+    least = config.accepted.least_in(version)
+    if least is not None and config.type in ("int", "long") and value not in config.accepted.also:
+        try:
+            number = int(value)
+        except ValueError:
+            return None
+        if number < least:
+            message = f"{name}: {kafka} accepts {shown(name, str(least))} or more, and this is {shown(name, value)}"
+            return UpgradeReason(effect=UpgradeEffect.BREAKS, message=message)
+    return None
+
+
+def of_default(name: str, value: str, version: Version) -> UpgradeReason | None:
+    """Return the effect of a version on a topic that has the broker's built-in default `value`; None if it has none."""
+    config = topic_configs().get(name)
+    if config is None or not config.defaults_since or not config.known_in(version):
+        return None
+    default = config.default_in(version)
+    if default == value:
+        return None
+    message = f"{name}: the default is {shown(name, default)} in Kafka {as_text(version)}, and {shown(name, value)} now"
+    return UpgradeReason(effect=UpgradeEffect.CHANGES, message=message)
+
+
+def _versions(config: TopicConfig) -> list[str]:
+    until = [] if config.until is None else [config.until]
+    return [config.since, *until, *config.defaults_since, *config.accepted.leasts_since]
