@@ -85,6 +85,14 @@ class Key:
     meaning: str
 
 
+FILE_OF_OWNERS = Key(
+    name="file",
+    type="string",
+    default="none",
+    meaning="A file like GitHub's CODEOWNERS, relative to the settings file. The last matching line decides.",
+)
+
+
 def sections() -> Mapping[str, tuple[str, list[Key]]]:
     """Return the tables of the settings file in order: the dotted name of each, its purpose and its keys."""
     found: dict[str, tuple[str, list[Key]]] = {}
@@ -105,6 +113,9 @@ def sections() -> Mapping[str, tuple[str, list[Key]]]:
                 Key(name=each, type="integer", default="`0`", meaning=what) for each, what in guards.OF_KINDS.items()
             ]
         found[name] = (_sentence(inspect.getdoc(of) or ""), keys)
+        if of is settings.OwnerSettings:
+            # Only its lines are in the parsed settings.
+            found["owners"] = ("Instead of [owners.NAME]: a file that assigns owners to topics.", [FILE_OF_OWNERS])
     return found
 
 
@@ -112,13 +123,18 @@ def keys() -> str:
     """Return the description of every settings key: type, default and meaning, from config/settings.py."""
     lines: list[str] = []
     for name, (what, of) in sections().items():
-        heading = (
-            _SECTIONS_OF_POLICIES if name.startswith("policies.") else f"[[{name}]]" if name in LISTS else f"[{name}]"
-        )
-        lines += [f"### {heading}", "", what, "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        lines += [f"### {_heading(name)}", "", what, "", "| key | type | default | meaning |", "|---|---|---|---|"]
         lines += [f"| `{key.name}` | {key.type} | {key.default} | {key.meaning} |" for key in of]
         lines.append("")
     return "\n".join(lines)
+
+
+def _heading(name: str) -> str:
+    if name == "changes":
+        return "[changes] and [clusters.NAME.changes]"
+    if name.startswith("policies."):
+        return _SECTIONS_OF_POLICIES
+    return f"[[{name}]]" if name in LISTS else f"[{name}]"
 
 
 def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:

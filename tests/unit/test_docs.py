@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterator
@@ -59,6 +60,21 @@ def test_a_link_to_code_shows_a_name_that_is_defined_there(page: Path) -> None:
     assert missing == []
 
 
+def test_no_message_or_help_shows_an_internal_id() -> None:
+    """Ids of rules, such as (C12), are for docstrings and comments."""
+    shown = []
+    for path in sorted((REPOSITORY / "lib").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        shown += [
+            f"{path.name}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented
+            and re.search(r"\([A-Z]\d+\)", node.value)
+        ]  # fmt: skip
+    assert shown == []
+
+
 def test_the_readme_leads_to_every_page() -> None:
     assert {page.resolve() for page in DOCS} <= {target.resolve() for _, target, _ in links(PAGES[0])}
 
@@ -81,10 +97,34 @@ def test_generated_parts_are_up_to_date(name: str) -> None:
     assert committed == generate_docs.page(name), f"docs/{name} is out of date; write it with: {WRITE}"
 
 
+def keys_of_example() -> dict[str, dict[str, str]]:
+    """The keys of the example settings with their values, by table; those in comments count, too."""
+    found: dict[str, dict[str, str]] = {"": {}}
+    table = ""
+    for line in (REPOSITORY / "conf" / "topicledger.toml").read_text(encoding="utf-8").splitlines():
+        if head := re.fullmatch(r"(?:# )?\[\[?([\w.]+)\]\]?", line):
+            table = re.sub(r"^(clusters|owners)\.\w+", r"\1.NAME", head[1])
+            table = re.sub(r"^policies\.\w+", "policies.create", table)
+            found.setdefault(table, {})
+        elif key := re.fullmatch(r"(?:# )?(\w+) = (.+)", line):
+            found[table][key[1]] = key[2]
+    return found
+
+
 def test_the_example_settings_have_every_key() -> None:
-    example = (REPOSITORY / "conf" / "topicledger.toml").read_text(encoding="utf-8")
-    documented = {key.name for _, keys in generate_docs.sections().values() for key in keys}
-    assert {name for name in documented if not re.search(rf"\b{name}\b", example)} == set()
+    example = keys_of_example()
+    missing = [
+        f"{table}.{key.name}"
+        for table, (_, keys) in generate_docs.sections().items()
+        for key in keys
+        if key.name not in example[table] and f"{table}.{key.name}" not in example
+    ]
+    assert missing == []
+
+
+def test_the_example_settings_have_every_severity() -> None:
+    severities = {kind: value.strip('"') for kind, value in keys_of_example()["audit.severity"].items()}
+    assert severities == {kind.value: SEVERITIES[kind].value for kind in SEVERITIES}
 
 
 def test_every_kind_of_drift_is_documented_with_its_severity() -> None:

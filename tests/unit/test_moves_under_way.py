@@ -151,7 +151,7 @@ def test_a_second_hand_that_comes_before_a_repetition_keeps_its_target() -> None
     assert ended(row) == (
         Outcome.FAILED,
         "REASSIGNMENT_IN_PROGRESS",
-        "0 of 2 partitions moved; partition 0 is being moved to [3] by another client (R2)",
+        "0 of 2 partitions moved; partition 0 is being moved to [3] by another client",
     )
     assert cluster.targets == {("t", 0): (3,)}
     assert len(cluster.requests) == 1
@@ -171,7 +171,7 @@ def test_a_second_hand_that_comes_while_throttles_are_set_keeps_its_target() -> 
     assert rows["t"] == (
         Outcome.REFUSED,
         "REASSIGNMENT_IN_PROGRESS",
-        "partition 0 is being moved to [3] by another client (R2): nothing of it was sent; plan again",
+        "partition 0 is being moved to [3] by another client: nothing of it was sent; plan again",
     )
     assert rows["u"][0] is Outcome.OK
     assert cluster.requests == [{("u", 0): (2,)}]

@@ -72,11 +72,11 @@ def test_without_a_terminal_a_wait_for_a_quota_is_a_line_now_and_then(caplog: py
         progress.wait("other", quota_wait(7))
         progress.wait("main", None)
     assert [record.getMessage() for record in caplog.records] == [
-        "cluster main waits for its quota: 900 topics left (C17)",
-        "cluster main waits for its quota: 20 partitions/s, 898 topics left, about 0:00:45 (C17)",
-        "cluster main waits for its quota: 20 partitions/s, 868 topics left, about 0:00:43 (C17)",
-        "cluster main waits for its quota: 20 partitions/s, 838 topics left, about 0:00:42 (C17)",
-        "cluster other waits for its quota: 20 partitions/s, 7 topics left, about 0:00:00 (C17)",
+        "cluster main waits for its quota: 900 topics left",
+        "cluster main waits for its quota: 20 partitions/s, 898 topics left, about 0:00:45",
+        "cluster main waits for its quota: 20 partitions/s, 868 topics left, about 0:00:43",
+        "cluster main waits for its quota: 20 partitions/s, 838 topics left, about 0:00:42",
+        "cluster other waits for its quota: 20 partitions/s, 7 topics left, about 0:00:00",
     ]
 
 

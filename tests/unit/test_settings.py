@@ -182,7 +182,7 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[kafka]\nconnect_timeout = inf", "`kafka.connect_timeout` must be above 0"),
         ("[kafka]\nconnect_timeout = nan", "`kafka.connect_timeout` must be above 0"),
         ("[kafka]\nmax_batch_records = 0", "`kafka.max_batch_records` must be between 1 and 10000"),
-        ("[kafka]\nmax_batch_records = 10001", "refuses a larger request whole (C15)"),
+        ("[kafka]\nmax_batch_records = 10001", "refuses a larger request whole"),
         ("[kafka]\ncolour = 1", "unknown key `kafka.colour`; known: `connect_timeout`, `max_batch_records`, "),
         ("[policies.create]\nuse = 'x'", "must be a list of tables: write [[policies.create]] above each policy"),
         ("[[policies.create]]\nmode = 'warn'", "`policies.create[1].use` is missing"),
@@ -235,7 +235,7 @@ def test_an_operation_timeout_that_learns_no_outcome_is_refused_with_the_reason(
     """C12"""
     (problem,) = problems_of(f"{MINIMAL}[kafka]\noperation_timeout = {seconds}\n")
     assert "REQUEST_TIMED_OUT" in problem
-    assert "C12" in problem
+    assert "outcome stays unknown" in problem
 
 
 def test_no_clusters_is_an_error(problems_of: Problems) -> None:

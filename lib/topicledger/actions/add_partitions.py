@@ -69,8 +69,8 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
                 target,
                 Phase.VALIDATE,
                 Refusal.POLICY_VIOLATION,
-                f"it would get {added} partitions more at once, and brokers carry out such a request in part "
-                f"(N1): declare at most {MAX_BATCH_RECORDS} more at a time",
+                f"it would get {added} partitions more at once, and brokers carry out such a request in part"
+                f": declare at most {MAX_BATCH_RECORDS} more at a time",
             )
         else:
             sendable.append(target)
@@ -122,14 +122,14 @@ def _reassigned(
         if all(len(replicas) == target.replication_factor for replicas in info.assignments.values()):
             return None
         message = (
-            f"{unlisted.why}, so it is unknown whether new partitions would copy replicas that are only being moved "
-            f"(N6): {unlisted.advice}, or declare the replication_factor"
+            f"{unlisted.why}, so it is unknown whether new partitions would copy replicas that are only being moved"
+            f": {unlisted.advice}, or declare the replication_factor"
         )
         return unlisted.refusal, message
     if target.topic in moved:
         return (
             Refusal.REASSIGNMENT_IN_PROGRESS,
-            "its replicas are being moved, and new partitions would copy the replicas of both places (N6): run again "
+            "its replicas are being moved, and new partitions would copy the replicas of both places: run again "
             "when it is over",
         )
     return None

@@ -79,7 +79,7 @@ def _needs_counts(context: ClusterContext, target: Target) -> PhaseResult | None
 def _validated(context: ClusterContext, target: Target, answer: Answer, *, ours: bool) -> PhaseResult:
     result = answer.result
     if result.error_code == kafka.NONE and not context.admin.returns_configs:
-        context.warn_once("no configs", "the broker is too old to return what it created a topic with (C11)")
+        context.warn_once("no configs", "the broker is too old to return what it created a topic with")
     if result.error_code == kafka.TOPIC_ALREADY_EXISTS and ours:
         return context.result(
             target,

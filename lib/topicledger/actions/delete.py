@@ -135,7 +135,7 @@ def _delete(
             gone.append((target, answer))
             continue
         if code == kafka.TOPIC_DELETION_DISABLED:
-            context.warn_once("no deletes", "delete.topic.enable is false on the brokers: no topic can be deleted (D8)")
+            context.warn_once("no deletes", "delete.topic.enable is false on the brokers: no topic can be deleted")
         yield context.result(target, Phase.APPLY, outcome_of(code), answer)
     yield from _recovered(context, gone)
 

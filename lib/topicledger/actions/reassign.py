@@ -166,7 +166,7 @@ def _refusal(
             return (
                 Refusal.REASSIGNMENT_IN_PROGRESS,
                 f"partition {partition} is being moved to {list(under_way)} by another client, and Kafka would "
-                "silently let this target win (R2): run again when it is over",
+                "silently let this target win: run again when it is over",
             )
         if live is None:
             return Refusal.CHANGED_SINCE_PLAN, f"partition {partition} doesn't exist; plan again"

@@ -167,7 +167,7 @@ class Waves:
             return
         under_way = listed.get(key)
         if under_way is not None and under_way != move.after:
-            why = f"partition {move.partition} is being moved to {list(under_way)} by another client (R2)"
+            why = f"partition {move.partition} is being moved to {list(under_way)} by another client"
             self._fail(move.topic, Refusal.REASSIGNMENT_IN_PROGRESS, why)
             return
         if state is None:

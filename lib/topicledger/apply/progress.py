@@ -101,7 +101,7 @@ class Progress:
                 now, key = self._clock(), (cluster, wait.rate is None)
                 if now - self._logged.get(key, float("-inf")) >= self._every:
                     self._logged[key] = now
-                    log.info("cluster %s (C17)", self._waits[cluster])
+                    log.info("cluster %s", self._waits[cluster])
 
 
 def _described(wait: QuotaWait) -> str:

@@ -74,15 +74,19 @@ def common(command: Command) -> Command:
     return common_with("table", "json")(command)
 
 
-def common_with(*formats: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
+RUN_ID = "Resume this run, or give a new one this id; default: a new sortable id."
+
+
+def common_with(*formats: str, without: Collection[str] = (), run_id: str = RUN_ID) -> Callable[[Command], Command]:
     """Return `common` with other output formats, of which the first is the default.
 
-    `without`: fields of `Options` that do nothing for the command, which has no option for them.
+    `without`: fields of `Options` that do nothing for the command, which has no option for them. `run_id`: the help
+    of --run-id, for commands that neither start nor resume a run.
     """
-    return functools.partial(_common, formats=formats or ("table", "json"), without=without)
+    return functools.partial(_common, formats=formats or ("table", "json"), without=without, run_id=run_id)
 
 
-def _common(command: Command, formats: Sequence[str], without: Collection[str] = ()) -> Command:
+def _common(command: Command, formats: Sequence[str], without: Collection[str], run_id: str) -> Command:
     fields = [field.name for field in dataclasses.fields(Options) if field.init and field.name not in without]
 
     @functools.wraps(command)
@@ -100,7 +104,7 @@ def _common(command: Command, formats: Sequence[str], without: Collection[str] =
     path, option = click.Path(path_type=Path), click.option
     given = {
         "config": option("--config", type=path, required=True, help="Run settings (TOML)."),
-        "run_id": option("--run-id", help="Resume this run, or give a new one this id; default: a new sortable id."),
+        "run_id": option("--run-id", help=run_id),
         "cluster": option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
         "format": option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
         "result_file": option("--result-file", type=path, help="Write the result (JSON) here as well."),

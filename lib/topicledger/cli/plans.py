@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from topicledger.cli.options import Options, common, open_settings, requested_by_option
+from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
 from topicledger.config import patterns
 from topicledger.errors import UsageError
@@ -20,7 +20,7 @@ from topicledger.model.prune import MAX_DAYS, Prune
 @detailed_option
 @deadline_option
 @requested_by_option
-@common
+@common_with(run_id="The run to undo; required.")
 def revert(
     options: Options,
     plan_id: str | None,

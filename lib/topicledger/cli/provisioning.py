@@ -27,6 +27,7 @@ from topicledger.cli.loading import load_planned_files, var_option
 from topicledger.cli.options import (
     Options,
     common,
+    common_with,
     open_ledger,
     open_settings,
     print_result,
@@ -169,7 +170,7 @@ def plan(
 @_wait
 @deadline_option
 @_cancel
-@common
+@common_with(run_id="The saved plan to apply, or the run to resume; required.")
 def apply(
     options: Options,
     files: tuple[str, ...],

@@ -10,7 +10,7 @@ import click
 
 from topicledger import report
 from topicledger.apply.display import display_only
-from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import AUDIT, PLANS, RUNS
@@ -29,7 +29,7 @@ from topicledger.text import printable
     metavar="FOLDER",
     help="Write FOLDER/index.html, which lists all reports in it; alone, or after the report.",
 )
-@common
+@common_with(run_id="The run or audit to report on; or give --since.")
 def report_command(options: Options, since: str | None, until: str | None, out: Path | None, index: Path | None) -> int:
     """Write one HTML file about a run or an audit (--run-id), or about a span of time (--since)."""
     if index is not None:

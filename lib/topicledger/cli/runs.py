@@ -52,7 +52,7 @@ def runs_list(options: Options, limit: int) -> int:
     type=click.IntRange(min=LEAST_CHARACTERS),
     help=f"Print at most this many characters; default for markdown: {COMMENT_CHARACTERS}, the limit of a comment.",
 )
-@common_with("text", "markdown", "json", without=("cluster", "result_file"))
+@common_with("text", "markdown", "json", without=("cluster", "result_file"), run_id="The run to show; required.")
 def runs_show(options: Options, max_chars: int | None) -> int:
     """Show the plan of a run as a diff, with its results: --run-id names it. JSON has the result of each phase."""
     if options.run_id is None:
@@ -72,7 +72,7 @@ runs_group.add_command(revert)
 @runs_group.command("approve")
 @click.option("--by", metavar="WHO", help="Name of the approver; default: the OS user.")
 @click.option("--note", help="A reason, a ticket or a link.")
-@common_with(without=("cluster",))
+@common_with(without=("cluster",), run_id="The run whose plan to approve; required.")
 def runs_approve(options: Options, by: str | None, note: str | None) -> int:
     """Approve the current plan of a run: --run-id names it. The requester of the run can't approve it."""
     if options.run_id is None:
@@ -125,7 +125,7 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
 
 @runs_group.command("abandon")
 @click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
-@common_with(without=("cluster", "format", "result_file"))
+@common_with(without=("cluster", "format", "result_file"), run_id="The open run to give up; required.")
 def runs_abandon(options: Options, cancel: bool) -> int:
     """Give up an open run: --run-id names it.
 

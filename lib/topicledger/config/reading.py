@@ -128,14 +128,14 @@ def _kafka(table: TomlTable) -> KafkaSettings:
         operation_timeout=table.seconds(
             "operation_timeout",
             KafkaSettings.operation_timeout,
-            ": otherwise the broker answers REQUEST_TIMED_OUT for every topic, and the outcome stays unknown (C12)",
+            ": otherwise the broker answers REQUEST_TIMED_OUT for every topic, and the outcome stays unknown",
         ),
         max_batch_records=table.integer(
             "max_batch_records",
             KafkaSettings.max_batch_records,
             1,
             MAX_BATCH_RECORDS,
-            ": a broker refuses a larger request whole (C15)",
+            ": a broker refuses a larger request whole",
         ),
         observe=cast(WhoObserves, table.choice("observe", KafkaSettings.observe, "auto", "driver", "executors")),
     )

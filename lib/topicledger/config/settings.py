@@ -115,7 +115,9 @@ class KafkaSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSettings:
-    """Differences between manifests and existing topics that a run corrects; by default none."""
+    """Differences between manifests and existing topics that a run corrects, by default none. Keys of one cluster
+    override those for all clusters.
+    """
 
     configs: ConfigChanges = "off"
     """`declared` sets the configs that manifests declare. `exact` also resets configs that are set on a declared topic
