@@ -8,12 +8,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from scripts import generate_docs
 from tests.commands import REPOSITORY
+from topicledger.cli import main
+from topicledger.cli.options import RUN_ID
 from topicledger.config.severities import SEVERITIES
 from topicledger.report.advice import OF_DRIFT
+from topicledger.resources import registry
+from topicledger.schemas import TABLES
 
 DOCS = sorted((REPOSITORY / "docs").glob("*.md"))
 PAGES = [REPOSITORY / "README.md", *DOCS]
@@ -58,6 +63,71 @@ def test_a_link_to_code_shows_a_name_that_is_defined_there(page: Path) -> None:
         and not re.search(rf"^ *(?:def |class )?{name[1]}\b[(:\[ ]", target.read_text(encoding="utf-8"), re.MULTILINE)
     ]  # fmt: skip
     assert missing == []
+
+
+def test_the_page_about_scale_uses_measured_seconds() -> None:
+    scaling, measured = (
+        (REPOSITORY / "docs" / name).read_text(encoding="utf-8") for name in ("scaling.md", "performance.md")
+    )
+    seconds = re.findall(r"`make bench`.*?([\d.]+ s)\b", scaling)
+    assert seconds
+    assert [each for each in seconds if f"({each}, " not in measured and f", {each})" not in measured] == []
+
+
+def commands(group: click.Group = main, *names: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with its full name."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+        else:
+            yield " ".join([*names, name]), command
+
+
+def row(page: str, begin: str) -> str:
+    """The only row of a table on a page that begins like this."""
+    (found,) = re.findall(
+        rf"^{re.escape(begin)}.*$", (REPOSITORY / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return str(found)
+
+
+def test_the_option_only_lists_every_kind_of_action() -> None:
+    kinds = {kind.option for kind in registry.in_order() if kind.option is not None}
+    _, _, listed = row("plan-and-apply.md", "| `--only KINDS`").partition("with commas: ")
+    assert set(re.findall(r"`(\w+)`", listed)) == kinds
+
+
+def test_exit_code_3_names_every_command_that_has_it() -> None:
+    detailed = {
+        name for name, command in commands() if any("--detailed-exitcode" in each.opts for each in command.params)
+    }
+    assert detailed
+    assert {name for name in detailed if f"`{name}`" not in row("plan-and-apply.md", "| 3 |")} == set()
+
+
+def test_options_of_every_command_name_those_without_a_result_file() -> None:
+    without = {name for name, command in commands() if not any("--result-file" in each.opts for each in command.params)}
+    _, _, listed = row("plan-and-apply.md", "| `--result-file FILE`").partition("not of ")
+    assert set(re.findall(r"`([\w ]+)`", listed)) == without
+
+
+def test_the_tables_of_users_are_those_that_may_have_their_columns() -> None:
+    (listed,) = re.findall(
+        r"^(.*) are yours: ", (REPOSITORY / "docs" / "tables.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert set(re.findall(r"`(\w+)`", listed)) == {table.name for table in TABLES.values() if table.shared}
+
+
+def test_only_commands_that_start_runs_offer_a_new_id() -> None:
+    shows = {
+        name
+        for name, command in commands()
+        for each in command.params
+        if "--run-id" in each.opts and isinstance(each, click.Option) and each.help == RUN_ID
+    }
+    named = {"apply", "report", "runs show", "runs revert", "runs approve", "runs abandon"}
+    assert shows
+    assert not shows & named
 
 
 def test_no_message_or_help_shows_an_internal_id() -> None:
