@@ -14,7 +14,7 @@ from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin, RequestLost, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
-from topicledger.model import PhaseResult, Target, TopicResult
+from topicledger.model import PhaseResult, Target, TopicResult, Violation
 from topicledger.naming import Sections
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
@@ -95,7 +95,10 @@ def applied(admin: MagicMock, *targets: Target, super_users: tuple[str, ...] = (
 def test_acl_that_became_the_first_on_the_cluster_is_not_added(admin: MagicMock) -> None:
     assert applied(admin, add(FOREIGN)) == {" ".join(FOREIGN): None}
     admin.describe_acls.return_value = []
-    assert applied(admin, add(FOREIGN), add(OF_TOPIC)) == {" ".join(FOREIGN): "OWN_RIGHTS", " ".join(OF_TOPIC): None}
+    assert applied(admin, add(FOREIGN), add(OF_TOPIC, violations=FIRST)) == {
+        " ".join(FOREIGN): "OWN_RIGHTS",
+        " ".join(OF_TOPIC): None,
+    }
     assert applied(admin, add(FOREIGN), super_users=("User:run",)) == {" ".join(FOREIGN): None}
     assert applied(admin, add(OWN)) == {" ".join(OWN): None}
     admin.principal = None
@@ -118,7 +121,36 @@ def test_acl_that_became_the_last_on_the_cluster_is_not_removed(admin: MagicMock
     assert applied(admin, delete(FOREIGN), delete(OTHER)) == both
     admin.describe_acls.return_value = [FOREIGN, OF_TOPIC]
     assert applied(admin, delete(FOREIGN)) == {" ".join(FOREIGN): "LAST_CLUSTER_ACL"}
-    assert applied(admin, delete(OF_TOPIC)) == {" ".join(OF_TOPIC): None}
+    assert applied(admin, delete(OF_TOPIC, violations=LAST)) == {" ".join(OF_TOPIC): None}
+
+
+LAST, FIRST = ((Violation(policy=each, message="it would"),) for each in ("last_acl", "first_acl"))
+"""The plan's warnings."""
+COVERING = {
+    "none": ([], True),
+    "the same name": ([OF_TOPIC._replace(principal="User:else")], False),
+    "every topic": ([OF_TOPIC._replace(principal="User:else", resource_name="*")], False),
+    "a prefix": ([OF_TOPIC._replace(pattern_type="PREFIXED", resource_name="ord")], False),
+    "another topic": ([OF_TOPIC._replace(resource_name="payments")], True),
+    "a group of that name": ([OF_TOPIC._replace(resource_type="GROUP")], True),
+}
+
+
+@pytest.mark.parametrize(("others", "is_alone"), COVERING.values(), ids=COVERING)
+def test_acl_that_became_the_last_or_first_since_the_plan_is_refused(
+    admin: MagicMock, others: list[Acl], is_alone: bool
+) -> None:
+    """Nobody was warned that everybody could use the topic, or that everybody else would lose it."""
+    name, error = " ".join(OF_TOPIC), "CHANGED_SINCE_PLAN" if is_alone else None
+    admin.describe_acls.return_value = [OF_TOPIC, *others]
+    assert applied(admin, delete(OF_TOPIC)) == {name: error}
+    assert applied(admin, delete(OF_TOPIC, violations=LAST)) == {name: None}
+    admin.describe_acls.return_value = others
+    assert applied(admin, add(OF_TOPIC)) == {name: error}
+    assert applied(admin, add(OF_TOPIC, violations=FIRST)) == {name: None}
+    for allowed in (False, None):
+        admin.authorizer_settings.return_value = {ALLOW_EVERYONE: allowed}
+        assert applied(admin, add(OF_TOPIC)) == {name: None}
 
 
 @pytest.mark.parametrize("action", [add, delete])

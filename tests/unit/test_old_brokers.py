@@ -56,6 +56,7 @@ def no_acls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a broker has no ACLs, and lets this principal change them."""
     monkeypatch.setattr(requests, "describe_acls", lambda *_: [])
     monkeypatch.setattr(requests, "may_alter_acls", lambda _: True)
+    monkeypatch.setattr(requests, "authorizer_settings", lambda _: {requests.ALLOW_EVERYONE: False})
 
 
 def executor(admin: OldAdmin, no_sleep: Callable[[float], None]) -> Executor:

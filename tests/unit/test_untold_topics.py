@@ -301,3 +301,18 @@ def test_a_topic_that_becomes_untold_while_it_moves_fails_alone() -> None:
     assert f"brokers answer {UNKNOWN} about the topic" in str(rows["t"].error_message)
     assert rows["u"].outcome is Outcome.OK
     assert cluster.throttles() == set()
+
+
+@pytest.mark.parametrize(("code", "granted"), [(29, True), (31, True), (40, False), (44, False)])
+def test_a_refused_throttle_names_what_to_grant_only_if_that_helps(code: int, granted: bool) -> None:
+    class Refusing(MovingCluster):
+        def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+            result = TopicResult(error_code=code, error_message="said the broker")
+            return Response(results={each.resource: result for each in targets}, throttle_time_ms=0)
+
+    cluster = Refusing(t=BEFORE)
+    (row,) = executor_of(cluster, Written()).apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.FAILED
+    assert "said the broker" in str(row.error_message)
+    assert ("grant this principal AlterConfigs on the cluster and on the topic" in str(row.error_message)) is granted
+    assert cluster.requests == []

@@ -15,6 +15,7 @@ from topicledger.kafka.reassignments import Replicas, TopicState
 from topicledger.model import SET_ON_TOPIC, Broker, ConfigEntry, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.moves import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.requests import ALLOW_EVERYONE
 
 _LISTS = frozenset({LEADER_REPLICAS, FOLLOWER_REPLICAS})
 _CODES = {
@@ -149,6 +150,10 @@ class Admin:
 
     def knows_acls_like(self, _: Acl) -> bool:
         return True
+
+    def authorizer_settings(self) -> Mapping[str, bool | None]:
+        self._read(Moment.OPEN)
+        return {ALLOW_EVERYONE: False}
 
     def may_alter_acls(self) -> bool:
         self._read()

@@ -397,7 +397,14 @@ def installed() -> Iterator[None]:
         put(stages, reevaluate=lambda *_, **__: Reevaluated(reported=False, waiting=None))
         put(resources, keep=lambda *_: None)
         put(observed_acls, list_each=_list_acls)
-        for request in ("describe_acls", "create_acls", "delete_acls", "may_alter_acls", "knows_acls_like"):
+        for request in (
+            "describe_acls",
+            "create_acls",
+            "delete_acls",
+            "may_alter_acls",
+            "knows_acls_like",
+            "authorizer_settings",
+        ):
             put(acl_requests, **{request: partial(_asked_of, request)})
         put(decisions, Metrics=frames.Metrics)
         put(run_module, audit_table=_audit_table)

@@ -37,7 +37,7 @@ from topicledger.model import (
 from topicledger.naming import RefusalName
 from topicledger.resources.acls import cluster_acls, names, requests
 from topicledger.resources.acls.acl import ALLOW, Acl
-from topicledger.resources.acls.cluster_acls import principal_unknown
+from topicledger.resources.acls.cluster_acls import FIRST_ACL, LAST_ACL, principal_unknown
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
 
 _SHOWN_WITHIN = 10.0
@@ -176,12 +176,19 @@ def _changed(result: TopicResult, target: Target) -> TopicResult:
 
 
 def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreateAcls, without first ACLs on the cluster itself that would lock out this run."""
+    """CreateAcls, without first ACLs that would lock out this run, or others without a warning in the plan."""
     stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets})
+    unwarned = [each for each in targets if not _is_warned(each, FIRST_ACL) and not each.maybe_sent]
+    stopped |= cluster_acls.first_unwarned(context, {target.resource: _acl(target) for target in unwarned})
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.create_acls, context.admin), changes=True):
         yield _applied(context, target, answer)
+
+
+def _is_warned(target: Target, policy: str) -> bool:
+    """Return whether the plan warned about what the action does to other principals."""
+    return any(each.policy == policy for each in target.violations)
 
 
 def _refused(
@@ -193,13 +200,17 @@ def _refused(
 
 
 def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """DeleteAcls for ACLs whose replacements all exist, without the last ACLs on the cluster itself."""
+    """DeleteAcls for ACLs whose replacements all exist, without last ACLs on the cluster, or without a warning."""
     stopped: dict[str, tuple[RefusalName, str]] = {}
     if any(map(_replaced_by, targets)):
         missing = _wait_for_replacements(context, targets)
         stopped = {resource: (AclRefusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
     removed = {target.resource: _acl(target) for target in targets if target.resource not in stopped}
     stopped |= cluster_acls.last_refused(context, removed)
+    warned = {each.resource for each in targets if _is_warned(each, LAST_ACL) or each.maybe_sent}
+    unwarned = {name: acl for name, acl in removed.items() if name not in warned}
+    others = [acl for name, acl in removed.items() if name in warned]
+    stopped |= cluster_acls.last_unwarned(context, unwarned, others)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.delete_acls, context.admin), changes=True):

@@ -8,17 +8,19 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.connection import NotListed
 from topicledger.model import Refusal
 from topicledger.naming import RefusalName
 from topicledger.resources.acls import requests
-from topicledger.resources.acls.acl import ALLOW, EVERYONE, WILDCARD, Acl
+from topicledger.resources.acls.acl import ALLOW, EVERYONE, LITERAL, PREFIXED, WILDCARD, Acl
 from topicledger.resources.acls.names import AclRefusal, AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE
 
+FIRST_ACL, LAST_ACL = "first_acl", "last_acl"
+"""Names of the plan's warnings about first and last ACLs on resources that are open to everyone without any."""
 CLUSTER = "CLUSTER"
 """The resource type of a cluster itself."""
 NEEDED = ("ALTER", "CREATE", "ALTER_CONFIGS")
@@ -53,6 +55,63 @@ def last_refused(context: ClusterContext, removals: Mapping[str, Acl]) -> Stoppe
         return found.unknown
     there = [name for name, each in found.asked.items() if each in found.live]
     return dict.fromkeys(there, (AclRefusal.LAST_CLUSTER_ACL, opens_cluster(found.allow_everyone)))
+
+
+def first_unwarned(context: ClusterContext, adds: Mapping[str, Acl]) -> Stopped:
+    """Refuse ACLs that became the first on a resource since the plan: they would end everybody else's access.
+
+    `adds`: by resource, without those that the plan warned about. If the brokers' setting is unknown, nothing is
+    refused: the plan warned about the cluster as a whole.
+    """
+    asked, live, stopped = _open_to_all(context, adds)
+    words = "became the first ACL on {} since the plan, and would end everybody else's access to it; plan again"
+    covered = _covering(live)
+    return stopped | {name: _since_plan(each, words) for name, each in asked.items() if not covered(each)}
+
+
+def last_unwarned(context: ClusterContext, removals: Mapping[str, Acl], warned: Collection[Acl]) -> Stopped:
+    """Refuse the removal of ACLs that became the last on a resource since the plan: everybody could use it.
+
+    `removals`: as in `first_unwarned`; `warned`: the others that are removed.
+    """
+    asked, live, stopped = _open_to_all(context, removals)
+    covered = _covering(live.difference(asked.values(), warned))
+    words = "became the last ACL on {} since the plan: without it everybody could use it; plan again"
+    last = {name: each for name, each in asked.items() if each in live and not covered(each)}
+    return stopped | {name: _since_plan(each, words) for name, each in last.items()}
+
+
+def _open_to_all(context: ClusterContext, acls: Mapping[str, Acl]) -> tuple[Mapping[str, Acl], frozenset[Acl], Stopped]:
+    """Return ACLs on other resources than the cluster, and all that exist; none unless the cluster is open."""
+    asked = {name: each for name, each in acls.items() if each.resource_type != CLUSTER}
+    if not asked or not context.ask(lambda: requests.authorizer_settings(context.admin))[ALLOW_EVERYONE]:
+        return {}, frozenset(), {}
+    try:
+        live = _acls_of(context)
+    except NotListed as error:
+        return {}, frozenset(), dict.fromkeys(asked, (Refusal.NOT_PERMITTED, str(error)))
+    context.require_planned_cluster()
+    return asked, live, {}
+
+
+def _since_plan(acl: Acl, words: str) -> tuple[RefusalName, str]:
+    return Refusal.CHANGED_SINCE_PLAN, "it " + words.format(f"{acl.resource_type} {acl.resource_name}")
+
+
+def _covering(acls: Collection[Acl]) -> Callable[[Acl], bool]:
+    """Return whether any of these is about all that an ACL is about, as `replaced.name_covers` for columns."""
+    names = {(each.resource_type, each.pattern_type, each.resource_name) for each in acls}
+
+    def covers(acl: Acl) -> bool:
+        kind, name = acl.resource_type, acl.resource_name
+        beginnings = () if name == WILDCARD else (name[:end] for end in range(1, len(name) + 1))
+        return (
+            (kind, LITERAL, WILDCARD) in names
+            or (kind, acl.pattern_type, name) in names
+            or any((kind, PREFIXED, each) in names for each in beginnings)
+        )
+
+    return covers
 
 
 def _acls_of(context: ClusterContext) -> frozenset[Acl]:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
-from topicledger.resources.acls.cluster_acls import CLUSTER, opens_cluster
+from topicledger.resources.acls.cluster_acls import CLUSTER, LAST_ACL, opens_cluster
 from topicledger.resources.acls.first_acls import Words, may_be_open, uncovered, with_warnings
 from topicledger.resources.acls.names import AclAction, AclRefusal
 from topicledger.resources.acls.rows import text_of
@@ -18,8 +18,6 @@ from topicledger.resources.deciding import decided
 from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
 
-LAST_ACL = "last_acl"
-"""Name of these warnings."""
 _ADD, _DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
 _LAST = Words(
     before="if it is true, everybody may use ",
