@@ -97,6 +97,30 @@ def test_the_option_only_lists_every_kind_of_action() -> None:
     assert set(re.findall(r"`(\w+)`", listed)) == kinds
 
 
+def test_the_list_of_commands_has_every_command() -> None:
+    page = (REPOSITORY / "docs" / "plan-and-apply.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (`.*?`) \| ", page.partition("## Options of every command")[0], re.MULTILINE)
+    named = {each for cell in listed for each in re.findall(r"`([a-z_]+(?: [a-z_]+)?)", cell)}
+    assert {name for name, _ in commands() if name not in named} == set()
+
+
+def test_the_readme_is_one_that_a_stranger_reads_in_minutes() -> None:
+    readme = PAGES[0].read_text(encoding="utf-8")
+    assert len(readme.split()) <= 900
+    assert [
+        each for each in ("\nmake demo\n", "\nmake test\n", "No licence has been chosen yet") if each not in readme
+    ] == []
+
+
+def test_the_plan_in_the_readme_is_real() -> None:
+    """It begins like one that a test compares with the output."""
+    (shown,) = re.findall(
+        r"```\n\$ topicledger runs show .*\n(.*?)```", PAGES[0].read_text(encoding="utf-8"), re.DOTALL
+    )
+    golden = (REPOSITORY / "tests" / "unit" / "golden_diff" / "several.txt").read_text(encoding="utf-8")
+    assert golden.startswith(shown)
+
+
 def test_exit_code_3_names_every_command_that_has_it() -> None:
     detailed = {
         name for name, command in commands() if any("--detailed-exitcode" in each.opts for each in command.params)
