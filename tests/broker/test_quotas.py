@@ -129,7 +129,7 @@ def test_changes_between_plan_and_apply_are_refused(
     messages = {row["resource"]: row["error_message"] for row in estate.rows(AUDIT, planned.run_id) if row["error"]}
     assert "producer_byte_rate is 3, the plan saw not set" in messages["user=by-hand"]
     assert "declare other limits of it: producer_byte_rate" in messages["user=other"]
-    assert "and they don't declare it" in messages["user=undeclared"]
+    assert "don't declare it" in messages["user=undeclared"]
     assert "not a valid IP or resolvable host" in messages[r"ip=no\ such\ host"]
     assert live(kafka_quotas)[Entity(user="by-hand")] == {"producer_byte_rate": 3.0}
 

@@ -58,8 +58,8 @@ def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
     audit = estate.audit("flip")
     reasons = {
         "flip.kept": "declare it present",
-        "flip.forgotten": "no longer declare it",
-        "flip.dropped": "no longer declare it",
+        "flip.forgotten": "don't declare it",
+        "flip.dropped": "don't declare it",
         "flip.unwanted": "declare it absent",
         "flip.other": "declare it with other num_partitions, configs",
         "flip.twice": "refuse its row: 2 rows for this topic differ in num_partitions; keep one of them",

@@ -136,12 +136,13 @@ def _standing(make: Make) -> Any:
 
 def _no_longer_declared(make: Make) -> Any:
     latest = make(MANIFESTS, _declared(1)).transform(manifests.judge(["east", "west"], None))
-    return make(PLANS, _planned()).transform(intent.no_longer_declared(latest, 7))
+    planned_from = standing.F.col("manifest_version")
+    return make(PLANS, _planned()).transform(intent.no_longer_declared(intent.TOPICS, latest, 7, planned_from))
 
 
 def _declared_otherwise(make: Make) -> Any:
     then, now = (make(MANIFESTS, _declared(change)) for change in (0, 1))
-    return make(PLANS, _planned()).transform(intent.declared_otherwise(then, now, 3, 4))
+    return make(PLANS, _planned()).transform(intent.declared_otherwise(intent.TOPICS, then, now, 3, 4))
 
 
 def _batched(make: Make) -> Any:

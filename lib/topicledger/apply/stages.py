@@ -51,7 +51,7 @@ from topicledger.model.moves import Withdrawn
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import resources
-from topicledger.plan.intent import declared_otherwise, expired, no_longer_declared
+from topicledger.plan.intent import TOPICS, declared_otherwise, expired, no_longer_declared
 from topicledger.plan.prune import declared_since
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
@@ -278,10 +278,10 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
         return declared_since(now, latest, list(run.settings.clusters))
     if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(manifests.judged_by(run.settings, run.selected))
-        return no_longer_declared(declared, latest, of_files=run.of_files)
+        return no_longer_declared(TOPICS, declared, latest, F.col("manifest_version"), of_files=run.of_files)
     # The plan differs from the manifests on purpose: only a change of the manifests since the plan matters.
     then = run.latest_version_then
-    return declared_otherwise(run.ledger.read(MANIFESTS, then), now, then, latest)
+    return declared_otherwise(TOPICS, run.ledger.read(MANIFESTS, then), now, then, latest)
 
 
 def _owners_version(run: Run, latest: int) -> int:

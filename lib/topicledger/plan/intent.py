@@ -5,6 +5,8 @@ Both are transforms from planned actions (columns of `plans`) to the refused one
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
@@ -19,102 +21,96 @@ from topicledger.resources.kind import ResourceKind
 from topicledger.text import ISO_TIME
 
 
-def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool = False) -> Transform:
-    """Return actions that no longer follow from the latest manifests: CHANGED_SINCE_PLAN, with both versions.
+@dataclass(frozen=True, kw_only=True)
+class Declarations:
+    """The declarations of one type of resource, with which planned actions are compared."""
 
-    `latest`: the result of `manifests.judge` for the manifests at `latest_version`. Each kind of action defines when it
-    is still declared (`ActionKind.not_declared`). `of_files`: they were planned from files.
+    resource_type: str
+    rows: str
+    """Their name in messages."""
+    key: tuple[str, ...]
+    """The columns that name a resource, of both a declaration and an action."""
+    now: Mapping[str, Callable[[], Column]]
+    """The declared values that `ActionKind.not_declared` compares, by the name after `now_`."""
+    undeclared: Callable[[], Column]
+    """Returns why an action without a declaration isn't asked for any more."""
+    content: Callable[[DataFrame, str], DataFrame]
+    """Returns the content of each resource's declaration as one comparable value of this name, with the key."""
+
+
+def _declared(name: str) -> Callable[[], Column]:
+    return lambda: F.col(name)
+
+
+TOPICS = Declarations(
+    resource_type=TOPIC,
+    rows="the manifests",
+    key=("cluster", "topic"),
+    now={name: _declared(name) for name in (*DECLARED, "owner", "labels")},
+    undeclared=lambda: F.lit("don't declare it"),
+    content=content,
+)
+
+
+def declarations_of(kind: ResourceKind) -> Declarations:
+    """Return the declarations of a kind of resource beside topics: the results of its `judge`."""
+    key = ("cluster", "resource")
+    # As text, since Spark can't compare maps.
+    said = F.to_json(F.struct(*kind.table.schema.names))
+    return Declarations(
+        resource_type=kind.resource_type,
+        rows=f"rows of {kind.table.name}",
+        key=key,
+        now=kind.deciding.now,
+        undeclared=kind.deciding.undeclared,
+        content=lambda judged, name: judged.select(*key, said.alias(name)),
+    )
+
+
+def no_longer_declared(
+    of: Declarations, latest: DataFrame, version: int | None, then: Column | int | None, *, of_files: bool = False
+) -> Transform:
+    """Return actions that no longer follow from the latest declarations: CHANGED_SINCE_PLAN, with both versions.
+
+    `latest`: validated declarations at `version`; None if there is no table. `then`: the version that was planned from.
+    Each kind of action defines when it is still declared (`ActionKind.not_declared`). `of_files`: they were planned
+    from files.
     """
+    at = F.lit(None if of_files else "when there were none")
+    if then is not None:
+        planned_from = F.lit(then) if isinstance(then, int) else then
+        at = F.concat(F.lit("beside version " if of_files else "from version "), planned_from)
 
     def transform(planned: DataFrame) -> DataFrame:
-        declared = latest.where(~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))).select(
-            "cluster",
-            "topic",
-            *_now(),
-            *(F.col(name).alias(f"now_{name}") for name in (*DECLARED, "owner", "labels")),
-        )
         message = F.concat(
-            F.lit(f"the manifests at version {latest_version} "),
-            reason(TOPIC, F.lit("don't declare it" if of_files else "no longer declare it")),
-            F.lit(f"; it was planned from {'files beside ' if of_files else ''}version "),
-            F.col("manifest_version"),
+            F.lit(f"{of.rows}{', of which there are none,' if version is None else f' at version {version}'} "),
+            reason(of),
+            F.concat_ws(" ", F.lit("; it was planned from files" if of_files else "; it was planned"), at),
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
         )
-        both = planned.join(declared, on=["cluster", "topic"], how="left")
+        of_type = planned.where(F.col("resource_type") == of.resource_type)
+        both = of_type.join(latest.transform(declared_now(of)), on=[*of.key], how="left")
         return both.transform(refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform
 
 
-def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_version: int) -> Transform:
-    """Return actions of a plan from earlier manifests whose topics' rows have changed since: CHANGED_SINCE_PLAN.
+def declared_otherwise(
+    of: Declarations, then: DataFrame, now: DataFrame, then_version: int | None, now_version: int | None
+) -> Transform:
+    """Return actions whose resources' declarations have changed since the plan: CHANGED_SINCE_PLAN.
 
-    In: rows of `manifests` at the version that was the latest when planning, and at the latest now.
+    In: declarations at the version that was the latest when planning, and at the latest now; None: there was no table.
     """
 
     def transform(planned: DataFrame) -> DataFrame:
         message = (
-            f"the manifests changed the topic between version {then_version}, the latest when this was planned, and "
-            f"version {now_version}: plan again"
+            f"{of.rows} changed it between version {_version(then_version)}, the latest when this was planned, and "
+            f"version {_version(now_version)}: plan again"
         )
-        declared = (then.transform(content, "_then"), now.transform(content, "_now"))
-        return planned.transform(_changed_between(*declared, message))
-
-    return transform
-
-
-def resources_no_longer_declared(
-    kind: ResourceKind, latest: DataFrame, latest_version: int | None, planned_version: int | None
-) -> Transform:
-    """Return `no_longer_declared` for actions on resources other than topics.
-
-    `latest`: the result of the kind's `judge` for its table at `latest_version`; None if the table doesn't exist.
-    """
-    name = kind.table.name
-
-    def transform(planned: DataFrame) -> DataFrame:
-        before = "there were none" if planned_version is None else f"version {planned_version}"
-        message = F.concat(
-            F.lit(f"{name} {'has no rows' if latest_version is None else f'at version {latest_version}'}, and they "),
-            reason(kind.resource_type, kind.deciding.undeclared()),
-            F.lit(f"; it was planned from {before}: plan again"),
-        )
-        of_kind = planned.where(F.col("resource_type") == kind.resource_type)
-        both = of_kind.join(latest.transform(declared_now(kind)), on=["cluster", "resource"], how="left")
-        return both.transform(refused(Refusal.CHANGED_SINCE_PLAN, message))
-
-    return transform
-
-
-def resources_declared_otherwise(
-    kind: ResourceKind, then: DataFrame, now: DataFrame, then_version: int | None, now_version: int | None
-) -> Transform:
-    """Return `declared_otherwise` for actions on resources other than topics.
-
-    In: the results of the kind's `judge` for its table at these versions; None if the table didn't exist.
-    """
-
-    def transform(planned: DataFrame) -> DataFrame:
-        key = ["cluster", "resource"]
-        # As text, since Spark can't compare maps.
-        said = F.to_json(F.struct(*kind.table.schema.names))
-        of_kind = planned.where(F.col("resource_type") == kind.resource_type)
-        message = (
-            f"{kind.table.name} changed it between version {_version(then_version)}, the latest when this was planned, "
-            f"and version {_version(now_version)}: plan again"
-        )
-        declared = (then.select(*key, said.alias("_then")), now.select(*key, said.alias("_now")))
-        return of_kind.transform(_changed_between(*declared, message))
-
-    return transform
-
-
-def _changed_between(then: DataFrame, now: DataFrame, message: str) -> Transform:
-    """Return planned actions whose `_then` and `_now` differ, as `REFUSED`. In: both, with the same key columns."""
-    key = [name for name in then.columns if name != "_then"]
-
-    def transform(planned: DataFrame) -> DataFrame:
-        both = planned.join(then, key, "left").join(now, key, "left")
+        of_type = planned.where(F.col("resource_type") == of.resource_type)
+        key = [*of.key]
+        both = of_type.join(of.content(then, "_then"), key, "left").join(of.content(now, "_now"), key, "left")
         changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
         return changed.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
 
@@ -125,27 +121,31 @@ def _version(version: int | None) -> str:
     return "none" if version is None else str(version)
 
 
-def declared_now(kind: ResourceKind) -> Transform:
-    """Return the columns for `reason`, by cluster and resource. In: the result of the kind's `judge`."""
-    more = {name: of_row().alias(f"now_{name}") for name, of_row in kind.deciding.now.items()}
-    return lambda latest: latest.select("cluster", "resource", *_now(), *more.values())
+def declared_now(of: Declarations) -> Transform:
+    """Return the columns for `reason`, by key. In: validated declarations.
 
-
-def _now() -> tuple[Column, ...]:
-    """Columns of the current declaration: `now_state`, whether and why its row is refused; `is_declared` is true."""
-    return (
-        F.lit(True).alias("is_declared"),
-        F.col("state").alias("now_state"),
-        F.col("phase").isNotNull().alias("now_refused"),
-        F.col("error_message").alias("now_message"),
+    `now_state`, whether and why the row is refused, and `now_...` for each of `of.now`; `is_declared` is true.
+    """
+    columns = {
+        "is_declared": F.lit(True),
+        "now_state": F.col("state"),
+        "now_refused": F.col("phase").isNotNull(),
+        "now_message": F.col("error_message"),
+        **{f"now_{name}": value() for name, value in of.now.items()},
+    }
+    # Skipped rows declare what is declared elsewhere, too.
+    counts = ~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))
+    return lambda latest: latest.where(counts).select(
+        *of.key, *(column.alias(name) for name, column in columns.items())
     )
 
 
-def reason(resource_type: str, undeclared: Column) -> Column:
+def reason(of: Declarations) -> Column:
     """Return why an action is no longer declared; null if it is."""
-    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in registry.about(resource_type))
+    kinds = registry.about(of.resource_type)
+    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in kinds)
     return (
-        F.when(F.col("is_declared").isNull(), undeclared)
+        F.when(F.col("is_declared").isNull(), of.undeclared())
         .when(F.col("now_refused"), F.concat(F.lit("refuse its row: "), F.col("now_message")))
         .otherwise(F.coalesce(*by_kind))
     )

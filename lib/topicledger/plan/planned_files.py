@@ -22,9 +22,9 @@ from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.tables import differ
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
-from topicledger.model import TOPIC, RunState
+from topicledger.model import RunState
 from topicledger.plan import resources
-from topicledger.plan.intent import no_longer_declared, resources_no_longer_declared
+from topicledger.plan.intent import TOPICS, declarations_of, no_longer_declared
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS, Table
 from topicledger.text import listed, show
@@ -165,12 +165,13 @@ def _undeclared(run: Run) -> DataFrame:
     planned = run.open_actions()
     latest = run.ledger.latest_version(MANIFESTS)
     declared = run.manifests(latest).transform(manifests.judged_by(run.settings, run.selected))
-    topics = planned.where(F.col("resource_type") == TOPIC)
-    found = topics.transform(no_longer_declared(declared, latest, of_files=True)).select("cluster", "resource")
+    of_topics = no_longer_declared(TOPICS, declared, latest, F.col("manifest_version"), of_files=True)
+    found = planned.transform(of_topics).select("cluster", "resource")
     for kind in KINDS:
         version = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         judged = resources.judged_rows(run, kind, version, run.selected)
-        no_longer = resources_no_longer_declared(kind, judged, version, run.latest_version_of(kind.table))
+        then = run.latest_version_of(kind.table)
+        no_longer = no_longer_declared(declarations_of(kind), judged, version, then, of_files=True)
         found = found.unionByName(planned.transform(no_longer).select("cluster", "resource"))
     return found
 

@@ -24,7 +24,7 @@ from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.phases import DECIDED_RESOURCE, returned
 from topicledger.plan import revert_resources
 from topicledger.plan.decisions import Decided, decided_on
-from topicledger.plan.intent import resources_declared_otherwise, resources_no_longer_declared
+from topicledger.plan.intent import declarations_of, declared_otherwise, no_longer_declared
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.revert import changed_by
 from topicledger.plan.wanted import kinds_of
@@ -232,13 +232,13 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         if latest == then and not run.of_files:
             continue
-        judged = judged_rows(run, kind, latest, run.selected)
+        judged, of = judged_rows(run, kind, latest, run.selected), declarations_of(kind)
         if run.reverts is not None or run.of_earlier_manifests:
             # The plan differs from the table on purpose: only a change of the table since the plan matters.
             before = judged_rows(run, kind, then, run.selected)
-            found.append(resources_declared_otherwise(kind, before, judged, then, latest))
+            found.append(declared_otherwise(of, before, judged, then, latest))
         else:
-            found.append(resources_no_longer_declared(kind, judged, latest, then))
+            found.append(no_longer_declared(of, judged, latest, then, of_files=run.of_files))
             if kind.deciding.protected is not None:
                 found.append(kind.deciding.protected(judged, list(run.settings.clusters)))
     return found

@@ -15,7 +15,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.intent import declared_now, reason
+from topicledger.plan.intent import declarations_of, declared_now, reason
 from topicledger.plan.revert import STILL_DECLARED, changed_later
 from topicledger.policies.contract import text
 from topicledger.resources.deciding import warned as with_warning
@@ -99,11 +99,12 @@ def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transfo
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        rows = decisions.join(declared.transform(declared_now(kind)), on=[*_KEY], how="left")
+        of = declarations_of(kind)
+        rows = decisions.join(declared.transform(declared_now(of)), on=[*_KEY], how="left")
         planned = F.col("phase").isNull() & F.col("action").isNotNull()
         concerned = planned & (F.lit(managed) | F.col("is_declared").isNotNull())
-        why = F.when(concerned, reason(kind.resource_type, kind.deciding.undeclared()))
-        message = text(f"rows of {kind.table.name} ", why, ": the next run may change it back")
+        why = F.when(concerned, reason(of))
+        message = text(f"{of.rows} ", why, ": the next run may change it back")
         return rows.transform(with_warning(STILL_DECLARED, F.when(why.isNotNull(), message))).select(*decisions.columns)
 
     return transform
