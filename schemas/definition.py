@@ -22,7 +22,7 @@ class Table:
     schema: StructType
     """Columns in order; a field's metadata holds its comment."""
     key: tuple[str, ...] = ()
-    """The columns that identify a resource, in tables that declare resources beside topics."""
+    """The columns that identify a resource, in tables that declare resources."""
     partitioned_by: tuple[str, ...] = ()
     """Partition columns."""
     properties: Mapping[str, str] = field(default_factory=dict)

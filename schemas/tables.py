@@ -81,6 +81,7 @@ _RESOURCE_DEFAULTS = {"resource_type": "'topic'", "resource": "topic"}
 MANIFESTS = Table(
     name="manifests",
     comment="The desired topics, one row per (cluster, topic)",
+    key=("cluster", "topic"),
     schema=StructType(
         [
             _column("cluster", _STRING, "a name from the run settings", nullable=False),

@@ -65,7 +65,7 @@ def exercise(ledger: Ledger) -> Expected:
         expected.brokers = [int(str(broker["broker_id"])) for broker in brokers]
 
         manifests = [{"cluster": "main", "topic": topic, "state": "present"} for topic in topics]
-        ledger.merge_manifests(ledger.rows(MANIFESTS, manifests))
+        ledger.merge(MANIFESTS, ledger.rows(MANIFESTS, manifests))
         expected.manifests += topics
     return expected
 

@@ -77,7 +77,7 @@ def test_columns_added_by_other_tools_are_kept(ledger: Ledger) -> None:
     write_deltalake(ledger.location(MANIFESTS), with_ticket, mode="append", schema_mode="merge")
     ledger.ensure(MANIFESTS)
     changed = ledger.read(MANIFESTS).drop("ticket").replace("present", "absent", subset=["state"])
-    ledger.merge_manifests(changed.localCheckpoint())
+    ledger.merge(MANIFESTS, changed.localCheckpoint())
     (row,) = dicts(ledger.read(MANIFESTS))
     assert (row["state"], row["ticket"]) == ("absent", "T-1")
 

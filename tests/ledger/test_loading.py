@@ -19,7 +19,7 @@ from topicledger.files.load import Loaded, Removed, Replace, leftovers, load, re
 from topicledger.files.read import LISTED_FILES, Foreign, read
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import NotCarriedOver
-from topicledger.schemas import MANIFESTS
+from topicledger.schemas import MANIFESTS, Table
 
 FIRST = """\
 cluster: orders
@@ -155,13 +155,13 @@ def test_row_added_after_counting_is_not_removed(
     spark: SparkSession, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared_cluster(spark, ledger, {"counted": "shipping"})
-    merge = Ledger.merge_manifests
+    merge = Ledger.merge
 
-    def late(self: Ledger, rows: Any, **options: Any) -> None:
+    def late(self: Ledger, table: Table, rows: Any, **options: Any) -> None:
         shared_cluster(spark, ledger, {"late": "shipping"})
-        merge(self, rows, **options)
+        merge(self, table, rows, **options)
 
-    monkeypatch.setattr(Ledger, "merge_manifests", late)
+    monkeypatch.setattr(Ledger, "merge", late)
     file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay"}]))
     assert load_files(ledger, file, replace=Replace(), may_remove=1).removed == 1
     assert ("orders", "late") in keys(ledger)

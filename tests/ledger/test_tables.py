@@ -494,7 +494,7 @@ def test_merge_keeps_columns_of_other_tools(spark: SparkSession, tmp_path: Path)
     ]
     rows = frame(spark, MANIFEST_ROWS, new)
 
-    ledger.merge_manifests(rows)
+    ledger.merge(MANIFESTS, rows)
 
     found = {(row["cluster"], row["topic"]): row for row in dicts(ledger.read(MANIFESTS))}
     assert len(found) == 5
@@ -503,7 +503,7 @@ def test_merge_keeps_columns_of_other_tools(spark: SparkSession, tmp_path: Path)
     tickets = {key: row["ticket"] for key, row in found.items() if row["ticket"] != f"T-{key[1]}"}
     assert tickets == {("main", "new"): None}
 
-    ledger.merge_manifests(rows, removed=ledger.read(MANIFESTS).where("topic = 'gone'"))
+    ledger.merge(MANIFESTS, rows, removed=ledger.read(MANIFESTS).where("topic = 'gone'"))
 
     maps = ("assignments", "configs", "labels")
     expected = frame(spark, MANIFEST_ROWS, [*new, old[3]])

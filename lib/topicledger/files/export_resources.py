@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
-from topicledger.files import load_resources
+from topicledger.files.changes import difference
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform, with_reasons
 from topicledger.resources.kind import ResourceKind
@@ -60,8 +60,8 @@ class ResourceExport:
         kept = {"owner": F.col("_owner") if owner is None else F.col("owner"), "labels": F.col("_labels")}
         rows = self.exported.alias("new").join(known.alias("old"), on=same, how="left")
         own = [kept.get(name, F.col(f"new.{name}")).alias(name) for name in table.schema.names]
-        changes = load_resources.difference(table, there, rows.select(*own), [], None)
-        load_resources.make(ledger, changes)
+        changes = difference(ledger, table, rows.select(*own))
+        changes.make(ledger)
         return changes.counts
 
 

@@ -8,19 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Row
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
-from topicledger.files import load_resources
-from topicledger.files.load_resources import ResourceChanges
+from topicledger.files.changes import TableChanges, difference
 from topicledger.files.read import Foreign, files_arguments, frames
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, find_run
-from topicledger.ledger.tables import Ledger, differ
-from topicledger.manifests.files import NotCarriedOver, ParsedManifests
-from topicledger.manifests.owners import is_one_of
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.files import ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
@@ -91,21 +88,6 @@ class Loaded:
     """With --cluster: number of entries by other cluster, which were not loaded."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Changes:
-    """The changes that a load makes."""
-
-    rows: DataFrame
-    loaded: Loaded
-    """The result of the load, before it is done."""
-    removed: DataFrame | None = None
-    """Rows to remove (cluster, topic, owner); None without --replace."""
-    removable: Column | None = None
-    """Condition of rows that may be removed, with the alias `old`."""
-    resources: Sequence[ResourceChanges] = ()
-    """Changes of the other tables that the files have entries for."""
-
-
 def load(
     ledger: Ledger,
     settings: Settings,
@@ -130,8 +112,7 @@ def load(
     ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
     if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"run {run_id} already exists; a load can't be resumed: use another run id")
-    clusters = sorted({row.cluster for row in parsed.rows})
-    named = sorted({*clusters, *(row.cluster for row in parsed.resource_rows)})
+    named = _clusters([*parsed.rows, *parsed.resource_rows])
     arguments = _arguments(parsed.digests, named, replace, foreign)
     if parsed.variables:
         arguments[runs.VARIABLES_ARGUMENT] = json.dumps(parsed.variables)
@@ -140,16 +121,15 @@ def load(
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
-        changes = _difference(ledger.read(MANIFESTS), rows, clusters, replace)
-        changes = _with_resources(ledger, changes, resources, parsed, replace)
-        _require_few_removed(changes.loaded, settings, parsed, replace)
-        _make(ledger, changes)
+        loaded, changes = _changes(ledger, rows, resources, parsed, replace)
+        _require_few_removed(loaded, settings, parsed, replace)
+        for each in changes:
+            each.make(ledger)
     except TopicLedgerError as error:
         error.of_run(run.run_id)
-        stopped = {"removals_refused": changes.loaded.all_removed} if isinstance(error, GuardStopped) else {}
+        stopped = {"removals_refused": loaded.all_removed} if isinstance(error, GuardStopped) else {}
         _finish(run, dict.fromkeys(("added", "changed", "unchanged", "removed"), 0) | stopped, error.exit_code)
         raise
-    loaded = changes.loaded
     counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
     for table, of_table in loaded.resources.items():
         counts |= {f"{table}_{name}": count for name, count in of_table.items()}
@@ -163,29 +143,48 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
     rows, resources = frames(ledger.spark, parsed)
-    table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
-    changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
-    changes = _with_resources(ledger, changes, resources, parsed, replace)
-    _require_few_removed(changes.loaded, settings, parsed, replace)
-    return _with_leftovers(changes.loaded, parsed)
+    loaded, _ = _changes(ledger, rows, resources, parsed, replace)
+    _require_few_removed(loaded, settings, parsed, replace)
+    return _with_leftovers(loaded, parsed)
 
 
-def _with_resources(
+def _changes(
     ledger: Ledger,
-    changes: _Changes,
+    rows: DataFrame,
     resources: Mapping[str, DataFrame],
     parsed: ParsedManifests,
     replace: Replace | None,
-) -> _Changes:
-    """Add the changes of other tables, in the clusters that the files have entries for."""
-    owners, found = None if replace is None else replace.owners, []
-    for table in RESOURCES:
-        if table.name in resources:
-            clusters = sorted({row.cluster for row in parsed.resources[table.name]})
-            there = ledger.read(table) if ledger.exists(table) else ledger.rows(table, [])
-            found.append(load_resources.difference(table, there, resources[table.name], clusters, owners))
-    counts = {each.table.name: dict(each.counts) for each in found}
-    return dataclasses.replace(changes, resources=found, loaded=dataclasses.replace(changes.loaded, resources=counts))
+) -> tuple[Loaded, Sequence[TableChanges]]:
+    """Return the result of the load before it is done, and the changes of each table that the files have entries for.
+
+    Rows are only removed from the clusters that the files have entries of the same table for.
+    """
+    owners = None if replace is None else replace.owners
+    of_topics = difference(ledger, MANIFESTS, rows, _clusters(parsed.rows), owners)
+    others = [
+        difference(ledger, table, resources[table.name], _clusters(parsed.rows_of(table.name)), owners)
+        for table in RESOURCES
+        if table.name in resources
+    ]
+    removed: Sequence[Row] = []
+    if of_topics.removed is not None and of_topics.counts["removed"]:
+        removed = of_topics.removed.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
+    loaded = dataclasses.replace(
+        _loaded(of_topics.counts),
+        removed_rows=tuple(Removed(**row.asDict()) for row in removed),
+        resources={each.table.name: each.counts for each in others},
+    )
+    return loaded, [of_topics, *others]
+
+
+def _clusters(rows: Sequence[ManifestRow | ResourceRow]) -> Sequence[str]:
+    return sorted({row.cluster for row in rows})
+
+
+def _loaded(counts: Mapping[str, int]) -> Loaded:
+    return Loaded(
+        added=counts["added"], changed=counts["changed"], unchanged=counts["unchanged"], removed=counts["removed"]
+    )
 
 
 def _require_few_removed(loaded: Loaded, settings: Settings, parsed: ParsedManifests, replace: Replace | None) -> None:
@@ -205,17 +204,9 @@ def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
 def merge(ledger: Ledger, rows: DataFrame) -> Loaded:
     """Merge rows of `manifests`, one per (cluster, topic), in one commit, or in none if nothing changes."""
     ledger.ensure(MANIFESTS)
-    changes = _difference(ledger.read(MANIFESTS), rows)
-    _make(ledger, changes)
-    return changes.loaded
-
-
-def _make(ledger: Ledger, changes: _Changes) -> None:
-    loaded = changes.loaded
-    if loaded.added or loaded.changed or loaded.removed:
-        ledger.merge_manifests(changes.rows, removed=changes.removed, removable=changes.removable)
-    for each in changes.resources:
-        load_resources.make(ledger, each)
+    changes = difference(ledger, MANIFESTS, rows)
+    changes.make(ledger)
+    return _loaded(changes.counts)
 
 
 def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
@@ -259,35 +250,6 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
     ]
     first = [dataclasses.asdict(row) for row in loaded.removed_rows]
     return GuardStopped("\n".join(lines)).with_details({"removals_refused": count, "removed_rows": first})
-
-
-def _difference(
-    manifests: DataFrame, rows: DataFrame, clusters: Sequence[str] = (), replace: Replace | None = None
-) -> _Changes:
-    table, key = manifests.alias("old"), ["cluster", "topic"]
-    same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
-    differs = differ(MANIFESTS, "old", "new")
-    old = F.col("old.topic").isNotNull()
-    counted = (
-        table.join(rows.alias("new"), on=same_key, how="right")
-        .agg(
-            F.count_if(~old).alias("added"),
-            F.count_if(old & differs).alias("changed"),
-            F.count_if(old & ~differs).alias("unchanged"),
-        )
-        .collect()[0]
-    )
-    if replace is None:
-        return _Changes(rows=rows, loaded=Loaded(**counted.asDict(), removed=0))
-    removable = F.col("old.cluster").isin(*clusters)
-    if replace.owners:
-        removable = removable & is_one_of(F.col("old.owner"), replace.owners)
-    # Read once, so that the same rows are counted, listed and removed.
-    removed = table.where(removable).join(rows, on=key, how="left_anti").select(*key, "owner").localCheckpoint()
-    count = removed.count()
-    first = removed.orderBy(*key).limit(SHOWN_REMOVED).collect() if count else []
-    loaded = Loaded(**counted.asDict(), removed=count, removed_rows=tuple(Removed(**row.asDict()) for row in first))
-    return _Changes(rows=rows, loaded=loaded, removed=removed, removable=removable)
 
 
 def removals(loaded: Loaded) -> list[str]:

@@ -19,7 +19,7 @@ from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.files import load_resources, resource_reasons
+from topicledger.files import changes, resource_reasons
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
@@ -121,7 +121,7 @@ def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Map
     Tables that the files have no entries for are left out.
     """
     rows = _frame(spark, parsed.rows).drop("file", "line").dropDuplicates(["cluster", "topic"])
-    return rows, load_resources.frames(spark, parsed.resources)
+    return rows, changes.frames(spark, parsed.resources)
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence, retried
 from topicledger.ledger.sql import by_key, sql_text, sql_value
-from topicledger.schemas import MANIFESTS, TABLES, Table
+from topicledger.schemas import TABLES, Table
 from topicledger.text import ISO_TIME, iso_time
 
 _APPEND_ONLY = "delta.appendOnly"
@@ -328,33 +328,26 @@ class Ledger(Definitions):
         finally:
             self.spark.conf.set(_LISTING_PARALLELISM, before)
 
-    def merge_manifests(
-        self, rows: DataFrame, *, removed: DataFrame | None = None, removable: Column | None = None
-    ) -> None:
-        """Merge `rows` into `manifests`: see `merge`."""
-        self.merge(MANIFESTS, ("cluster", "topic"), rows, removed=removed, removable=removable)
-
     def merge(
         self,
         table: Table,
-        key: Sequence[str],
         rows: DataFrame,
         *,
         removed: DataFrame | None = None,
         removable: Column | None = None,
     ) -> None:
-        """Merge `rows`, one per `key`, into a table in one MERGE that keeps unchanged rows and other tools' columns.
+        """Merge `rows`, one per key, into a table in one MERGE that keeps unchanged rows and other tools' columns.
 
-        `removed` (`key`): rows to remove, which aren't in `rows`; only those that still meet `removable`, a condition
+        `removed`: rows to remove, which aren't in `rows`; only those that still meet `removable`, a condition
         on the row as it is, by the alias `old`.
         """
         # The rows to remove are named: rows that another load adds in the meantime were not counted.
         source = rows.withColumn("_remove", F.lit(False))
         if removed is not None:
-            keys = removed.select(*key).distinct().withColumn("_remove", F.lit(True))
+            keys = removed.select(*table.key).distinct().withColumn("_remove", F.lit(True))
             source = source.unionByName(keys, allowMissingColumns=True)
         values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
-        same = " AND ".join(f"old.{name} <=> new.{name}" for name in key)
+        same = " AND ".join(f"old.{name} <=> new.{name}" for name in table.key)
 
         def merge() -> None:
             merge = (

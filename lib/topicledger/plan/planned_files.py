@@ -191,15 +191,13 @@ def _changed_since(run: Run) -> Iterator[str]:
 
 
 def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame) -> list[str]:
-    key = ("cluster", "topic") if table is MANIFESTS else table.key
-
     def same(left: str, right: str) -> list[Column]:
-        return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in key]
+        return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in table.key]
 
     both = rows.alias("file").join(now.alias("now"), same("file", "now"), "left")
     all_three = both.join(before.alias("then"), same("file", "then"), "left")
     changed = all_three.where(differ(table, "then", "now") & differ(table, "file", "now"))
-    names = changed.select(*(F.col(f"file.{name}") for name in key)).limit(_SHOWN + 1).collect()
+    names = changed.select(*(F.col(f"file.{name}") for name in table.key)).limit(_SHOWN + 1).collect()
     return [show(" ".join(str(value) for value in row if value is not None)) for row in names]
 
 

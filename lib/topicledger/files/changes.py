@@ -1,4 +1,4 @@
-"""Load resources beside topics into their tables: compare them first, then run one MERGE for each table."""
+"""Changes that rows of files make to the tables of declarations: compared first, then made by one MERGE per table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
@@ -17,7 +17,7 @@ from topicledger.schemas import RESOURCES, Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResourceChanges:
+class TableChanges:
     """The changes that a load makes to one table."""
 
     table: Table
@@ -25,7 +25,14 @@ class ResourceChanges:
     counts: Mapping[str, int]
     """Numbers of rows: added, changed, unchanged, removed."""
     removed: DataFrame | None = None
-    """Keys of the rows that no file has; None without --replace."""
+    """Keys and owners of the rows that no file has, materialised; None without --replace."""
+    removable: Column | None = None
+    """Condition of rows that may be removed, with the alias `old`."""
+
+    def make(self, ledger: Ledger) -> None:
+        """Make the changes in one commit, or in none if there are no changes."""
+        if any(self.counts[name] for name in ("added", "changed", "removed")):
+            ledger.merge(self.table, self.rows, removed=self.removed, removable=self.removable)
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]) -> Mapping[str, DataFrame]:
@@ -47,17 +54,17 @@ def _frame(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> Da
 
 
 def difference(
-    declared: Table, table: DataFrame, rows: DataFrame, clusters: Sequence[str], owners: tuple[str, ...] | None
-) -> ResourceChanges:
-    """Return the changes that `rows` make to `table`, the current rows of `declared`.
+    ledger: Ledger, table: Table, rows: DataFrame, clusters: Sequence[str] = (), owners: tuple[str, ...] | None = None
+) -> TableChanges:
+    """Return the changes that `rows`, one per key, make to a table, which need not exist.
 
     `owners`: owners whose rows of `clusters` are removed if `rows` lack them; empty for all owners, None for none.
     """
-    key = declared.key
-    same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in key]
-    old, differs = F.col("old.cluster").isNotNull(), differ(declared, "old", "new")
+    there = ledger.read(table) if ledger.exists(table) else ledger.rows(table, [])
+    same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in table.key]
+    old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
     counts = (
-        table.alias("old")
+        there.alias("old")
         .join(rows.alias("new"), on=same, how="right")
         .agg(
             F.count_if(~old).alias("added"),
@@ -68,15 +75,12 @@ def difference(
         .asDict()
     )
     if owners is None:
-        return ResourceChanges(table=declared, rows=rows, counts={**counts, "removed": 0})
-    removable = table.where(F.col("cluster").isin(*clusters))
+        return TableChanges(table=table, rows=rows, counts={**counts, "removed": 0})
+    removable = F.col("old.cluster").isin(*clusters)
     if owners:
-        removable = removable.where(is_one_of(F.col("owner"), owners))
-    gone = removable.alias("old").join(rows.alias("new"), on=same, how="left_anti").select(*key).localCheckpoint()
-    return ResourceChanges(table=declared, rows=rows, counts={**counts, "removed": gone.count()}, removed=gone)
-
-
-def make(ledger: Ledger, changes: ResourceChanges) -> None:
-    """Make the changes in one commit, or in none if there are no changes."""
-    if any(changes.counts[name] for name in ("added", "changed", "removed")):
-        ledger.merge(changes.table, changes.table.key, changes.rows, removed=changes.removed)
+        removable = removable & is_one_of(F.col("old.owner"), owners)
+    gone = there.alias("old").where(removable).join(rows.alias("new"), on=same, how="left_anti")
+    # Read once, so that the same rows are counted, listed and removed.
+    removed = gone.select(*table.key, "owner").localCheckpoint()
+    counts["removed"] = removed.count()
+    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, removable=removable)
