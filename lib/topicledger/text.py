@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 _LISTED = 20
 _NEAR = 0.7
@@ -32,9 +33,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return f"did you mean `{show(by_folded[near[0]])}`?"
     if not names:
         return ""
-    listed = ", ".join(f"`{show(each)}`" for each in names[:_LISTED])
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"known: {listed}{more}"
+    return f"known: {listed([f'`{show(each)}`' for each in names], most=_LISTED)}"
 
 
 def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
@@ -60,10 +59,27 @@ def console(piped: int) -> Console:
     return Console(width=None if sys.stdout.isatty() else piped, emoji=False)
 
 
-def listed(names: Sequence[str], count: int | None = None) -> str:
-    """Return the first three names and how many of `count` follow: `a, b, c and 9 more`."""
-    more = (len(names) if count is None else count) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+def listed(names: Sequence[str], count: int | None = None, *, most: int = _NAMED, between: str = ", ") -> str:
+    """Return the first names, by default three, and how many of `count` follow: `a, b, c and 9 more`."""
+    shown = names[:most]
+    more = (len(names) if count is None else count) - len(shown)
+    return between.join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def first_of(shown: int, count: int) -> str:
+    """Return a note below a list that isn't complete: `the first 20 of 1,000`."""
+    return f"the first {shown:,} of {count:,}"
+
+
+def grid_of(*names: str, title: str | None = None, numbers: Collection[str] = ()) -> Table:
+    """Return a table for the terminal; long cells are folded, and the columns `numbers` are aligned to the right."""
+    grid = Table(title=title, title_justify="left")
+    for name in names:
+        if name in numbers:
+            grid.add_column(name, justify="right")
+        else:
+            grid.add_column(name, overflow="fold")
+    return grid
 
 
 def any_of(names: Sequence[str]) -> str:

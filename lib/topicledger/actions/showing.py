@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from topicledger.model import Target
 from topicledger.model.moves import parse_assignments
 from topicledger.model.topic_configs import EFFECTS, ChangeClass
+from topicledger.text import listed
 
 _LISTED = 20
 """Most configs of a create, and partitions of a move, to name."""
@@ -92,9 +93,7 @@ def counted(count: int, what: str) -> str:
 
 def first(texts: Iterable[str], between: str = ", ") -> str:
     """The first 20, and the number of the others."""
-    known = list(texts)
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return between.join(known[:_LISTED]) + more
+    return listed(list(texts), most=_LISTED, between=between)
 
 
 def changes(done: str) -> Shown:

@@ -9,11 +9,10 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.ledger.rows import parts_of, read_moves
 from topicledger.model import ReplicaAction
-from topicledger.text import cell
+from topicledger.text import cell, grid_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +89,8 @@ def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
         console.print(f"Moves on {cell(each.cluster)}: {each}", highlight=False, soft_wrap=True)
         if not each.brokers:
             continue
-        grid = Grid()
-        for name in ("broker", "bytes in", "bytes out"):
-            grid.add_column(name, justify="right")
+        names = ("broker", "bytes in", "bytes out")
+        grid = grid_of(*names, numbers=names)
         for broker, flow in each.brokers.items():
             grid.add_row(str(broker), *(f"{size:,}" for size in flow))
         console.print(grid)

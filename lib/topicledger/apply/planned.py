@@ -16,7 +16,7 @@ from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
 from topicledger.schemas import ACTION_KEY
-from topicledger.text import SHOWN_FAILURES, plain, show
+from topicledger.text import SHOWN_FAILURES, first_of, plain, show
 
 STYLES = {ADDS: "green", REMOVES: "red"}
 """Colours of lines by their sign."""
@@ -70,6 +70,6 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
             style = STYLES.get(action.sign)
             console.print(f"  {action}", style=style, markup=False, highlight=False, soft_wrap=True)
     if pending.count > len(pending.first):
-        first = f"the first {len(pending.first)} of {pending.count:,}, by owner"
+        first = f"{first_of(len(pending.first), pending.count)}, by owner"
         console.print(f"{first}; all of them: runs show --run-id {plain(run_id)}", highlight=False, soft_wrap=True)
     render_moves(pending.moves, console)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.apply.planned import render_planned
 from topicledger.apply.summary import Failure, Summary
 from topicledger.model import Decision, RunState
 from topicledger.plan.planned_files import apply_command
-from topicledger.text import alike, cell, listed, plain
+from topicledger.text import alike, cell, first_of, grid_of, listed, plain
 
 
 def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
@@ -33,10 +32,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
         # As the grid's title, the text would be wrapped at the grid's small width.
         console.print("Actions by cluster and outcome", style="table.title", highlight=False)
-        grid = Grid()
-        grid.add_column("cluster")
-        for name in names:
-            grid.add_column(name, justify="right")
+        grid = grid_of("cluster", *names, numbers=names)
         for counts in summary.clusters:
             cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
             grid.add_row(cell(counts.cluster), *cells)
@@ -87,9 +83,8 @@ def render_waiting(summary: Summary, console: Console) -> None:
 
 
 def _render_failures(summary: Summary, console: Console) -> None:
-    grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
-    for name in ("cluster", "resource", "phase", "error", "message"):
-        grid.add_column(name, overflow="fold")
+    title = f"Failed or refused: {summary.failure_count}"
+    grid = grid_of("cluster", "resource", "phase", "error", "message", title=title)
     same: dict[tuple[object, ...], list[Failure]] = {}
     for each in summary.failures:
         said = alike(each.error_message, each.resource)
@@ -102,15 +97,13 @@ def _render_failures(summary: Summary, console: Console) -> None:
     console.print(grid)
     shown = sum(failure.topics for failure in summary.failures)
     if summary.failure_count > shown:
-        console.print(f"the first {shown} of {summary.failure_count}; all of them:", highlight=False)
+        console.print(f"{first_of(shown, summary.failure_count)}; all of them:", highlight=False)
         console.print(plain(summary.query), highlight=False, soft_wrap=True)
 
 
 def _render_warnings(summary: Summary, console: Console) -> None:
-    grid = Grid(title=f"Warnings: {summary.warning_count}", title_justify="left")
-    names = ("cluster", "resource", "action", "policy", "message")
-    for name in names:
-        grid.add_column(name, overflow="fold")
+    title = f"Warnings: {summary.warning_count}"
+    grid = grid_of("cluster", "resource", "action", "policy", "message", title=title)
     same: dict[tuple[object, ...], list[str]] = {}
     for each in summary.warnings:
         key = (each.cluster, each.action, each.policy, alike(each.message, each.resource))
@@ -120,7 +113,7 @@ def _render_warnings(summary: Summary, console: Console) -> None:
         grid.add_row(*map(cell, (cluster, listed(topics), action, policy, first[str(said)])))
     console.print(grid)
     if summary.warning_count > len(summary.warnings):
-        console.print(f"the first {len(summary.warnings)} of {summary.warning_count}", highlight=False)
+        console.print(first_of(len(summary.warnings), summary.warning_count), highlight=False)
 
 
 def _outcome_order(name: str) -> tuple[int, str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.config.settings import ClusterSettings, Settings
@@ -24,7 +23,7 @@ from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, c
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
-from topicledger.text import cell, nearest
+from topicledger.text import cell, grid_of, nearest
 
 _KNOWN_OPERATIONS = sorted({each for named in OPERATIONS.values() for each in named})
 
@@ -259,10 +258,7 @@ def render(answer: Answer, console: Console) -> None:
     """Print effective permissions, a row for each."""
     console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}", highlight=False)
     if answer.rights:
-        grid = Grid()
-        names = ("principal", "resource", "operation", "host", "result", "because", "except")
-        for name in names:
-            grid.add_column(name, overflow="fold")
+        grid = grid_of("principal", "resource", "operation", "host", "result", "because", "except")
         for each in answer.rights:
             resource = f"{each.resource_type} {each.pattern_type} {each.resource_name}"
             because = "\n".join(each.acls) or each.because

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import click
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.apply.display import display_only
 from topicledger.cli.options import (
@@ -31,7 +30,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
 from topicledger.schemas import CLUSTERS, PLANS, RUNS
-from topicledger.text import cell, iso_time
+from topicledger.text import cell, grid_of, iso_time
 
 ACCEPT_COMMAND = "clusters accept"
 
@@ -125,9 +124,7 @@ def _named(cluster: ClusterSettings | None, row: Recorded | None, name: str) -> 
 
 def render_names(names: Names, console: Console) -> None:
     """Print a line for each name."""
-    grid = Grid()
-    for title in ("name", "cluster id", "since", "accepted by", "settings"):
-        grid.add_column(title, overflow="fold")
+    grid = grid_of("name", "cluster id", "since", "accepted by", "settings")
     for each in names.clusters:
         by = None if each.accepted_how is None else f"{each.accepted_how}: {each.accepted_by}"
         said = f"cluster_id = {each.settings_cluster_id}" if each.settings_cluster_id else "any id"

@@ -12,7 +12,6 @@ from typing import Any
 import click
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from rich.table import Table as Grid
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
@@ -41,7 +40,7 @@ from topicledger.policies.contract import CHANGES, is_move
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.text import cell, plain
+from topicledger.text import cell, grid_of, plain
 from topicledger.text import console as text_console
 
 FORMAT_VERSION = 1
@@ -83,9 +82,7 @@ def list_policies(settings: Settings | None, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
         return
-    grid = Grid()
-    for name in ("action", "policy", "settings", "what"):
-        grid.add_column(name, overflow="fold")
+    grid = grid_of("action", "policy", "settings", "what")
     for each in found:
         grid.add_row(cell(each["judges"]), cell(each["policy"]), cell("; ".join(each["settings"])), cell(each["what"]))
     text_console(200).print(grid)
@@ -132,10 +129,8 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
 
 def print_policies(path: Path, found: Sequence[Mapping[str, Any]]) -> None:
     """Print the policies of the settings file `path`, which are all well-formed, a row for each."""
-    grid = Grid(title=f"{plain(str(path))}: every policy is well-formed", title_justify="left")
     names = ("judges", "policy", "mode", "needs", "settings")
-    for title in ("action", *names[1:]):
-        grid.add_column(title, overflow="fold")
+    grid = grid_of("action", *names[1:], title=f"{plain(str(path))}: every policy is well-formed")
     for each in found:
         grid.add_row(*(cell(_as_text(each[name]) if name == "settings" else each[name]) for name in names))
     text_console(200).print(grid)
@@ -348,9 +343,7 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
         console.print(cell(note), highlight=False, soft_wrap=True)
     if not verdicts:
         return
-    grid = Grid()
-    for name in ("policy", "action", "settings", "mode", "verdict", "inputs", "message"):
-        grid.add_column(name, overflow="fold")
+    grid = grid_of("policy", "action", "settings", "mode", "verdict", "inputs", "message")
     for each in verdicts:
         grid.add_row(
             cell(each.policy),

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger import policies
 from topicledger.cli.options import Options, print_result
@@ -26,7 +25,7 @@ from topicledger.plan.reevaluate import facts
 from topicledger.policies import Policy
 from topicledger.resources import building
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.text import SHOWN_FAILURES, cell, nearest, show
+from topicledger.text import SHOWN_FAILURES, cell, first_of, grid_of, nearest, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,25 +161,20 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
 def render(found: LivePolicies, console: Console) -> None:
     """Print the number of topics that break each policy, and the first of them."""
     console.print(f"{found.topics} topics, each evaluated as if it were created now as it is", highlight=False)
-    grid = Grid()
-    for name in ("policy", "mode", "settings"):
-        grid.add_column(name, overflow="fold")
-    for name in ("evaluated", "broken", "unjudgeable"):
-        grid.add_column(name, justify="right")
+    numbers = ("evaluated", "broken", "unjudgeable")
+    grid = grid_of("policy", "mode", "settings", *numbers, numbers=numbers)
     for each in found.policies:
         counts = (each.asked, each.broken or "", each.unjudgeable or "")
         grid.add_row(*map(cell, (each.policy, each.mode, each.settings)), *map(str, counts))
     console.print(grid)
     if found.findings:
         names = ("cluster", "topic", "owner", "policy", "mode", "verdict", "message")
-        grid = Grid()
-        for name in names:
-            grid.add_column(name, overflow="fold")
+        grid = grid_of(*names)
         for finding in found.findings[:SHOWN_FAILURES]:
             grid.add_row(*(cell(getattr(finding, name)) for name in names))
         console.print(grid)
         if len(found.findings) > SHOWN_FAILURES:
-            shown = f"the first {SHOWN_FAILURES} of {len(found.findings)}"
+            shown = first_of(SHOWN_FAILURES, len(found.findings))
             console.print(f"{shown}; all of them: --format json", highlight=False)
     elif not found.problems:
         console.print("no topic breaks any of them", highlight=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
 from topicledger.config.toml_table import TomlTable
-from topicledger.text import nearest, show
+from topicledger.text import listed, nearest, show
 
 _BLANKS = "".join(map(chr, range(0x21)))
 """Characters that are trimmed from owners, as from configs."""
@@ -131,8 +131,8 @@ def _reason(owner: str | None, owners: tuple[str, ...], place: str, named: set[s
         return None
     who = f"owner {show(owner)}" if owner and own else "a row without an owner"
     if owners:
-        more = f" and {len(owners) - _SHOWN_OWNERS} more" if len(owners) > _SHOWN_OWNERS else ""
-        return f"{who} may not declare it: it belongs to {', '.join(map(show, owners[:_SHOWN_OWNERS]))}{more} ({place})"
+        shown = listed(list(map(show, owners)), most=_SHOWN_OWNERS)
+        return f"{who} may not declare it: it belongs to {shown} ({place})"
     if own and own in named:
         return f"{who} may not declare it: none of its patterns in [owners] match, and the topic has no owner"
     return None

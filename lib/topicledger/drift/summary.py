@@ -18,7 +18,7 @@ from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.model.config_texts import shown
 from topicledger.schemas import DRIFT
-from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, listed, plain
+from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, first_of, grid_of, listed, plain
 
 REFUSED = "manifests_refused"
 """Name of the count of invalid manifest rows, which were not compared, in a run's `counts`."""
@@ -132,10 +132,7 @@ def render(summary: DriftSummary, console: Console) -> None:
         highlight=False,
     )
     if summary.clusters:
-        grid = Grid(title="Drift by cluster and kind", title_justify="left")
-        for name in ("cluster", "kind"):
-            grid.add_column(name, overflow="fold")
-        grid.add_column("found", justify="right")
+        grid = grid_of("cluster", "kind", "found", title="Drift by cluster and kind", numbers=("found",))
         order = list(map(str, SEVERITIES))
         for found in summary.clusters:
             for kind in sorted(found.kinds, key=lambda each: order.index(each)):
@@ -177,5 +174,5 @@ def _render_drift(summary: DriftSummary, console: Console) -> None:
         grid.add_row(*map(cell, (first.severity, first.cluster, topics, _in_words(first), since)))
     console.print(grid)
     if summary.drift_count > len(summary.drift):
-        console.print(f"the first {len(summary.drift)} of {summary.drift_count}; all of them:", highlight=False)
+        console.print(f"{first_of(len(summary.drift), summary.drift_count)}; all of them:", highlight=False)
         console.print(plain(summary.query), highlight=False, soft_wrap=True)

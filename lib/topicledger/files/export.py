@@ -33,7 +33,7 @@ from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import as_expected
 from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import MANIFESTS
-from topicledger.text import SHOWN_FAILURES, show
+from topicledger.text import SHOWN_FAILURES, listed, show
 
 _REASON, _NOTE = "not_exported", "note"
 _UNOWNED = "unowned"
@@ -308,10 +308,8 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
         files = {cluster.name: folder / f"{quote(cluster.name, safe=' ')}.yaml" for cluster in clusters}
     there = [str(file) for name in files.values() for file in _there(name, request)]
     if there and not request.overwrite:
-        more = f" and {len(there) - SHOWN_FAILURES} more" if len(there) > SHOWN_FAILURES else ""
-        raise UsageError(
-            f"{', '.join(there[:SHOWN_FAILURES])}{more} already exists: choose another destination, or add --overwrite"
-        )
+        named = listed(there, most=SHOWN_FAILURES)
+        raise UsageError(f"{named} already exists: choose another destination, or add --overwrite")
     try:
         for file in files.values():
             (to if request.split is not None else file.parent).mkdir(parents=True, exist_ok=True)

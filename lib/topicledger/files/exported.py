@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode, exit_code
 from topicledger.files.load import Loaded
 from topicledger.model import FORMAT_VERSION
-from topicledger.text import SHOWN_FAILURES, cell, listed, plain, show
+from topicledger.text import SHOWN_FAILURES, cell, grid_of, listed, plain, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +73,8 @@ class Exported:
 
 def render(exported: Exported, console: Console) -> None:
     """Print an export's result for people."""
-    grid = Grid(title="Exported", title_justify="left")
     others = list(dict.fromkeys(name for each in exported.clusters for name in each.resources))
-    for name in ("cluster", "topics", *others, "to"):
-        grid.add_column(name, overflow="fold")
+    grid = grid_of("cluster", "topics", *others, "to", title="Exported")
     for each in exported.clusters:
         counts = (str(each.resources.get(name, "")) for name in others)
         grid.add_row(cell(each.cluster), str(each.topics), *counts, cell(each.file or "manifests"))

@@ -21,14 +21,13 @@ from topicledger.manifests.files import ManifestRow, NotCarriedOver, ParsedManif
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
-from topicledger.text import show
+from topicledger.text import listed, show
 
 COMMAND = "load_manifests"
 PLAN_ARGUMENT = "plan"
 """The run whose plan `apply` loaded the files for."""
 SHOWN_REMOVED = 20
 _KEYS_SHOWN = 8
-_FILES_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,15 +233,14 @@ def _arguments(
 
 
 def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: Replace) -> GuardStopped:
-    named = ", ".join(show(name) for name in files[:_FILES_SHOWN])
-    more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+    named = listed(list(map(show, files)))
     count = loaded.all_removed
     rows = "1 row" if count == 1 else f"{count:,} rows"
     of_owners, or_else = "", "; --replace-owner OWNER instead of --replace removes only rows of that owner"
     if replace.owners:
         of_owners, or_else = f" of {', '.join(map(show, replace.owners))}", ""
     lines = [
-        f"rows of manifests that loading {named}{more} would remove:",
+        f"rows of manifests that loading {named} would remove:",
         *(f"  {line}" for line in _lines(loaded)),
         f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
         f"nothing was loaded. If they should be removed, set max_removed_rows = {count} under [guards] in "
@@ -275,8 +273,7 @@ def leftovers(loaded: Loaded) -> list[str]:
     lines = []
     for what, those in alike.items():
         keys = list(dict.fromkeys(each.key for each in those))
-        more = f" and {len(keys) - _KEYS_SHOWN} more" if len(keys) > _KEYS_SHOWN else ""
-        named = ", ".join(f"`{show(key)}`" for key in keys[:_KEYS_SHOWN]) + more
+        named = listed([f"`{show(key)}`" for key in keys], most=_KEYS_SHOWN)
         first = f"{show(those[0].file)}:{those[0].line}"
         place = first if len(those) == 1 else f"{len(those)} times, first at {first}"
         lines.append(f"not carried over: {named} ({show(what)}), {place}")

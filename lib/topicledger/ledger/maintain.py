@@ -15,7 +15,6 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TableError, UsageError, exit_code
@@ -26,7 +25,7 @@ from topicledger.ledger.run import SHARDS, Run, find_run
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
-from topicledger.text import cell, plain
+from topicledger.text import cell, grid_of, plain
 
 COMMAND = "maintain"
 VACUUM_HOURS = 168
@@ -246,7 +245,6 @@ def render(maintained: Maintained, console: Console) -> None:
             soft_wrap=True,
         )
     executed = maintained.executed
-    grid = Grid(title="Maintained" if executed else "Dry run: nothing was done")
     columns: list[tuple[str, list[str]]] = [
         ("table", [each.table for each in maintained.tables]),
         ("files", [f"{each.files:,}" for each in maintained.tables]),
@@ -258,8 +256,8 @@ def render(maintained: Maintained, console: Console) -> None:
         ("note", [cell(each.error or each.note) for each in maintained.tables]),
     ]
     filled = [(title, cells) for title, cells in columns if any(cells)]
-    for title, _ in filled:
-        grid.add_column(title, overflow="fold")
+    title = "Maintained" if executed else "Dry run: nothing was done"
+    grid = grid_of(*(name for name, _ in filled), title=title)
     for row in zip(*(cells for _, cells in filled), strict=True):
         grid.add_row(*row)
     console.print(grid)

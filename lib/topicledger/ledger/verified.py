@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from topicledger.ledger.verifying import Verified
-from topicledger.text import SHOWN_FAILURES, show
+from topicledger.text import SHOWN_FAILURES, first_of, show
 
 
 def render(verified: Verified, console: Console) -> None:
@@ -39,7 +39,7 @@ def render(verified: Verified, console: Console) -> None:
         of = "" if finding.run_id is None else f"run {show(finding.run_id)}, "
         say(f"{finding.kind.value}: {of}table {finding.table}: {finding.message}")
     if len(verified.findings) > SHOWN_FAILURES:
-        say(f"the first {SHOWN_FAILURES} of {len(verified.findings):,}; all of them: --format json")
+        say(f"{first_of(SHOWN_FAILURES, len(verified.findings))}; all of them: --format json")
     if not verified.findings and verified.runs:
         say("nothing was changed since the runs ended")
     if verified.heads:

@@ -17,7 +17,7 @@ from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.model import Outcome
 from topicledger.model.config_texts import with_units
 from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
-from topicledger.text import show
+from topicledger.text import listed, show
 
 COMMENT_CHARACTERS = 65_536
 """The longest comment that GitHub accepts."""
@@ -152,9 +152,8 @@ def _of_ended(ended: Sequence[Ended]) -> Iterator[tuple[str, int]]:
 
 
 def _in_words(ended: Ended, reason: Reason) -> str:
-    names = [show(each) for each in reason.resources[:_NAMED]]
-    more = f" and {reason.count - len(names):,} more" if reason.count > len(names) else ""
-    what = " ".join(filter(None, (ended.action, ", ".join(names) + more)))
+    names = listed([show(each) for each in reason.resources], reason.count, most=_NAMED)
+    what = " ".join(filter(None, (ended.action, names)))
     why = with_units(": ".join(filter(None, (ended.error, reason.message))))
     return show(f"{_ENDED_SIGN} {what} ({ended.phase}){f': {why}' if why else ''}", _REASON)
 

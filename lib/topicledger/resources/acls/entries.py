@@ -23,7 +23,7 @@ from topicledger.resources.acls.acl import (
     PREFIXED,
     WILDCARD,
 )
-from topicledger.text import nearest, show
+from topicledger.text import listed, nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
@@ -241,8 +241,7 @@ def expansions(rows: Sequence[ResourceRow]) -> list[str]:
             + ("*" if row.values["pattern_type"] == "PREFIXED" else "")
             for row in those
         ]
-        more = f" and {len(rights) - _SHOWN_RIGHTS} more" if len(rights) > _SHOWN_RIGHTS else ""
-        shown = ", ".join(map(show, rights[:_SHOWN_RIGHTS])) + more
+        shown = listed(list(map(show, rights)), most=_SHOWN_RIGHTS)
         lines.append(f"{show(file)}:{line}: {shorthand} {show(str(those[0].values['principal']))}: {shown}")
     if len(by_entry) > _SHOWN_SHORTHANDS:
         lines.append(f"and {len(by_entry) - _SHOWN_SHORTHANDS} more shorthands")
