@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,20 @@ from tests.resources.examples import EXAMPLES, Example
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
-from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
+from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.resource_reasons import reasons
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.rows import Transform
+from topicledger.model import Refusal
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.approvals import classes_of
-from topicledger.plan.lines import change_in_words
+from topicledger.plan.lines import ROW, change_in_words, planned_action
 from topicledger.report import advice
+from topicledger.report.access import Owned, OwnedChange, OwnerCounts
+from topicledger.report.listings import listings_of
 from topicledger.resources import building
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.registry import ACTIONS, KINDS
@@ -206,6 +210,53 @@ def test_rows_of_files_are_read_back_as_they_were(tmp_path: Path, example: Examp
     assert [reasons(example.kind, each) for each in found] == [None, None]
     wrong = replace(found[0], values={**found[0].values, **example.refused})
     assert reasons(example.kind, wrong)
+
+
+@of_every_kind
+def test_lines_of_plans_and_reports_say_what_changes(example: Example) -> None:
+    """A name can't act on the terminal, and a report has the change with its owner."""
+    for adds, sign in ((True, "+~"), (False, "-~")):
+        target = example.target("a\x1b[2J", adds=adds)
+        row = {"cluster": "main", "owner": "o", "before": target.before, "after": target.after}
+        line = str(planned_action(dict.fromkeys(ROW) | row | {"resource": target.resource, "action": target.action}))
+        assert line[0] in sign
+        assert target.action in line
+        assert "\x1b" not in line
+        change = OwnedChange(
+            run_id="r",
+            cluster="main",
+            resource=target.resource,
+            owner="o",
+            what=example.kind.owners.what(target),
+            values=target.after or target.before,
+            completed_at=datetime.now(UTC),
+        )
+        counts = dict.fromkeys((*example.kind.owners.have, *example.kind.owners.moved), 1)
+        owners = [OwnerCounts(cluster="main", owner="o", counts=counts)]
+        both = {"owners_query": "", "query": "", "since": "ever", "total": 1}
+        by_owner, changes = listings_of(Owned(kind=example.kind, owners=owners, changes=[change], **both))
+        assert [each.text for each in by_owner.lines[0].cells] == ["o", *["1"] * len(counts)]
+        texts = dict(zip(changes.columns, (each.text for each in changes.lines[0].cells), strict=True))
+        assert texts["Owner"] == "o"
+        assert texts["Change"]
+        assert "\x1b" not in "".join(texts.values())
+
+
+@of_every_kind
+def test_a_cluster_that_cannot_be_listed_shows_no_secret(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, example: Example
+) -> None:
+    monkeypatch.setenv("KINDS_PASSWORD", "hunter22-of-kinds")
+    client = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": "u"}
+    password = {"sasl_plain_password": "env:KINDS_PASSWORD"}
+    clusters = [cluster_settings("main", "127.0.0.1:1", **client, **password)]
+    listed = example.kind.observed.observe(spark, clusters, KafkaSettings(connect_timeout=1.0), {"main": "kafka-main"})
+    (status,) = listed.statuses.values()
+    assert status.error is Refusal.CLUSTER_UNREACHABLE
+    assert status.message is not None
+    assert "main" in status.message
+    assert "hunter22" not in status.message
+    assert listed.rows.isEmpty()
 
 
 def test_every_kind_has_examples_here() -> None:
