@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.cli.options import Options, print_result
 from topicledger.config.settings import ClusterSettings, Settings
@@ -23,7 +22,7 @@ from topicledger.model.upgrades import as_text, concerned, of_default, of_value
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
 from topicledger.schemas import MANIFESTS
-from topicledger.text import SHOWN_FAILURES, cell
+from topicledger.text import SHOWN_FAILURES, cell, first_of, grid_of
 
 _DECLARED, _LIVE, _DEFAULT = "declared", "live", "default"
 _BUILT_IN = "DEFAULT_CONFIG"
@@ -138,15 +137,13 @@ def render(audit: UpgradeAudit, console: Console) -> None:
     """Print the first findings."""
     names = ("cluster", "topic", "owner", "source", "effect", "message")
     if audit.findings:
-        grid = Grid()
-        for name in names:
-            grid.add_column(name, overflow="fold")
+        grid = grid_of(*names)
         for each in audit.findings[:SHOWN_FAILURES]:
             topic = each.topic or f"{each.topics:,} with the default"
             grid.add_row(*(cell(topic if name == "topic" else getattr(each, name)) for name in names))
         console.print(grid)
         if len(audit.findings) > SHOWN_FAILURES:
-            shown = f"the first {SHOWN_FAILURES} of {len(audit.findings)}"
+            shown = first_of(SHOWN_FAILURES, len(audit.findings))
             console.print(f"{shown}; all of them: --format json", highlight=False)
     elif not audit.problems:
         console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics", highlight=False)
