@@ -22,6 +22,7 @@ from tests.broker.direct import admin_of, make, settings_for
 from tests.broker.invoking import invoke
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.apply.progress import Progress
+from topicledger.config.scope import ScopeSettings
 from topicledger.config.settings import AuditSettings, KafkaSettings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.summary import DriftSummary
@@ -30,7 +31,8 @@ from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 AUDIT = AuditSettings(owners=("tests",))
-AS_TOML = '[audit]\nowners = ["tests"]\n'
+SCOPE = ScopeSettings(ignore_topics=("-changelog$",))
+AS_TOML = '[audit]\nowners = ["tests"]\n[scope]\nignore_topics = ["-changelog$"]\n'
 DELAY = "file.delete.delay.ms"
 
 DECLARED: list[dict[str, Any]] = [
@@ -110,7 +112,7 @@ def own() -> Iterator[EmbeddedKafka]:
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Audited:
     estate = Estate(spark, tmp_path_factory.mktemp("audit") / "ledger", {"main": own})
-    estate.settings = replace(estate.settings, audit=AUDIT)
+    estate.settings = replace(estate.settings, audit=AUDIT, scope=SCOPE)
     hand = AnotherHand(own)
     # Nothing is set on it: what is declared is the default.
     hand.create(NewTopic("kinds.default", 1, 1))
@@ -122,6 +124,8 @@ def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.Te
     hand.create(
         NewTopic("kinds.recreated", 1, 1),
         NewTopic("kinds.stranger", 1, 1, config={"retention.ms": "5"}),
+        # Nothing is reported of a topic that the settings leave to others.
+        NewTopic("kinds.store-changelog", 1, 1),
         NewTopic("kinds.absent", 1, 1),
         NewTopic("kinds.fewer", 2, 1),
         NewTopic("kinds.owner", 1, 1),

@@ -13,6 +13,7 @@ from topicledger.config.guards import MAX_APPROVALS, OF_KINDS, GuardSettings, re
 from topicledger.config.notify import read_notify
 from topicledger.config.ownership import read_owners
 from topicledger.config.proof import read_proof
+from topicledger.config.scope import read_scope
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -68,6 +69,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         "clusters",
         "kafka",
         "changes",
+        "scope",
         "replicas",
         *(section.table for section in _SECTIONS),
         "guards",
@@ -84,6 +86,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        scope=read_scope(top.table("scope")),
         replicas=_replicas(top.table("replicas")),
         of_kinds=Sections(_of_kinds(top)),
         guards=_guards(top.table("guards")),

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
 from topicledger.config.proof import ProofSettings
+from topicledger.config.scope import ScopeSettings
 from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import UsageError
 from topicledger.naming import DriftName, Sections
@@ -256,6 +257,8 @@ class Settings:
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
     """[changes] by cluster, overridden by [clusters.NAME.changes]; only clusters that have any change turned on, or
     ignore other configs than the default."""
+    scope: ScopeSettings = field(default_factory=ScopeSettings)
+    """[scope]"""
     replicas: ReplicaSettings = ReplicaSettings()
     """[replicas]"""
     of_kinds: Sections = field(default_factory=Sections)
@@ -340,11 +343,12 @@ class Settings:
         )
 
     def _ownership(self) -> dict[str, object]:
-        """Return the part of [owners] that decisions depend on; empty if there is none."""
+        """Return the part of [owners] and [scope] that decisions depend on; empty if there is none."""
+        ignored: dict[str, object] = {"scope": asdict(self.scope)} if self.scope != ScopeSettings() else {}
         if self.owners == Owners():
-            return {}
+            return ignored
         names = {name: asdict(each) for name, each in self.owners.names.items()}
-        return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines]}
+        return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines], **ignored}
 
     def audit_digest(self) -> str:
         """Return the same digest for settings that affect an audit."""

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply.progress import Progress
-from topicledger.config.settings import ClusterSettings
+from topicledger.config.patterns import any_matches
+from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift, with_since
@@ -24,6 +25,7 @@ from topicledger.drift.summary import REFUSED, DriftSummary, summarise
 from topicledger.ledger.run import Run
 from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.rows import Transform
 from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
@@ -82,7 +84,9 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
             listed.append(found)
     with progress.phase("drift"):
         now = datetime.now(UTC)
-        differing = judged.transform(find_drift(estate, run.settings.audit))
+        # Resources beside topics are compared with all topics: those that others manage exist, too.
+        ours = replace(estate, topics=estate.topics.transform(_without_ignored(run.settings)))
+        differing = judged.transform(find_drift(ours, run.settings.audit))
         for (kind, declared), found in zip(beside, listed, strict=True):
             beside_topics = find_resource_drift(kind, estate, found, judged, run.settings)
             differing = differing.unionByName(declared.transform(beside_topics))
@@ -96,6 +100,13 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
             run.require_ownership()
             run.ledger.append(DRIFT, rows, app_id=run.run_id, version=run.next_version())
     return problems
+
+
+def _without_ignored(settings: Settings) -> Transform:
+    """Leave out live topics that the settings leave to others."""
+    if not (names := settings.scope.ignore_topics):
+        return lambda topics: topics
+    return lambda topics: topics.where(~any_matches("topic", names))
 
 
 def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceKind, DataFrame]]:

@@ -85,7 +85,10 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     Raises UsageError for an invalid pattern, and for files that already exist.
     """
     check(clusters, request)
-    files, selected = _files(clusters, request), _selected(request)
+    files = _files(clusters, request)
+    selected = _selected(request)
+    if settings.scope.ignore_topics:
+        selected &= ~patterns.any_matches("topic", settings.scope.ignore_topics)
     spark = ledger.spark
     nobody = spark.createDataFrame([], "cluster string, topic string")
     seen = observe(ledger, settings, clusters, nobody)

@@ -17,6 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
+from topicledger.config.scope import MATCHES_IGNORED, ScopeSettings
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import changes, resource_reasons
@@ -81,6 +82,7 @@ def read(
             _repeated(parsed.rows),
             _row_errors(parsed.rows),
             _not_yours(parsed.rows, settings.owners),
+            _ignored(parsed.rows, settings.scope),
             resource_reasons.errors(parsed.resources),
         ),
     )
@@ -226,6 +228,12 @@ def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> Iterator[FileErro
     for row, reason in zip(rows, why, strict=True):
         if reason is not None:
             yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
+
+
+def _ignored(rows: Sequence[ManifestRow], scope: ScopeSettings) -> Iterator[FileError]:
+    for row, ignored in zip(rows, scope.ignored([row.topic for row in rows]), strict=True):
+        if ignored:
+            yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {MATCHES_IGNORED}")
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:

@@ -18,6 +18,8 @@ from pyspark.sql.types import StructType
 
 from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
+from topicledger.config.patterns import any_matches
+from topicledger.config.scope import MATCHES_IGNORED, ScopeSettings
 from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
@@ -280,6 +282,14 @@ def yours(owners: Owners) -> Sequence[Rule]:
     return (Rule(error=Refusal.NOT_YOURS, reason=over_arrow(reasons, "string", "cluster", "topic", "owner")),)
 
 
+def not_ignored(scope: ScopeSettings) -> Sequence[Rule]:
+    """Refuse rows of topics that the settings leave to others."""
+    if not scope.ignore_topics:
+        return ()
+    matches = any_matches("topic", scope.ignore_topics)
+    return (Rule(error=Refusal.INVALID_TOPIC, reason=F.when(matches, F.lit(MATCHES_IGNORED))),)
+
+
 def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:
     """Validate manifest rows.
 
@@ -310,7 +320,8 @@ def judged_by(settings: Settings, selected: Collection[str] | None) -> Transform
 
     Adds `ignored` (array<string>): the names of these configs, null if there are none.
     """
-    judged = judge(list(settings.clusters), selected, yours(settings.owners))
+    besides = [*yours(settings.owners), *not_ignored(settings.scope)]
+    judged = judge(list(settings.clusters), selected, besides)
     ignored, configs = settings.ignored_configs, F.col("configs")
     left = {"ignored": ignored_names(ignored, configs), "configs": without_ignored(ignored, configs)}
     return lambda manifests: manifests.transform(judged).withColumns(left)

@@ -105,6 +105,8 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
     of_cluster, key = F.col("topic").isNull(), ["cluster", "topic"]
     reached = ~F.bool_or(of_cluster & F.col("phase").isNotNull()).over(Window.partitionBy("cluster"))
     asked_for = reduce(or_, (patterns.matches("topic", pattern) for pattern in prune.patterns))
+    if run.settings.scope.ignore_topics:
+        asked_for &= ~patterns.any_matches("topic", run.settings.scope.ignore_topics)
     decision = (
         F.when(of_cluster, None)
         .when(F.col("_named") & asked_for & F.col("decision").isNotNull(), F.lit(Decision.DECLARED.value))

@@ -1,0 +1,81 @@
+"""`[scope]` leaves topics to others: they can't be declared, and documented patterns match what tools create."""
+
+from __future__ import annotations
+
+import io
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from topicledger.config.reading import load_settings
+from topicledger.config.scope import ScopeSettings
+from topicledger.config.settings import Settings
+from topicledger.errors import ManifestFileError, SettingsError
+from topicledger.files.read import read
+from topicledger.manifests.rows import judged_by
+from topicledger.schemas import MANIFESTS
+
+BASE = '[tables]\nroot = "/data/ledger"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n'
+PAGE = Path(__file__).parents[2] / "docs" / "audit-and-drift.md"
+
+
+def settings_of(folder: Path, patterns: str) -> Settings:
+    path = folder / "s.toml"
+    path.write_text(f"{BASE}[scope]\nignore_topics = {patterns}\n")
+    return load_settings(path)
+
+
+def test_documented_patterns_match_topics_that_tools_create() -> None:
+    block = re.search(r"```toml\n(\[scope\].*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    scope = ScopeSettings(ignore_topics=tuple(tomllib.loads(block[1])["scope"]["ignore_topics"]))
+    theirs = [
+        "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",
+        "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition",
+        "connect-configs",
+        "connect-offsets",
+        "connect-status",
+        "mm2-offset-syncs.eu.internal",
+        "mm2-configs.eu.internal",
+        "eu.checkpoints.internal",
+        "heartbeats",
+        "dlq.payments",
+        "payments.authorised.dlq",
+    ]
+    assert dict(zip(theirs, scope.ignored(theirs), strict=True)) == dict.fromkeys(theirs, True)
+    ours = ["payments.authorised", "changelog.orders", "orders.reconnect-events", "adlq.x"]
+    assert dict(zip(ours, scope.ignored(ours), strict=True)) == dict.fromkeys(ours, False)
+
+
+def test_wrong_patterns_are_errors_in_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"scope\.ignore_topics.*not valid in RE2"):
+        settings_of(tmp_path, '["(?=x)"]')
+
+
+def test_ignored_topics_in_files_are_errors_with_their_line(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, '["-changelog$"]')
+    path = tmp_path / "m.yaml"
+    path.write_text("cluster: main\ntopics:\n  - {topic: a}\n  - {topic: a-changelog}\n")
+    with pytest.raises(ManifestFileError, match=r"m\.yaml:4: topic a-changelog: .* scope\.ignore_topics"):
+        read(settings, [path], io.StringIO(""))
+
+
+def test_ignored_topics_in_the_table_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, '["-changelog$"]')
+    values = dict.fromkeys(MANIFESTS.schema.names) | {"cluster": "main", "state": "present"}
+    rows = [{**values, "topic": "a"}, {**values, "topic": "a-changelog"}, {**values, "topic": None}]
+    nullable = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in MANIFESTS.schema)
+    judged = spark.createDataFrame(rows, nullable).transform(judged_by(settings, None)).collect()
+    found = {row["topic"]: (row["error"], row["error_message"] or "") for row in judged}
+    assert found["a"] == (None, "")
+    error, message = found["a-changelog"]
+    assert (error, "scope.ignore_topics" in message) == ("INVALID_TOPIC", True)
+
+
+def test_patterns_are_part_of_the_digests(tmp_path: Path) -> None:
+    one, other = settings_of(tmp_path, '["-changelog$"]'), settings_of(tmp_path, '["^connect-"]')
+    assert one.digest() != other.digest()
+    assert one.audit_digest() != other.audit_digest()
