@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-versions bench docs check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench docs check format package wheel lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -14,6 +14,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
+SPARKS ?= 4.0 4.1 4.2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
@@ -93,6 +94,9 @@ test-clusters: setup-clusters  ## run jobs on Spark standalone and on YARN, driv
 	TOPICLEDGER_CLUSTERS=required TOPICLEDGER_CI_EXAMPLES=required .venv/bin/python -m pytest \
 	  tests/broker/test_standalone_cluster.py tests/yarn tests/kubernetes
 
+test-spark: setup  ## run tests on Spark 4.0, 4.1 and 4.2, each with another Python (SPARKS=4.1)
+	@scripts/test_spark.sh $(SPARKS)
+
 test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)
 	@scripts/test_versions.sh $(KAFKA_VERSIONS)
 
@@ -115,6 +119,9 @@ format: setup  ## format, and fix what the linter can
 
 package: setup  ## make dist/topicledger.zip for --py-files
 	@.venv/bin/python scripts/package.py
+
+wheel: setup  ## make dist/topicledger-VERSION.whl for pip, with its jars and example settings
+	@scripts/wheel.sh
 
 lock:  ## write the lock files anew, requirements.lock from pyproject.toml
 	@scripts/lock.sh

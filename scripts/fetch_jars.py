@@ -1,7 +1,7 @@
 """Fetch Kafka's and Delta's jars into build/jars with the Ivy inside pyspark.
 
-`fetch_jars.py s3` fetches the jars for S3 instead, `fetch_jars.py yarn` those of a YARN cluster, and `fetch_jars.py
-kafka-VERSION...` brokers of other versions.
+`fetch_jars.py s3` fetches the jars for S3 instead, `fetch_jars.py yarn` those of a YARN cluster, `fetch_jars.py
+delta-4.1` Delta's for another version of Spark, and `fetch_jars.py kafka-VERSION...` brokers of other versions.
 
 Run it with the Python that has pyspark. Complete folders of the right versions are left alone; files that differ from
 jars.sha256 are refused. TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
@@ -74,6 +74,19 @@ def brokers(name: str, version: str) -> Jars:
     )
 
 
+def delta(name: str, spark: str) -> Jars:
+    """Return Delta's jars for a version of Spark; its other dependencies are part of Spark."""
+    modules = (
+        f"delta-spark_{spark}_2.13",
+        "delta-storage",
+        "delta-kernel-api",
+        "delta-kernel-defaults",
+        "delta-kernel-unitycatalog",
+    )
+    coordinates = tuple(("io.delta", module, DELTA) for module in modules)
+    return Jars(name=name, coordinates=coordinates, transitive=False)
+
+
 WANTED = (
     brokers("kafka", KAFKA),
     Jars(
@@ -82,21 +95,7 @@ WANTED = (
         coordinates=(("org.apache.kafka", "kafka-tools", KAFKA),),
         transitive=False,
     ),
-    Jars(
-        name="delta",
-        # The other dependencies of delta-spark are part of Spark.
-        coordinates=tuple(
-            ("io.delta", name, DELTA)
-            for name in (
-                "delta-spark_4.2_2.13",
-                "delta-storage",
-                "delta-kernel-api",
-                "delta-kernel-defaults",
-                "delta-kernel-unitycatalog",
-            )
-        ),
-        transitive=False,
-    ),
+    delta("delta", "4.2"),
 )
 
 FOR_S3 = (
@@ -127,7 +126,11 @@ FOR_YARN = (
     ),
 )
 
-NAMED: Mapping[str, Sequence[Jars]] = {"s3": FOR_S3, "yarn": FOR_YARN}
+NAMED: Mapping[str, Sequence[Jars]] = {
+    "s3": FOR_S3,
+    "yarn": FOR_YARN,
+    **{name: (delta(name, name.removeprefix("delta-")),) for name in ("delta-4.0", "delta-4.1")},
+}
 """Jars to fetch instead of `WANTED`, by argument."""
 
 

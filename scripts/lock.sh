@@ -1,27 +1,45 @@
 #!/usr/bin/env bash
-# Regenerates the lock files from pyproject.toml and the requirements-*.in, with pip-tools in a temporary environment.
+# Regenerates the lock files from pyproject.toml and the requirements-*.in, with pip-tools in temporary environments.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT
-"${PYTHON:-python3.11}" -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet pip-tools
 
-# lock SOURCE FILE WHAT [OPTION...]
+# lock PYTHON FILE WHAT FROM SOURCE... [OPTION...]: FROM says where the direct requirements are.
 lock() {
-    "$folder/bin/pip-compile" --quiet --strip-extras --allow-unsafe --generate-hashes --no-annotate --no-header \
-        --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --upgrade --output-file "$folder/lock" "${@:4}" "$1"
+    if [[ ! -d $folder/$1 ]]; then
+        "$1" -m venv "$folder/$1"
+        "$folder/$1/bin/python" -m pip install --quiet pip-tools
+    fi
+    "$folder/$1/bin/pip-compile" --quiet --strip-extras --allow-unsafe --generate-hashes --no-annotate --no-header \
+        --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --upgrade --output-file "$folder/lock" "${@:5}"
     {
         # shellcheck disable=SC2016  # the backticks are intended
-        printf '# Every package of %s, pinned. Made by `make lock`; the direct requirements are in %s.\n' "$3" "$1"
+        printf '# Every package of %s, pinned. Made by `make lock`; the direct requirements are in %s.\n' "$3" "$4"
         cat "$folder/lock"
     } >"$2"
     rm "$folder/lock"
 }
 
-lock pyproject.toml requirements.lock 'a development environment' --extra dev --build-deps-for editable
-lock requirements-airflow.in requirements-airflow.lock 'the Airflow environment'
-lock requirements-docs.in requirements-docs.lock 'the environment that builds docs/'
-lock requirements-s3.in requirements-s3.lock 'the environment of the S3 that tests keep tables in'
-lock requirements-ci.in requirements-ci.lock 'the environment that checks examples/ci and examples/kubernetes'
+# lock_spark PYTHON SPARK
+lock_spark() {
+    "$1" -c '' 2>/dev/null || { printf 'lock: no %s: requirements-spark-%s.lock stays as it is\n' "$1" "$2" >&2; return 0; }
+    lock "$1" "requirements-spark-$2.lock" "the environment for Spark $2, with $1" \
+        "pyproject.toml and requirements-spark-$2.in" pyproject.toml "requirements-spark-$2.in"
+}
+
+python=${PYTHON:-python3.11}
+lock "$python" requirements.lock 'a development environment' pyproject.toml pyproject.toml --extra dev --extra spark \
+    --build-deps-for editable
+for name in airflow docs s3 ci; do
+    case $name in
+        airflow) what='the Airflow environment' ;;
+        docs) what='the environment that builds docs/' ;;
+        s3) what='the environment of the S3 that tests keep tables in' ;;
+        ci) what='the environment that checks examples/ci and examples/kubernetes' ;;
+    esac
+    lock "$python" "requirements-$name.lock" "$what" "requirements-$name.in" "requirements-$name.in"
+done
+lock_spark python3.12 4.0
+lock_spark python3.13 4.1

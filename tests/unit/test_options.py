@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
+from click.testing import CliRunner
 
 import topicledger
+from topicledger.cli import main
 from topicledger.cli.options import Options
 
 PACKAGE = Path(topicledger.__file__).parent
@@ -62,7 +65,7 @@ def test_no_command_has_an_option_that_does_nothing_for_it() -> None:
     useless = [
         f"{name} --{option.replace('_', '-')}"
         for name, command in every_command()
-        if command.callback is not None and name != "policies list"
+        if command.callback is not None and name not in ("help", "policies list", "schema manifests")
         for option in COMMON.intersection(each.name or "" for each in command.params)
         if option not in options_read(command.callback.__name__, known)
     ]
@@ -74,8 +77,22 @@ def test_every_command_has_the_options_that_it_reads() -> None:
     missing = [
         f"{name} --{option.replace('_', '-')}"
         for name, command in every_command()
-        if command.callback is not None and name != "policies list"
+        if command.callback is not None and name not in ("help", "policies list", "schema manifests")
         for option in options_read(command.callback.__name__, known) & COMMON
         if option not in {each.name for each in command.params}
     ]
     assert sorted(missing) == []
+
+
+def test_environment_names_the_settings_and_help_has_every_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TOPICLEDGER_CONFIG", str(tmp_path / "none.toml"))
+    run = CliRunner().invoke
+    assert f"{tmp_path}/none.toml: no such file" in run(main, ["plan"]).stderr
+    assert run(main, ["help", "runs", "show"]).stdout.startswith("Usage: main runs show [OPTIONS]")
+    assert run(main, ["runs", "show", "-h"]).stdout == run(main, ["runs", "show", "--help"]).stdout
+    assert (lost := run(main, ["help", "plam"])).exit_code == 2
+    assert "there is no command plam" in lost.stderr
+    versions = [part.split()[0] for part in run(main, ["--version"]).stdout.split(", ")]
+    assert versions == ["topicledger", "spark", "delta", "kafka-python"]

@@ -377,7 +377,7 @@ def test_another_user_neither_answers_nor_is_answered(config: Path) -> None:
         "try: connection.connect(sys.argv[1])\n"
         "except PermissionError: sys.exit(13)\n"
         "try:\n"
-        '    connection.sendall(b\'{"arguments": [], "folder": "/"}\\n\')\n'
+        '    connection.sendall(b\'{"arguments": [], "folder": "/", "config": "x"}\\n\')\n'
         "    sys.exit(len(connection.recv(100)))\n"
         # It may be closed before anything is sent, or after.
         "except (BrokenPipeError, ConnectionResetError): pass"

@@ -12,6 +12,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from topicledger.config.reading import load_settings
+from topicledger.config.roots import is_in_catalog
 from topicledger.config.secrets import check_references, redact, resolve_client_options, secret_values, words_of
 from topicledger.config.settings import AuditSettings, ClusterSettings, Settings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
@@ -340,6 +341,34 @@ def test_the_digest_changes_with_what_bears_on_decisions(load: Load, change: tup
 @pytest.mark.parametrize("change", [("localhost:9092", "localhost:9093"), ("env:A", "env:B")])
 def test_the_digest_stays_when_an_address_or_a_password_is_corrected(load: Load, change: tuple[str, str]) -> None:
     assert load(FULL).digest() == load(FULL.replace(*change)).digest()
+
+
+@pytest.mark.parametrize(
+    ("root", "kind", "expected"),
+    [
+        ("lake.kafka", "auto", "lake.kafka"),
+        ("lake.kafka", "path", "./lake.kafka"),
+        ("`prod-eu`.kafka", "auto", "`prod-eu`.kafka"),
+        ("prod-eu.kafka", "auto", "prod-eu.kafka"),
+        ("prod-eu.kafka", "catalog", "`prod-eu`.`kafka`"),
+        ("`a.b`.my kafka", "catalog", "`a.b`.`my kafka`"),
+        ("kafka", "catalog", "`kafka`"),
+        ("data/ledger", "path", "data/ledger"),
+    ],
+)
+def test_root_is_a_path_or_a_schema_of_a_catalog(load: Load, root: str, kind: str, expected: str) -> None:
+    text = MINIMAL.replace('root = "data/ledger"', f'root = "{root}"\nroot_is = "{kind}"')
+    found = load(text).tables.root
+    assert found == expected
+    assert is_in_catalog(found) == (kind == "catalog" or (kind == "auto" and root != "prod-eu.kafka"))
+
+
+@pytest.mark.parametrize("root", ["s3a://bucket/x", "a/b", "a..b", "a.b.c", "`a"])
+def test_root_that_can_not_be_a_schema_is_a_problem(problems_of: Problems, root: str) -> None:
+    text = MINIMAL.replace('root = "data/ledger"', f'root = "{root}"\nroot_is = "catalog"')
+    assert problems_of(text) == [
+        "`tables.root` is not `catalog.schema`, as `root_is` says: put names with other characters into backticks"
+    ]
 
 
 def test_that_there_is_a_single_writer_bears_on_no_decision(load: Load, problems_of: Problems) -> None:

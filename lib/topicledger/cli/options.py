@@ -16,11 +16,8 @@ from types import FrameType
 from typing import Any, Literal, NoReturn
 
 import click
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from rich.console import Console
 
-from topicledger import __version__
 from topicledger.cli.metrics import Metrics
 from topicledger.config import logs
 from topicledger.config.reading import load_settings
@@ -28,10 +25,11 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.definitions import require_root
-from topicledger.ledger.retries import first_sentence
+from topicledger.ledger.retries import SPARK_ERRORS, first_sentence
 from topicledger.ledger.run import Run
 from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.who import versions
 from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import MANIFESTS
 from topicledger.text import console, printable
@@ -40,14 +38,46 @@ log = logging.getLogger(__name__)
 
 Command = Callable[..., Any]
 
+
 FEW_BYTES = 1_000_000
 """Up to this size of `manifests`, some 50,000 rows, a run's queries are interpreted instead of compiled."""
 
 
-@click.group()
-@click.version_option(__version__)
+def _show_versions(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(", ".join(f"{name} {each}" for name, each in versions().items()))
+        context.exit()
+
+
+_version_option = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_versions,
+    help="Show the versions of topicledger, Spark, Delta and kafka-python.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@_version_option
 def main() -> None:
     """Provision and audit Kafka topics in bulk."""
+
+
+@main.command("help")
+@click.argument("command", nargs=-1)
+@click.pass_context
+def help_command(context: click.Context, command: tuple[str, ...]) -> None:
+    """Show the help of a command, or the list of commands."""
+    assert context.parent is not None, "a command of the group"
+    found, of_found = context.parent.command, context.parent
+    for name in command:
+        inner = found.get_command(of_found, name) if isinstance(found, click.Group) else None
+        if inner is None:
+            raise click.UsageError(f"there is no command {' '.join(command)}: `help` lists the commands")
+        found, of_found = inner, click.Context(inner, of_found, info_name=name)
+    click.echo(found.get_help(of_found))
 
 
 requested_by_option = click.option("--requested-by", help="Name of the requester; default: the OS user.")
@@ -103,7 +133,14 @@ def _common(command: Command, formats: Sequence[str], without: Collection[str], 
 
     path, option = click.Path(path_type=Path), click.option
     given = {
-        "config": option("--config", type=path, required=True, help="Run settings (TOML)."),
+        "config": option(
+            "--config",
+            type=path,
+            required=True,
+            envvar="TOPICLEDGER_CONFIG",
+            show_envvar=True,
+            help="Run settings (TOML).",
+        ),
         "run_id": option("--run-id", help=run_id),
         "cluster": option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
         "format": option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
@@ -111,7 +148,7 @@ def _common(command: Command, formats: Sequence[str], without: Collection[str], 
         "log_format": option("--log-format", type=click.Choice(["text", "json"]), default="text", help="On stderr."),
         "metrics_file": option("--metrics-file", type=path, help="Write metrics (Prometheus) here."),
         "verbose": option("--verbose", is_flag=True, help="Log what is done, and Spark's own log, on stderr."),
-        "version": click.version_option(__version__),
+        "version": _version_option,
     }
     for name, decorate in reversed(given.items()):
         call = call if name in without else decorate(call)
@@ -125,7 +162,7 @@ def _carried_out(command: Command, options: Options, arguments: Mapping[str, Any
         return _failed(str(error), error.exit_code, options, error.run_id, error.details)
     except KeyboardInterrupt:
         return _failed("interrupted; start the run again with its id", ExitCode.ERROR, options)
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         return _failed(f"Spark failed: {first_sentence(error)} (more with --verbose)", ExitCode.ERROR, options)
 
 
@@ -249,7 +286,7 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
-    except (PySparkException, Py4JError):
+    except SPARK_ERRORS:
         # The interrupted code may have reported the interrupt as its own failure.
         if asked:
             raise KeyboardInterrupt from None

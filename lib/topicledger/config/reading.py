@@ -13,6 +13,7 @@ from topicledger.config.guards import MAX_APPROVALS, OF_KINDS, GuardSettings, re
 from topicledger.config.notify import read_notify
 from topicledger.config.ownership import read_owners
 from topicledger.config.proof import read_proof
+from topicledger.config.roots import root_as
 from topicledger.config.scope import read_scope
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
@@ -118,10 +119,15 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _tables(table: TomlTable) -> TablesSettings:
-    table.only("root", "single_writer")
+    table.only("root", "root_is", "single_writer")
     if "root" not in table.values:
         table.problem("root", "is missing: a path or `catalog.schema` for the Delta tables")
-    return TablesSettings(root=table.text("root") or "", single_writer=table.flag("single_writer"))
+    root, kind = table.text("root") or "", table.choice("root_is", TablesSettings.root_is, "auto", "path", "catalog")
+    try:
+        root = root_as(kind, root)
+    except ValueError as error:
+        table.problem("root", f"{error}, as `root_is` says: put names with other characters into backticks")
+    return TablesSettings(root=root, root_is=kind, single_writer=table.flag("single_writer"))
 
 
 def _kafka(table: TomlTable) -> KafkaSettings:

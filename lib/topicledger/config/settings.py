@@ -45,6 +45,9 @@ class TablesSettings:
     root: str
     """A path (local, `s3a:`, `abfss:`, `gs:`) with a folder per table, or `catalog.schema`. A relative local path is
     relative to the current working directory, not to the settings file."""
+    root_is: str = "auto"
+    """`path` or `catalog`, if a root can be read as both. By default, two names with a dot between them are a catalog's
+    schema if both have letters, digits and `_` only, or are in backticks, as in `` `prod-eu`.kafka ``."""
     single_writer: bool = False
     """Set this only if at most one command runs at a time. Then `apply` and `provision` accept tables on S3 without a
     LogStore for several drivers, and on file systems where two drivers can overwrite each other's commits."""

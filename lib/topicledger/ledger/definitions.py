@@ -20,16 +20,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from topicledger.arrow import arrow_schema
+from topicledger.config.roots import is_in_catalog
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import retried
 from topicledger.ledger.session import is_local
 from topicledger.ledger.sql import column_definition, definition, other_types, sql_text
 from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 
-_CATALOG_ROOT = re.compile(r"\w+\.\w+")
 _NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
 _NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _APPEND_ONLY = "delta.appendOnly"
+_LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _S3 = ("s3", "s3a", "s3n")
 _S3_LOG_STORES = ("ConditionalS3LogStore", "io.delta.storage.S3DynamoDBLogStore")
 """Log stores with which any number of drivers may commit."""
@@ -42,7 +43,7 @@ _T = TypeVar("_T")
 def require_root(root: str) -> None:
     """Raise TableError if a local root doesn't exist: a mistyped root must not pass for an empty estate."""
     scheme, found, rest = root.partition(":")
-    if _in_catalog(root) or (found and scheme != "file"):
+    if is_in_catalog(root) or (found and scheme != "file"):
         return
     folder = Path(re.sub(r"^/+", "/", rest)) if found else Path(root).absolute()
     if not folder.is_dir():
@@ -64,17 +65,12 @@ def _links(folder: Path) -> bool:
     return True
 
 
-def _in_catalog(root: str) -> bool:
-    """Whether a root is `catalog.schema`."""
-    return bool(_CATALOG_ROOT.fullmatch(root))
-
-
 class Definitions:
     """The tables under one root: created, checked, found and read."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self._in_catalog = _in_catalog(root)
+        self._in_catalog = is_in_catalog(root)
         # Spark's SQL takes no relative path for a table; executors may have another working directory.
         relative = not self._in_catalog and ":" not in root
         self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
@@ -98,8 +94,13 @@ class Definitions:
         hard link, which the file system refuses if the name is taken; only drivers with a local master have it.
         Reads nothing if the root is an address; for a catalog's schema, reads the locations of its tables.
         """
-        problem = next(filter(None, map(self._overwrites, self._addresses())), None)
+        addresses = self._addresses()
+        problem = next(filter(None, map(self._overwrites, addresses)), None)
         if problem is None:
+            local = [each for each in addresses if each.startswith(("/", "file:"))]
+            if local and self.spark.conf.get(_LOCAL_FILES, None) != "LocalFiles":
+                hint = "run one command at a time, since this session has no LocalFiles (docs/installation.md)"
+                log.warning("tables in %s: %s", local[0], hint)
             return
         problem += ", or [tables] single_writer = true in the settings where never more than one command runs at a time"
         if refuse:

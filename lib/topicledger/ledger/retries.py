@@ -13,10 +13,22 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from topicledger.errors import TableError
+from topicledger.ledger.jars import explained
+
+try:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+except ImportError:
+    # A client of Spark Connect has no Java.
+    SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
+    JAVA_IS_GONE: tuple[type[Exception], ...] = ()
+else:
+    SPARK_ERRORS = (PySparkException, Py4JError)
+    """Spark's errors, and those of the connection to Java."""
+    JAVA_IS_GONE = (Py4JNetworkError,)
+    """Errors of every call after Spark's Java process has ended."""
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +61,8 @@ _CONFLICTS = {
 }
 _CONFLICT_CONDITION = re.compile(r"\[DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:\.[A-Z_]+)?\]")
 """Conflicts by message: through Spark Connect, an exception has no Java class."""
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\]")
+"""An error's condition, with which its message begins in every kind of session."""
 _OTHER_MAINTENANCE = "[DELTA_CANNOT_MODIFY_APPEND_ONLY]"
 """The condition if two processes delete from an append-only table at once, and one has locked it again."""
 
@@ -71,7 +85,7 @@ _PERMANENT_TEXT = re.compile(
 
 def trouble(error: BaseException | None) -> Trouble | None:
     """The reason why a retry may succeed; None if it won't."""
-    if not isinstance(error, (PySparkException, Py4JError)):
+    if not isinstance(error, SPARK_ERRORS):
         return None
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     thrown = [(found[1], found[2] or "") for found in _CLASS.finditer(_stack_trace(error))]
@@ -86,7 +100,13 @@ def trouble(error: BaseException | None) -> Trouble | None:
     return Trouble.STORAGE if any(_TRANSIENT.fullmatch(name) for name, _ in simple) else None
 
 
-def _stack_trace(error: PySparkException | Py4JError) -> str:
+def condition(error: BaseException) -> str | None:
+    """The name of an error's condition without its subclass, such as DELTA_TABLE_NOT_FOUND; None if it has none."""
+    found = _CONDITION.match(str(error))
+    return found[1] if found else None
+
+
+def _stack_trace(error: BaseException) -> str:
     """The Java stack trace, with each exception of the chain at the start of a line."""
     trace = getattr(error, "_stackTrace", None) or str(error)
     return re.sub(r"^: ", "", trace, flags=re.MULTILINE)
@@ -106,7 +126,7 @@ def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None]
         try:
             result = done() if attempt > 1 else None
             return write() if result is None else result
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             why, sentence = trouble(error), first_sentence(error)
             if why is None:
                 raise TableError(f"{what}: {sentence}") from error
@@ -125,8 +145,10 @@ _EXPLAINED_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job ab
 def first_sentence(error: Exception) -> str:
     """The first line that is meaningful to a user, without Java class names and stack trace."""
     text = str(error)
+    if (why := explained(text)) is not None:
+        return why
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if isinstance(error, Py4JError):
+    if not isinstance(error, PySparkException):
         lines = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
     first = lines[0] if lines else type(error).__name__
     message = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.errors import UsageError
+from topicledger.ledger import jars
 
-_CHECKOUT = Path(__file__).resolve().parents[3]
+log = logging.getLogger(__name__)
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -64,24 +66,26 @@ FEW_ROWS: Mapping[str, tuple[str, str]] = {
 
 
 def get_session(name: str, *, verbose: bool = False) -> SparkSession:
-    """Get this process's session, or create it with Delta's jars from TOPICLEDGER_JARS or the checkout.
+    """Get this process's session, or create it with Delta's jars (`jars.session_jars`).
 
-    Raises TopicLedgerError if Delta's jars can't be found.
+    Raises TopicLedgerError if Spark is too old, or if Delta's jars are missing or for another version of Spark.
     """
     builder = SparkSession.builder.appName(f"topicledger {name}")
+    if (warning := jars.require_spark()) is not None:
+        log.warning("%s", warning)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return builder.getOrCreate()
     master = os.environ.get("SPARK_MASTER", "local[*]")
     # Executors on other machines don't have the class.
-    files = _local_files() if is_local(master) else None
-    log_store = _log_store()
+    files = jars.local_files() if is_local(master) else None
+    own_jars = jars.session_jars()
     ours = {
         **DEFAULTS,
         **_java(name),
         **(LOCAL_FILES if files else {}),
         **(_unless_named(LOOPBACK) if is_local(master) and "SPARK_LOCAL_IP" not in os.environ else {}),
-        **(_unless_named(S3_LOG_STORE) if log_store else {}),
-        "spark.jars": ",".join(map(str, [*_delta_jars(), *log_store])),
+        **(_unless_named(S3_LOG_STORE) if "spark.jars" in own_jars and jars.log_store() else {}),
+        **own_jars,
     }
     builder = builder.master(master)
     for key, value in ours.items():
@@ -120,7 +124,7 @@ def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
 def _log_folder() -> Path:
     """Return the folder of Spark's own log: TOPICLEDGER_LOG_DIR, else the checkout's build/logs, else the user's own
     one in the temporary folder."""
-    build = _CHECKOUT / "build"
+    build = jars.CHECKOUT / "build"
     own = Path(tempfile.gettempdir()) / f"topicledger-{os.getuid()}"
     default = build / "logs" if build.is_dir() else own
     folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR") or default)
@@ -198,7 +202,7 @@ def workers_python() -> Iterator[None]:
     if "PYSPARK_PYTHON" in os.environ:
         yield
         return
-    script = _CHECKOUT / "scripts" / "python.sh"
+    script = jars.CHECKOUT / "scripts" / "python.sh"
     before = os.environ.get("TOPICLEDGER_PYTHON")
     os.environ["PYSPARK_PYTHON"] = str(script) if script.exists() else sys.executable
     os.environ["TOPICLEDGER_PYTHON"] = sys.executable
@@ -213,34 +217,12 @@ def workers_python() -> Iterator[None]:
 
 def _java(name: str) -> Mapping[str, str]:
     """Java options as in spark-submit.sh, with the archive of classes that `make setup` has parsed and checked."""
-    archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
+    archive = jars.CHECKOUT / "build" / "classes" / "spark.jsa"
     shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
     return {"spark.driver.extraJavaOptions": (JAVA_OPTIONS if name == SERVE else BY_HAND_JAVA_OPTIONS) + shared}
 
 
-def _jars() -> Path:
-    return Path(os.environ.get("TOPICLEDGER_JARS") or _CHECKOUT / "build" / "jars")
-
-
-def _delta_jars() -> list[Path]:
-    folder = _jars() / "delta"
-    jars = sorted(folder.glob("delta-*.jar"))
-    if not jars:
-        raise TopicLedgerError(f"no Delta jars in {folder}: run `make setup`, or set TOPICLEDGER_JARS")
-    return jars
-
-
-def _log_store() -> list[Path]:
-    """The log store's jar; empty if it wasn't compiled."""
-    return sorted((_jars() / "s3-log-store").glob("*.jar"))
-
-
 def _unless_named(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Settings that PYSPARK_SUBMIT_ARGS doesn't name."""
-    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    """Settings that Spark isn't started with anyway."""
+    given = jars.spark_settings()
     return {key: value for key, value in settings.items() if key not in given}
-
-
-def _local_files() -> Path | None:
-    jar = _jars() / "local-files" / "local-files.jar"
-    return jar if jar.exists() else None

@@ -6,10 +6,13 @@ import getpass
 import json
 import os
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+
+import kafka
+import pyspark
 
 from topicledger import __version__
 from topicledger.config.settings import ClusterSettings
+from topicledger.ledger.jars import delta_version
 
 
 def os_user() -> str:
@@ -21,13 +24,12 @@ def os_user() -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of topicledger, Spark, Delta and kafka-python, as in `runs.versions`."""
-    found = {"topicledger": __version__}
-    for name, package in (("spark", "pyspark"), ("delta", "delta-spark"), ("kafka-python", "kafka-python")):
-        try:
-            found[name] = version(package)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    return {
+        "topicledger": __version__,
+        "spark": pyspark.__version__,
+        "delta": delta_version() or "unknown",
+        "kafka-python": kafka.__version__,
+    }
 
 
 def principal_of(clusters: Sequence[ClusterSettings]) -> str | None:

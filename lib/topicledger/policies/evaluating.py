@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import PythonException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType
 
 from topicledger.errors import PolicyError
-from topicledger.ledger.retries import first_sentence
+from topicledger.ledger.retries import SPARK_ERRORS, first_sentence
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
 from topicledger.phases import VIOLATIONS
@@ -243,7 +242,7 @@ def _why(error: BaseException) -> str:
     if isinstance(error, PythonException):
         # The function ran on an executor: its exception follows the indented lines of the traceback.
         return show(re.split(r"\n[ \t][^\n]*(?=\n)", str(error))[-1].strip(), _SHOWN_CHARACTERS)
-    if isinstance(error, PySparkException | Py4JError):
+    if isinstance(error, SPARK_ERRORS):
         return show(first_sentence(error), _SHOWN_CHARACTERS)
     return f"{type(error).__name__}: {show(str(error), _SHOWN_CHARACTERS)}"
 

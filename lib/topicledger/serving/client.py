@@ -17,7 +17,9 @@ from topicledger.serving import protocol
 COLD = "--cold"
 """The first argument of a command that must run in this process even if there is a server."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
-_NOT_ASKED = {"serve", "--help", "--version"}
+_NOT_ASKED = {"serve", "help", "-h", "--help", "--version"}
+_COMPLETION = "_TOPICLEDGER_COMPLETE"
+"""The variable with which a shell asks for completions."""
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
 def ask(arguments: Sequence[str]) -> int | None:
     """Pass a command to the server and return its exit code; None if no server did anything."""
     config = _config(arguments)
-    if config is None or _NOT_ASKED & set(arguments):
+    if config is None or _NOT_ASKED & set(arguments) or _COMPLETION in os.environ:
         return None
     try:
         path = protocol.socket_of(config)
@@ -50,7 +52,7 @@ def ask(arguments: Sequence[str]) -> int | None:
             connection.connect(str(path))
             if protocol.peer_uid(connection) != os.getuid():
                 return None
-            request = {"arguments": list(arguments), "folder": str(Path.cwd())}
+            request = {"arguments": list(arguments), "folder": str(Path.cwd()), "config": str(config)}
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             # Signals stay blocked until `_wait` can pass them on, since the server may begin before that.
@@ -89,8 +91,8 @@ def _wait(connection: socket.socket) -> int | None:
 
 
 def _config(arguments: Sequence[str]) -> Path | None:
-    """Return the value of --config as click does: the last one counts."""
-    found = None
+    """Return the value of --config as click does: the last one counts, else TOPICLEDGER_CONFIG."""
+    found = os.environ.get(protocol.CONFIG) or None
     for number, argument in enumerate(arguments):
         if argument == "--":
             break

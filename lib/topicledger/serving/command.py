@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
 
 from topicledger import pipeline
 from topicledger.apply.dispatch import Context, Stop
@@ -25,7 +23,7 @@ from topicledger.cli.options import Options, common_with, open_ledger, open_sett
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
-from topicledger.ledger.retries import first_sentence
+from topicledger.ledger.retries import JAVA_IS_GONE, SPARK_ERRORS, first_sentence
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.notify import Announced
@@ -41,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_UNREADABLE: tuple[type[Exception], ...] = (TopicLedgerError, OSError, *SPARK_ERRORS)
 _LOOK_SECONDS = 1.0
 """Pause between checks for a new version of `manifests`."""
 
@@ -116,7 +115,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                     with server.alone() as free:
                         try:
                             did = free and provisioned_if_due(pace, ledger, options, own)
-                        except Py4JNetworkError:
+                        except JAVA_IS_GONE:
                             log.warning("Spark's Java process has ended: restarting")
                             anew = True
                 health.waiting()
@@ -142,14 +141,14 @@ def _do(arguments: Sequence[str], announced: Announced | None) -> int:
 
 
 def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command) -> bool:
-    """Provision if due, and return whether it was. Raises Py4JNetworkError if Spark's Java process has ended."""
+    """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended."""
     try:
         version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
         declared = version is not None or any(ledger.exists(table) for table in RESOURCES)
-    except Py4JNetworkError:
+    except JAVA_IS_GONE:
         # Java is gone, and the session with it.
         raise
-    except (TopicLedgerError, PySparkException, Py4JError, OSError) as error:
+    except _UNREADABLE as error:
         pace.unreadable(f"{MANIFESTS.name} can't be read, trying again: {first_sentence(error)}")
         return False
     if not declared:

@@ -2,7 +2,9 @@
 
 The client sends its request as one line, together with its stdin, stdout and stderr:
 
-    {"arguments": ["plan", "--config", "my.toml"], "folder": "/home/me"}
+    {"arguments": ["plan"], "folder": "/home/me", "config": "my.toml"}
+
+`config` is what --config or TOPICLEDGER_CONFIG names.
 
 The server answers `{"accepted": true}`, or false with `why`. When the command has ended it sends `{"exit_code": 0}`. In
 between, the client may send `{"interrupt": true}` for each Ctrl-C.
@@ -25,6 +27,8 @@ from topicledger import __version__
 
 _MOST_BYTES = 1_000_000
 """Largest size of a line; each argument has at most about 128 kB."""
+CONFIG = "TOPICLEDGER_CONFIG"
+"""The environment variable that stands in for --config."""
 STREAMS = (0, 1, 2)
 """Stdin, stdout and stderr."""
 

@@ -38,6 +38,7 @@ class _Asked:
 
     arguments: Sequence[str]
     folder: str
+    config: str
     streams: Sequence[int]
     connection: socket.socket
     over: threading.Event = field(default_factory=threading.Event)
@@ -101,7 +102,10 @@ class Server:
 
     def _carried_out(self, asked: _Asked) -> int:
         try:
-            with streams.lent(asked.folder, asked.streams, self._is_ending, self._patience):
+            with (
+                streams.lent(asked.folder, asked.streams, self._is_ending, self._patience),
+                _config_of_client(asked.config),
+            ):
                 return self._command(asked.arguments)
         except streams.ClientGone as error:
             _say(asked, f"error: the server can't enter the folder of this command: {error}")
@@ -181,12 +185,26 @@ class Server:
 
 
 def _asked(message: Mapping[str, object], streams: Sequence[int], connection: socket.socket) -> _Asked | None:
-    arguments, folder = message.get("arguments"), message.get("folder")
+    arguments, folder, config = message.get("arguments"), message.get("folder"), message.get("config")
     if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
         return None
-    if not isinstance(folder, str) or len(streams) != len(protocol.STREAMS):
+    if not isinstance(folder, str) or not isinstance(config, str) or len(streams) != len(protocol.STREAMS):
         return None
-    return _Asked(arguments=arguments, folder=folder, streams=streams, connection=connection)
+    return _Asked(arguments=arguments, folder=folder, config=config, streams=streams, connection=connection)
+
+
+@contextmanager
+def _config_of_client(config: str) -> Iterator[None]:
+    """Context in which the settings are those of the client, whose environment may name them."""
+    before = os.environ.get(protocol.CONFIG)
+    os.environ[protocol.CONFIG] = config
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[protocol.CONFIG]
+        else:
+            os.environ[protocol.CONFIG] = before
 
 
 def _say(asked: _Asked, line: str) -> None:

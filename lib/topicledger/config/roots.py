@@ -1,0 +1,30 @@
+"""The root of the tables: a path, or a schema of a catalog."""
+
+from __future__ import annotations
+
+import re
+
+_PART = r"(?:\w+|`(?:[^`]|``)+`)"
+_CATALOG = re.compile(rf"{_PART}\.{_PART}|`(?:[^`]|``)+`")
+_PIECES = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+
+
+def is_in_catalog(root: str) -> bool:
+    """Whether a root is `catalog.schema`, with quotes around names that need them, or a quoted schema."""
+    return bool(_CATALOG.fullmatch(root))
+
+
+def root_as(kind: str, root: str) -> str:
+    """Return a root that `is_in_catalog` takes for a `path` or a `catalog`, or as it is for `auto`.
+
+    Raises ValueError if it can't be a catalog's schema.
+    """
+    if kind == "path":
+        return f"./{root}" if is_in_catalog(root) else root
+    if kind == "auto" or is_in_catalog(root):
+        return root
+    pieces = _PIECES.findall(root)
+    quoted = ".".join(piece if piece.startswith("`") else f"`{piece}`" for piece in pieces)
+    if ".".join(pieces) != root or "/" in root or ":" in root or not 1 <= len(pieces) <= 2:
+        raise ValueError("is not `catalog.schema`")
+    return quoted

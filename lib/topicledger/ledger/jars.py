@@ -1,0 +1,152 @@
+"""The jars of a session: Delta's, and topicledger's own helpers, which are optional."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyspark
+
+from topicledger.errors import TopicLedgerError
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+"""The checkout that has this package; a folder without a meaning if the package is installed."""
+_WITHIN_PACKAGE = Path(__file__).resolve().parents[1] / "jars"
+_DELTA = "4.4.0"
+"""The version of Delta that topicledger is tested with; it has a jar for each of `TESTED`."""
+TESTED = ("4.0", "4.1", "4.2")
+"""Versions of Spark that topicledger is tested with (docs/installation.md)."""
+_OLDEST = (4, 0)
+_FOR_SPARK = re.compile(r"delta-spark_(\d+\.\d+)_")
+_VERSION = re.compile(r"delta-spark[\w.]*[-:](\d+\.\d+\.\d+)")
+
+
+_NO_DELTA = re.compile(
+    r"Cannot find catalog plugin class.*DeltaCatalog|ailed to find (?:the )?data source: delta"
+    r"|DATA_SOURCE_NOT_FOUND.*delta|ClassNotFoundException: (?:io\.delta|org\.apache\.spark\.sql\.delta)"
+)
+_UNFIT = re.compile(
+    r"java\.lang\.(?:NoSuchMethodError|NoSuchFieldError|NoClassDefFoundError|AbstractMethodError"
+    r"|IncompatibleClassChangeError): .*"
+)
+
+
+def explained(text: str) -> str | None:
+    """Return what an error of Spark means for its jars, and what to do; None if it is about something else."""
+    give = f"give Spark the jars of {coordinate()} (docs/installation.md)"
+    if _NO_DELTA.search(text):
+        return f"this Spark {pyspark.__version__} has no Delta: {give}"
+    if found := _UNFIT.search(text):
+        return f"a jar doesn't fit Spark {pyspark.__version__}, such as Delta's: {give}: {found[0].strip()}"
+    return None
+
+
+def spark_minor() -> str:
+    """Return Spark's version up to the minor one, such as 4.2."""
+    return ".".join(pyspark.__version__.split(".")[:2])
+
+
+def require_spark() -> str | None:
+    """Return a warning if this version of Spark is untested; raises TopicLedgerError if it is too old."""
+    minor = spark_minor()
+    if tuple(int(part) for part in re.findall(r"\d+", minor)[:2]) < _OLDEST:
+        raise TopicLedgerError(
+            f"Spark {pyspark.__version__} is too old: topicledger needs Spark {', '.join(TESTED)} or later"
+        )
+    if minor in TESTED:
+        return None
+    return f"Spark {pyspark.__version__} is untested: topicledger is tested with {', '.join(TESTED)}"
+
+
+def session_jars() -> Mapping[str, str]:
+    """Return the settings by which a new session gets Delta and the log store; empty if Spark brings Delta.
+
+    TOPICLEDGER_JARS comes first, then jars that Spark's own settings name, those of the checkout, and the version of
+    the package delta-spark, whose jars Spark then fetches. Raises TopicLedgerError if jars are missing or don't fit.
+    """
+    folder, named = os.environ.get("TOPICLEDGER_JARS"), spark_settings()
+    jars = delta_jars()
+    if folder is None and (_VERSION.search(named) or next(_of_spark(), None)):
+        return {}
+    if jars:
+        _require_fit(jars)
+        return {"spark.jars": ",".join(map(str, [*jars, *log_store()]))}
+    if folder is None and not (CHECKOUT / "pyproject.toml").is_file():
+        # Without a known version of Delta, a jar of another name may have it: the first table shows.
+        found = _installed()
+        return {} if found is None else {"spark.jars.packages": coordinate(found)}
+    where = folder or str(CHECKOUT / "build" / "jars")
+    raise TopicLedgerError(f"no Delta jars in {Path(where) / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
+
+
+def coordinate(delta: str = _DELTA) -> str:
+    """Return the Maven coordinate of Delta for this version of Spark."""
+    return f"io.delta:delta-spark_{spark_minor()}_2.13:{delta}"
+
+
+def delta_version() -> str | None:
+    """Return the version of Delta as far as it is known without a session."""
+    named = [path.name for path in (*delta_jars(), *_of_spark())]
+    found = next(filter(None, map(_VERSION.search, [spark_settings(), *named])), None)
+    return found[1] if found else _installed()
+
+
+def spark_settings() -> str:
+    """Return the text of what Spark itself is started with: PYSPARK_SUBMIT_ARGS and spark-defaults.conf."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else None)
+    file = Path(folder) / "spark-defaults.conf" if folder else None
+    defaults = file.read_text(encoding="utf-8", errors="replace") if file is not None and file.is_file() else ""
+    lines = [line for line in defaults.splitlines() if not line.lstrip().startswith("#")]
+    return "\n".join([os.environ.get("PYSPARK_SUBMIT_ARGS", ""), *lines])
+
+
+def delta_jars() -> Sequence[Path]:
+    """Return Delta's jars in TOPICLEDGER_JARS or the checkout; empty if there are none."""
+    folder = Path(os.environ.get("TOPICLEDGER_JARS") or CHECKOUT / "build" / "jars")
+    return sorted((folder / "delta").glob("delta-*.jar")) or sorted(folder.glob("delta-*.jar"))
+
+
+def local_files() -> Path | None:
+    """Return the jar of LocalFiles.java; None if it wasn't compiled."""
+    return next(iter(_helper("local-files")), None)
+
+
+def log_store() -> Sequence[Path]:
+    """Return the jar of ConditionalS3LogStore.java; empty if it wasn't compiled."""
+    return _helper("s3-log-store")
+
+
+def _helper(name: str) -> Sequence[Path]:
+    folder = Path(os.environ.get("TOPICLEDGER_JARS") or CHECKOUT / "build" / "jars")
+    return [jar for jar in (folder / name / f"{name}.jar", _WITHIN_PACKAGE / f"{name}.jar") if jar.is_file()][:1]
+
+
+def _of_spark() -> Iterator[Path]:
+    """Yield Delta's jars among Spark's own."""
+    home, spec = os.environ.get("SPARK_HOME"), find_spec("pyspark")
+    folders = [Path(home)] if home else list(map(Path, (spec.submodule_search_locations or []) if spec else []))
+    for folder in folders:
+        yield from (folder / "jars").glob("delta-spark*.jar")
+
+
+def _installed() -> str | None:
+    try:
+        return version("delta-spark")
+    except PackageNotFoundError:
+        return None
+
+
+def _require_fit(jars: Sequence[Path]) -> None:
+    """Raise TopicLedgerError if the jars are for another version of Spark, which would fail much later."""
+    for jar in jars:
+        found = _FOR_SPARK.match(jar.name)
+        if found and found[1] != spark_minor() and "SPARK_HOME" not in os.environ:
+            raise TopicLedgerError(
+                f"{jar} is for Spark {found[1]}, and this is Spark {pyspark.__version__}: set TOPICLEDGER_JARS to a "
+                f"folder with the jars of {coordinate()}"
+            )
