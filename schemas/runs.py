@@ -51,6 +51,12 @@ RUNS = Table(
             ),
             column("digest", _STRING, "digest of this row without `notified`: see docs/proof.md"),
             column("notified", _STRING, "events that the run announced ([[notify]]), separated by commas; null: none"),
+            column(
+                "scope",
+                _STRING,
+                "limits of what the run is about, as JSON: clusters, kinds, owners, topics, resources, files, barred; "
+                "null: everything",
+            ),
         ]
     ),
     partitioned_by=("shard",),
@@ -62,7 +68,11 @@ APPROVALS = Table(
     schema=StructType(
         [
             column("run_id", _STRING, "the run whose plan was approved"),
-            column("plan_digest", _STRING, "SHA-256 of the plan's rows: see docs/proof.md"),
+            column(
+                "plan_digest",
+                _STRING,
+                "SHA-256 of the plan's rows: see docs/proof.md; with a scope, of that digest and `runs.scope`",
+            ),
             column("by", _STRING, "the approver, as stated: `--by`, else the OS user"),
             column("at", _TIMESTAMP, "when the plan was approved"),
             column("note", _STRING, "free text"),

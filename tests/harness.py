@@ -35,6 +35,7 @@ from topicledger.drift.summary import DriftSummary
 from topicledger.ledger import runs
 from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.model import Phase, RunState
+from topicledger.model.scope import Scope
 from topicledger.resources import building
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -69,6 +70,13 @@ def _empty_ledger(spark: SparkSession) -> Path:
 def policy(use: str, mode: Mode = "refuse", needs: Needs | None = None, **options: Any) -> PolicySpec:
     """A policy as the settings name it."""
     return PolicySpec(use=use, mode=mode, needs=needs, options=options, where="policies[1]")
+
+
+def scoped(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a request, in which `clusters` and `only` may be given without a scope."""
+    given = dict(request)
+    limits = {"clusters": given.pop("clusters", ()), "kinds": given.pop("only", ())}
+    return given if "scope" in given else {**given, "scope": Scope(**limits)}
 
 
 class Estate:
@@ -118,7 +126,7 @@ class Estate:
         self, command: str = "provision", run_id: str | None = None, *, stop: Stop | None = None, **request: Any
     ) -> Summary:
         """Do what the command of that name does."""
-        asked = runs.Request(command=command, run_id=run_id, **request)
+        asked = runs.Request(command=command, run_id=run_id, **scoped(request))
         run = runs.start(self.ledger, self.settings, asked)
         context = Context(
             progress=Progress(shown=False),
@@ -146,7 +154,7 @@ class Estate:
         **request: Any,
     ) -> DriftSummary:
         """Do what the command audit does."""
-        asked = runs.Request(command=runs.AUDIT_COMMAND, run_id=run_id, **request)
+        asked = runs.Request(command=runs.AUDIT_COMMAND, run_id=run_id, **scoped(request))
         run = runs.start(self.ledger, self.settings, asked)
         return auditing.audit(run, progress or Progress(shown=False), fail_on=fail_on)
 

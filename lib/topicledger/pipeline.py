@@ -36,7 +36,7 @@ from topicledger.ledger.unreached import is_planned
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import approvals, resources
+from topicledger.plan import approvals, resources, scoping
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -228,7 +228,7 @@ def _plan_clusters(
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(2) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
         others = beside.submit(resources.wanted, run, clusters, selected)
-        wanted = _wanted(run, selected)
+        wanted = replace(_wanted(run, selected), inside=scoping.inside(run))
         accepted = wanted.judged.where(F.col("phase").isNull() & F.col("topic").isNotNull())
         # Decisions are made while the observation is being committed; nothing relies on them before.
         with observe_into_tables(run, listing.result(), accepted) as seen:

@@ -59,7 +59,7 @@ def test_a_plan_of_files_is_applied_with_its_files(
     ledger = Ledger(spark, str(config.with_name("ledger")))
     assert load(config, LOADED).exit_code == 0
     version, file = ledger.latest_version(MANIFESTS), written(tmp_path, WITH_VARIABLE)
-    document = planned(config, "--run-id", "proposed", "--var", "COUNT=2", file)
+    document = planned(config, "--run-id", "proposed", "--all", "--var", "COUNT=2", file)
     whats = {each["topic"]: (each["owner"], each["action"], each["what"]) for each in document["planned"]}
     assert whats == {
         "files.kept": ("tests", "create", "1 partition, replication factor 1"),
@@ -71,7 +71,7 @@ def test_a_plan_of_files_is_applied_with_its_files(
     (run,) = ledger.read(RUNS).where("run_id = 'proposed'").collect()
     (kept,) = json.loads(json.loads(run["arguments"]["files"])["files"])
     assert kept["file"] == str(file)
-    again = invoke("plan", "--config", config, "--run-id", "proposed", "--var", "COUNT=2", file)
+    again = invoke("plan", "--config", config, "--run-id", "proposed", "--all", "--var", "COUNT=2", file)
     assert f"4 changes are planned: apply --run-id proposed {file} makes them" in again.stdout
 
     # Without the files, or with changed ones, the plan is refused as a whole and stays good.

@@ -25,6 +25,7 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
         "started_at": old,
         "requested_by": "ann",
         "arguments": {},
+        "scope": None,
     }
     waiting = Approvals(run_id="r", requested_by="ann", plan_digest="of two clusters", needed=1, by=())
     monkeypatch.setattr(approvals, "find_run", lambda *_: row)

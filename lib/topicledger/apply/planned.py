@@ -35,6 +35,10 @@ class Pending:
     """The approval that the plan still needs, in words."""
     moves: Sequence[PlannedMoves] = ()
     """Totals of a plan's moves."""
+    scope: str | None = None
+    """The run's scope in words; None for everything on its clusters."""
+    outside: int = 0
+    """Topics and other resources outside the scope with pending changes."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:

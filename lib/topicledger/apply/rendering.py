@@ -53,6 +53,8 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         console.print(text, highlight=False, soft_wrap=True)
     left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
     console.print(f"left alone: {left_alone}", highlight=False)
+    if (scope := summary.pending.scope) is not None:
+        console.print(scope_line(summary, scope), highlight=False, soft_wrap=True)
     if summary.pending.first:
         render_planned(summary.pending, summary.run_id, console)
     if summary.pending_changes and summary.state == RunState.PLANNED:
@@ -73,6 +75,17 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         _render_warnings(summary, console)
     for problem in summary.problems:
         console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
+
+
+def scope_line(summary: Summary, scope: str) -> str:
+    """Return the line about the scope, and about what is pending outside of it."""
+    outside = summary.pending.outside
+    found = "" if summary.clusters or any(summary.decisions.values()) else ": nothing that is declared or exists"
+    some = "1 topic or other resource has" if outside == 1 else f"{outside:,} topics or other resources have"
+    pending = (
+        f"outside of it {some} pending changes, which this run leaves" if outside else "nothing is pending outside"
+    )
+    return f"scope: {plain(scope)}{found}; {pending}"
 
 
 def render_waiting(summary: Summary, console: Console) -> None:

@@ -32,6 +32,11 @@ _ALIKE = (
     Refusal.NOT_YOURS.value,
 )
 """Errors with the same reason for many topics of a cluster or an owner, which are shown as one failure."""
+_OUTSIDE = (
+    Decision.OUTSIDE.value,
+    *(name for name, decision in COUNTED.items() if decision is Decision.OUTSIDE),
+)
+"""Names of counts of what is pending outside the scope."""
 _GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
 """Errors of guards that stop a plan while it is being applied: the rows are of phase apply."""
 
@@ -136,6 +141,8 @@ class Summary:
             "planned": pending["first"],
             "waits_for": pending["waits_for"],
             "moves": pending["moves"],
+            "scope": pending["scope"],
+            "outside": pending["outside"],
         }
         return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
 
@@ -206,7 +213,14 @@ def summarise(
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
         decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
-        pending=Pending(count=pending, first=shown.planned, files=paths_in(run.arguments), moves=shown.moves),
+        pending=Pending(
+            count=pending,
+            first=shown.planned,
+            files=paths_in(run.arguments),
+            moves=shown.moves,
+            scope=str(run.scope) if run.scope.narrows else None,
+            outside=sum(decisions.get(name, 0) for name in _OUTSIDE),
+        ),
         failures=shown.failures,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
@@ -268,7 +282,7 @@ def _may_move(run: Run) -> bool:
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
     of_prune = [Decision.DECLARED.value] if Decision.DECLARED in decisions else []
     always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value, *of_prune)
-    more = (Decision.LEFT_OUT.value, *COUNTED)
+    more = (Decision.LEFT_OUT.value, *(name for name in COUNTED if name not in _OUTSIDE))
     return (*always, *(name for name in more if decisions.get(name)))
 
 

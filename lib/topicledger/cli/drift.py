@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -19,11 +20,13 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
+from topicledger.cli.scope import scope_options
 from topicledger.config.severities import Severity
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.audit import audit as audit_drift
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
+from topicledger.model.scope import Scope
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_audit
 
@@ -35,15 +38,21 @@ from topicledger.notify.announcement import of_audit
     help="Exit 3 if there is drift of at least this severity.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="The same as --fail-on info.")
+@scope_options
 @requested_by_option
 @common
-def audit(options: Options, fail_on: str | None, detailed_exitcode: bool, requested_by: str | None) -> int:
+def audit(
+    options: Options, limits: Scope, fail_on: str | None, detailed_exitcode: bool, requested_by: str | None
+) -> int:
     """Compare the live clusters with the manifests and record the differences. Changes no cluster."""
     if fail_on is not None and detailed_exitcode:
         raise UsageError("--fail-on and --detailed-exitcode both say when to exit 3: give one of them")
     worst = Severity.INFO if detailed_exitcode else None if fail_on is None else Severity(fail_on)
     request = runs.Request(
-        command=runs.AUDIT_COMMAND, run_id=options.run_id, clusters=options.cluster, requested_by=requested_by
+        command=runs.AUDIT_COMMAND,
+        run_id=options.run_id,
+        scope=replace(limits, clusters=options.cluster),
+        requested_by=requested_by,
     )
     with interruptible():
         settings = open_settings(options)

@@ -8,15 +8,17 @@ import click
 
 from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
-from topicledger.config import patterns
+from topicledger.cli.scope import pattern, scope_options
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import MAX_DAYS, Prune
+from topicledger.model.scope import Scope
 
 
 @click.command("revert")
 @click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
 @click.option("--deletes", is_flag=True, help="Delete the topics that the run created, within the guards.")
+@scope_options
 @detailed_option
 @deadline_option
 @requested_by_option
@@ -25,6 +27,7 @@ def revert(
     options: Options,
     plan_id: str | None,
     deletes: bool,
+    limits: Scope,
     detailed_exitcode: bool,
     deadline: float | None,
     requested_by: str | None,
@@ -34,7 +37,7 @@ def revert(
         raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
     return run_request(
         replace(
-            plan_request(options, requested_by, detailed_exitcode),
+            plan_request(options, requested_by, detailed_exitcode, limits),
             run_id=plan_id,
             reverts=options.run_id,
             deletes=deletes,
@@ -70,7 +73,7 @@ def rebalance(
     return run_request(
         replace(
             plan_request(options, requested_by, detailed_exitcode),
-            clusters=names,
+            scope=Scope(clusters=names),
             instead=Rebalance(broker=broker, fills=fill is not None),
         ),
         options,
@@ -78,21 +81,12 @@ def rebalance(
     )
 
 
-def _pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    for each in given:
-        try:
-            patterns.check(each)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return given
-
-
 @click.command("prune")
 @click.option(
     "--topics",
     multiple=True,
     required=True,
-    callback=_pattern,
+    callback=pattern,
     metavar="PATTERN",
     help="Topics whose name matches this pattern (RE2; anywhere unless anchored); may be repeated.",
 )

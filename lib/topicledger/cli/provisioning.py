@@ -35,6 +35,7 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
+from topicledger.cli.scope import scope_options
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.files.read import files_arguments, frames, read, remarks
@@ -42,6 +43,7 @@ from topicledger.files.reading import NO_VARIABLES
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
@@ -121,6 +123,8 @@ _wait = click.option(
 )
 @click.option("--strict", is_flag=True, help="Unknown names of configs in FILES are errors, not warnings.")
 @var_option
+@click.option("--all", "everything", is_flag=True, help="With FILES: plan all changes, not only what FILES declare.")
+@scope_options
 @detailed_option
 @deadline_option
 @requested_by_option
@@ -129,8 +133,10 @@ def plan(
     options: Options,
     files: tuple[str, ...],
     only: tuple[str, ...],
+    limits: Scope,
     strict: bool,
     variables: Mapping[str, str],
+    everything: bool,
     manifest_version: int | None,
     manifest_as_of: datetime | None,
     detailed_exitcode: bool,
@@ -139,8 +145,8 @@ def plan(
 ) -> int:
     """Plan a run, evaluate its policies and guards, and have the clusters validate it. Changes nothing.
 
-    With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin), plan from `manifests` as they would be with these
-    loaded: load them, then `apply` the plan.
+    With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin), plan what they declare, from `manifests` as they
+    would be with these loaded; `apply` with the same FILES loads them.
     """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
@@ -148,12 +154,14 @@ def plan(
         raise UsageError("--strict is about FILES: give some, or leave it out")
     if variables and not files:
         raise UsageError("--var is about FILES: give some, or leave it out")
+    if everything and not files:
+        raise UsageError("--all is about FILES: without them, everything is planned anyway")
+    limits = dataclasses.replace(limits, kinds=only, files=bool(files) and not everything)
     if files and (manifest_version is not None or manifest_as_of is not None):
         raise UsageError("FILES are planned with the latest manifests: leave out --manifest-version and -as-of")
     return run_request(
         dataclasses.replace(
-            plan_request(options, requested_by, detailed_exitcode),
-            only=only,
+            plan_request(options, requested_by, detailed_exitcode, limits),
             manifests=manifest_as_of if manifest_version is None else manifest_version,
         ),
         options,
@@ -190,7 +198,7 @@ def apply(
         runs.Request(
             command="apply",
             run_id=options.run_id,
-            clusters=options.cluster,
+            scope=Scope(clusters=options.cluster),
             wait=wait,
             wait_visible=wait_visible,
         ),
@@ -203,6 +211,7 @@ def apply(
 
 @click.command("provision")
 @_only
+@scope_options
 @_wait_visible
 @_wait
 @deadline_option
@@ -212,6 +221,7 @@ def apply(
 def provision(
     options: Options,
     only: tuple[str, ...],
+    limits: Scope,
     wait_visible: float,
     wait: bool,
     deadline: float | None,
@@ -223,11 +233,10 @@ def provision(
         runs.Request(
             command="provision",
             run_id=options.run_id,
-            clusters=options.cluster,
+            scope=dataclasses.replace(limits, clusters=options.cluster, kinds=only),
             requested_by=requested_by,
             wait=wait,
             wait_visible=wait_visible,
-            only=only,
         ),
         options,
         deadline,
@@ -235,12 +244,14 @@ def provision(
     )
 
 
-def plan_request(options: Options, requested_by: str | None, detailed_exitcode: bool) -> runs.Request:
+def plan_request(
+    options: Options, requested_by: str | None, detailed_exitcode: bool, limits: Scope = EVERYTHING
+) -> runs.Request:
     """Return the common part of the requests of commands that plan."""
     return runs.Request(
         command="plan",
         run_id=options.run_id,
-        clusters=options.cluster,
+        scope=dataclasses.replace(limits, clusters=options.cluster),
         requested_by=requested_by,
         detailed_exitcode=detailed_exitcode,
     )
@@ -268,7 +279,8 @@ def run_request(
         plans_files = bool(files) and request.command == "plan"
         parsed = None
         if plans_files:
-            parsed = read(settings, files, sys.stdin, clusters=request.clusters, strict=strict, variables=variables)
+            names = request.scope.clusters
+            parsed = read(settings, files, sys.stdin, clusters=names, strict=strict, variables=variables)
         for line in () if parsed is None else remarks(parsed):
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
@@ -298,10 +310,12 @@ def run_request(
 
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """Refuse an `--only` with a change that is off in the settings: the run would silently skip it."""
-    asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
+    asked = [
+        settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.scope.clusters)
+    ]
     for kind in registry.in_order():
         switch = kind.safeguards.switch
-        if switch and kind.option in request.only and all(getattr(each, switch) == "off" for each in asked):
+        if switch and kind.option in request.scope.kinds and all(getattr(each, switch) == "off" for each in asked):
             page = "replicas" if switch == "replicas" else "change"
             raise UsageError(f"{settings.path}: --only {kind.option}: changes.{switch} is off; see docs/{page}.md")
 

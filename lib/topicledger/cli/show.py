@@ -145,7 +145,7 @@ def show_diff(
     with _few_or_many(ledger, run_id) as run:
         waits_for = None
         if run["state"] == RunState.PLANNED and (settings.guards.approvals or settings.guards.approvals_for):
-            found = approvals.of_run(ledger, settings.guards, run_id, run["requested_by"])
+            found = approvals.of_run(ledger, settings.guards, run_id, run["requested_by"], run["scope"])
             waits_for = str(found) if found.missing else None
         found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, waits_for=waits_for)
         if form == "markdown":

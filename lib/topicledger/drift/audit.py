@@ -21,21 +21,25 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift, with_since
+from topicledger.drift.scoping import on_resources, on_topics
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
 from topicledger.ledger.run import Run
 from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.listed import Listed
 from topicledger.observe.moves import observe_moves
 from topicledger.observe.record import keep
 from topicledger.observe.topics import Observation, as_expected
+from topicledger.plan import scoping
 from topicledger.plan.moving import uneven
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
+from topicledger.resources.scoped import INSIDE
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -67,7 +71,8 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
         .transform(manifests.judged_by(run.settings, run.selected))
         .localCheckpoint()
     )
-    refused = _refused(judged)
+    inside = scoping.inside(run)
+    refused = _refused(judged if inside is None else judged.transform(inside).where(INSIDE))
     clusters = _clusters_without_drift(run)
     problems = _audit_clusters(run, progress, clusters, judged) if clusters else []
     return _close(run, now, refused, problems, fail_on)
@@ -86,10 +91,11 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
         now = datetime.now(UTC)
         # Resources beside topics are compared with all topics: those that others manage exist, too.
         ours = replace(estate, topics=estate.topics.transform(_without_ignored(run.settings)))
-        differing = judged.transform(find_drift(ours, run.settings.audit))
+        differing = judged.transform(find_drift(ours, run.settings.audit)).transform(on_topics(run, judged))
         for (kind, declared), found in zip(beside, listed, strict=True):
             beside_topics = find_resource_drift(kind, estate, found, judged, run.settings)
-            differing = differing.unionByName(declared.transform(beside_topics))
+            mine = on_resources(run, kind, estate, found, declared)
+            differing = differing.unionByName(declared.transform(beside_topics).transform(mine))
         rows = (
             differing.transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
             .transform(partial(_as_drift, run=run, now=now))
@@ -246,9 +252,11 @@ def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
         .where((F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("run_id") != run.run_id))
         .orderBy(F.desc("started_at"))
         .limit(_AUDITS_BEFORE)
-        .select("run_id", "state", F.col("arguments")["clusters"].alias("clusters"))
+        .select("run_id", "state", F.col("arguments")["clusters"].alias("clusters"), "scope")
         .collect()
     )
+    # An audit of another scope may have left out what this one finds.
+    rows = [row for row in rows if Scope.from_json(row["scope"]).limits in (EVERYTHING, run.scope.limits)]
     drift = run.ledger.read(DRIFT)
     earlier = drift.where(F.col("run_id").isin(*(row["run_id"] for row in rows)))
     found = {(row["run_id"], row["cluster"]) for row in earlier.select("run_id", "cluster").distinct().collect()}

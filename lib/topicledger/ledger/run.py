@@ -1,8 +1,7 @@
-"""A started run: its row in `runs`, and the waves in which its outcomes reach `audit`."""
+"""A started run: its row in `runs`, and its commits."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +23,9 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
 from topicledger.model.moves import Rebalance, parse_rebalance
 from topicledger.model.prune import Prune
+from topicledger.model.scope import Scope
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES, Table
 
-WAVE_OUTCOMES = 10_000
-WAVE_SECONDS = 10.0
 EPOCH_STEP = 1_000_000
 """Distance between the txnVersions of two epochs."""
 CLUSTERS_ARGUMENT = "clusters"
@@ -112,19 +110,24 @@ class Run:
         return self.row["exit_code"] or 0
 
     @property
+    def scope(self) -> Scope:
+        """The run's scope. Rows before schema version 9 have only its clusters and kinds, among the arguments."""
+        text = self.row.get("scope")
+        if text is not None:
+            return Scope.from_json(text)
+        given = (self.arguments.get(name, "").split(",") for name in (CLUSTERS_ARGUMENT, ONLY_ARGUMENT))
+        clusters, kinds = (tuple(filter(None, names)) for names in given)
+        return Scope(clusters=clusters, kinds=kinds)
+
+    @property
     def selected(self) -> Sequence[str] | None:
         """The requested clusters by name; None for all."""
-        return [name for name in self.arguments.get(CLUSTERS_ARGUMENT, "").split(",") if name] or None
+        return list(self.scope.clusters) or None
 
     @property
     def clusters(self) -> Sequence[ClusterSettings]:
         """Settings of the run's clusters."""
         return self.settings.select(self.selected or ())
-
-    @property
-    def only(self) -> Sequence[str] | None:
-        """The requested kinds of actions, as `--only` names them; None for all."""
-        return [name for name in self.arguments.get(ONLY_ARGUMENT, "").split(",") if name] or None
 
     @property
     def reverts(self) -> str | None:
@@ -346,41 +349,6 @@ def version_argument(table: Table) -> str:
 def latest_argument(table: Table) -> str:
     """Return the argument's key for the latest version of a table, if the run is planned from an earlier one."""
     return f"latest_{table.name}_version"
-
-
-class OutcomeWaves:
-    """Collects outcomes and appends them to `audit`: at most one commit per 10,000 outcomes or 10 s."""
-
-    def __init__(self, run: Run, held: Leases | None) -> None:
-        """`held`: the leases of a run that changes clusters."""
-        self._run = run
-        self._leases = held
-        self._held: list[PhaseResult] = []
-        self._since = time.monotonic()
-
-    def add(self, ended: Sequence[PhaseResult]) -> None:
-        """Add outcomes; commits all of them if they are enough."""
-        if not self._held:
-            self._since = time.monotonic()
-        self._held.extend(ended)
-        if len(self._held) >= WAVE_OUTCOMES:
-            self.flush()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all added outcomes are committed or being committed."""
-        return not self._held
-
-    def flush_if_due(self) -> None:
-        """Commit the outcomes if the oldest has waited for long enough."""
-        if self._held and time.monotonic() - self._since >= WAVE_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Commit all outcomes that wait."""
-        if self._held:
-            held, self._held = self._held, []
-            self._run.append_outcomes(held, self._leases)
 
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:

@@ -42,6 +42,7 @@ from topicledger.ledger.who import os_user, principal_of, versions
 from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
@@ -78,8 +79,8 @@ class Request:
     """plan, apply, provision or audit."""
     run_id: str | None = None
     """None: a new id."""
-    clusters: tuple[str, ...] = ()
-    """Names to restrict the run to; empty: all clusters of the settings."""
+    scope: Scope = EVERYTHING
+    """The scope of a run that plans or audits."""
     requested_by: str | None = None
     """None: the OS user."""
     detailed_exitcode: bool = False
@@ -88,8 +89,6 @@ class Request:
     """Wait for a cluster that another run is changing."""
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
-    only: tuple[str, ...] = ()
-    """Kinds of actions to restrict the run to, as `--only` names them; empty: all."""
     manifests: int | datetime | Files | None = None
     """Source of a plan: a version of `manifests`, a time (UTC) for the version of then, or files beside the latest
     version. None: the latest version."""
@@ -114,8 +113,8 @@ class Request:
     def bearing(self) -> dict[str, str]:
         """Return the arguments that decisions depend on; a resumed run must be given the same ones."""
         return {
-            CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters)),
-            ONLY_ARGUMENT: ",".join(sorted(self.only)),
+            CLUSTERS_ARGUMENT: ",".join(sorted(self.scope.clusters)),
+            ONLY_ARGUMENT: ",".join(sorted(self.scope.kinds)),
             MANIFESTS_ARGUMENT: str(self.manifests) if isinstance(self.manifests, int) else "",
             FILES_ARGUMENT: self.manifests.argument if isinstance(self.manifests, Files) else "",
             REVERTS_ARGUMENT: self.reverts or "",
@@ -149,7 +148,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     row = find_run(ledger, run_id) if request.run_id else None
     if row is None and request.command == "apply":
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
-    selected = settings.select(request.clusters)
+    selected = settings.select(request.scope.clusters)
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is an error before the run has a row.
         check_references(cluster)
@@ -227,6 +226,7 @@ def _begin(
         "principal": principal_of(selected),
         "requested_by": request.requested_by or os_user(),
         "arguments": arguments,
+        "scope": request.scope.to_json(),
         "settings_digest": _digest(settings, request.command),
         "epoch": 1,
         "shard": shard_of(run_id),
@@ -260,7 +260,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     asked = request.bearing()
     if request.command == "apply":
         # Its plan says the rest.
-        asked = {CLUSTERS_ARGUMENT: asked[CLUSTERS_ARGUMENT]} if request.clusters else {}
+        asked = {CLUSTERS_ARGUMENT: asked[CLUSTERS_ARGUMENT]} if request.scope.clusters else {}
     for name, value in asked.items():
         if arguments.get(name, "") != value:
             default = _WITHOUT.get(name, "none")
@@ -268,6 +268,8 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
                 f"run {run_id} started with {name}: {arguments.get(name) or default}, not {value or default}; "
                 "the same id needs the same arguments"
             )
+    if request.command != "apply":
+        _require_same_scope(row, request.scope)
     if row["settings_digest"] != _digest(settings, request.command):
         raise UsageError(
             f"{settings.path}: the settings changed since run {run_id} started: restore them, or start a new run"
@@ -282,6 +284,15 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     if state is RunState.FINISHED or (request.command == "plan" and state is RunState.PLANNED):
         return run
     return _with_next_epoch(run)
+
+
+def _require_same_scope(row: Row, asked: Scope) -> None:
+    """Raise UsageError if a run started with another scope. Clusters and kinds are compared as arguments."""
+    began, now = (replace(each.limits, barred=()) for each in (Scope.from_json(row["scope"]), asked))
+    if began != now:
+        raise UsageError(
+            f"run {row['run_id']} started with scope: {began}, not {now}; the same id needs the same arguments"
+        )
 
 
 def _lacks_a_plan(ledger: Ledger, run_id: str) -> bool:

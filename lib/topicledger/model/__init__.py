@@ -84,6 +84,8 @@ class Decision(StrEnum):
     DRIFTED = "drifted"
     UNMANAGED = "unmanaged"
     LEFT_OUT = "left_out"
+    OUTSIDE = "outside"
+    """A change is pending outside the run's scope."""
     DECLARED = "declared"
     """For a prune: the topic matches a pattern but is kept, because a manifest names it."""
 

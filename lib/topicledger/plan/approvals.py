@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ def missing(run: Run) -> str | None:
     if not (guards.approvals or guards.approvals_for):
         return None
     run.commits.settle()
-    found = of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]))
+    found = of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]), run.row.get("scope"))
     return str(found) if found.missing else None
 
 
@@ -69,10 +70,17 @@ def needed(guards: GuardSettings, classes: Collection[str]) -> int:
     return max([guards.approvals, *(count for name, count in guards.approvals_for.items() if name in classes)])
 
 
-def of_run(ledger: Ledger, guards: GuardSettings, run_id: str, requested_by: str) -> Approvals:
-    """Return the needed and given approvals of a run's plan. Approvals of an earlier plan of the run don't count."""
+def of_run(
+    ledger: Ledger, guards: GuardSettings, run_id: str, requested_by: str, scope: str | None = None
+) -> Approvals:
+    """Return the needed and given approvals of a run's plan. Approvals of an earlier plan of the run don't count.
+
+    `scope`: the run's, as `runs` has it; it belongs to what is approved.
+    """
     of_plan = digests.of_run({PLANS.name: ledger.stored(PLANS).where(F.col("run_id") == run_id)})
     plan_digest = of_plan[PLANS.name].sha256
+    if scope is not None:
+        plan_digest = hashlib.sha256(f"{plan_digest} {scope}".encode()).hexdigest()
     classes = _classes(ledger, run_id) if guards.approvals_for else ()
     by: dict[str, str] = {}
     if ledger.exists(APPROVALS):
@@ -145,7 +153,7 @@ def approve(
     waits = row["state"] == RunState.PLANNED or (row["state"] == RunState.PLANNING and row["observed_at"] is not None)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.
-        waits = of_run(ledger, settings.guards, run_id, row["requested_by"]).missing > 0
+        waits = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"]).missing > 0
     if not waits:
         reason = {
             RunState.PLANNING: "has no complete plan yet: start it again with its id, then approve it",
@@ -163,7 +171,7 @@ def approve(
     if _person(who) == _person(row["requested_by"]):
         raise UsageError(f"{show(who)} requested run {run_id}: another person must approve it; name them with --by")
     ledger.ensure(PLANS, APPROVALS)
-    found = of_run(ledger, settings.guards, run_id, row["requested_by"])
+    found = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"])
     if _person(who) not in map(_person, found.by):
         approval = {
             "run_id": run_id,
@@ -174,5 +182,5 @@ def approve(
         }
         rows = ledger.rows(APPROVALS, [approval])
         ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)
-    found = of_run(ledger, settings.guards, run_id, row["requested_by"])
+    found = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"])
     return replace(found, files=paths_in(row["arguments"]))

@@ -23,7 +23,7 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.log_dirs import observe_log_dirs
 from topicledger.observe.topics import Observation
 from topicledger.phases import EVALUATED, returned
-from topicledger.plan import guards, moving
+from topicledger.plan import guards, moving, scoping
 from topicledger.plan.batches import NEEDS_SOMETHING, of_topics, planned
 from topicledger.plan.changes import with_alters
 from topicledger.plan.decide import decide, left_out
@@ -37,7 +37,7 @@ from topicledger.schemas import PLANS
 
 log = logging.getLogger(__name__)
 
-_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT)
+_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT, Decision.OUTSIDE)
 
 _NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT, Decision.DECLARED)
 """Decisions for declared topics that need no action."""
@@ -96,7 +96,7 @@ def decisions(
     if any(name in wanted.replicas.clusters for name in seen.known):
         moving_on = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
         sizes = sizes_on(run.spark, moving_on, settings.kafka)
-        answers = moving.planned(wanted.judged, seen, sizes, wanted.replicas)
+        answers = moving.planned(wanted.mine, seen, sizes, wanted.replicas)
 
     def made() -> Decided:
         rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings, answers))
@@ -105,7 +105,7 @@ def decisions(
     found = made()
     if found.any_to_place:
         # Few runs create a topic with a placement. Checking for one beforehand would cost the others time.
-        creates = moving.planned(wanted.judged, seen, Sizes(), moving.CREATES)
+        creates = moving.planned(wanted.mine, seen, Sizes(), moving.CREATES)
         answers = creates if answers is None else answers.unionByName(creates)
         found = made()
     return found
@@ -225,7 +225,8 @@ def decided(
         if wanted.changes is not None:
             rows = rows.transform(wanted.changes(configs))
         rows = (
-            rows.transform(deletes_judged(rules, known, settings))
+            rows.transform(scoping.topics(wanted.inside))
+            .transform(deletes_judged(rules, known, settings))
             .transform(_spared(wanted.spares))
             .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
         )

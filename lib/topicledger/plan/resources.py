@@ -22,7 +22,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.phases import DECIDED_RESOURCE, returned
-from topicledger.plan import revert_resources
+from topicledger.plan import revert_resources, scoping
 from topicledger.plan.decisions import Decided, decided_on
 from topicledger.plan.intent import declarations_of, declared_otherwise, no_longer_declared
 from topicledger.plan.reevaluate import facts
@@ -148,7 +148,8 @@ def decisions(
         judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
         listed = replace(listed, declared_only=True)
     judged_by = _judged_by(run, rules, resources.wanted, seen)
-    rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by))
+    scoped = scoping.resources(run, kind, list(run.settings.clusters))
+    rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by, scoped))
     rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
     if run.selected is not None or again:
         # A refused row of an unknown cluster protects resources that it may mean; runs on all clusters report it.
@@ -206,7 +207,7 @@ def refused_now(
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
         brokers = run.ledger.read(BROKERS)
         judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
-        decided = judged.transform(kind.deciding.decide(listed, statuses, run.settings, judged_by))
+        decided = judged.transform(kind.deciding.decide(listed, statuses, run.settings, judged_by, lambda rows: rows))
         refused = decided.where(F.col("phase") == Phase.POLICY.value)
         errors = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
         yield partial(_with_refusals, refused=refused), errors

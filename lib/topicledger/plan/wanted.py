@@ -22,6 +22,7 @@ from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
 from topicledger.plan.moving import NOTHING_ASKED, Asked
 from topicledger.resources import registry
+from topicledger.resources.scoped import INSIDE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,15 @@ class Wanted:
     """Policies that skip a delete instead of refusing it, unless another policy refuses it."""
     replicas: Asked = NOTHING_ASKED
     """The request to the planner of replicas and leaders."""
+    inside: Transform | None = None
+    """Adds `scoped.INSIDE`: whether a topic is in the run's scope (`scoping.inside`); None if all are."""
+
+    @property
+    def mine(self) -> DataFrame:
+        """The rows of `judged` inside the scope: the planner leaves the replicas of other topics as they are."""
+        if self.inside is None:
+            return self.judged
+        return self.judged.transform(self.inside).where(INSIDE).drop(INSIDE)
 
 
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
@@ -123,7 +133,7 @@ def _asked_of_replicas(changes: Mapping[str, ChangeSettings], kinds: Collection[
 
 def kinds_of(run: Run) -> Collection[str]:
     """Return the kinds of actions that `--only` allows a run to plan."""
-    return [kind.name for kind in registry.in_order() if run.only is None or kind.option in run.only]
+    return [kind.name for kind in registry.in_order() if not run.scope.kinds or kind.option in run.scope.kinds]
 
 
 def narrowed(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Mapping[str, ChangeSettings]:

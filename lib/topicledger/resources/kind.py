@@ -19,6 +19,7 @@ from topicledger.naming import DriftName, KindNames, RefusalName
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies.contract import Judged, Subject
+from topicledger.resources.scoped import Scoped
 from topicledger.schemas import Table
 
 DIFFERENCE = ("cluster", "topic", "kind", "what", "declared", "live", "message")
@@ -27,7 +28,7 @@ DIFFERENCE = ("cluster", "topic", "kind", "what", "declared", "live", "message")
 Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 Compare: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
 Find: TypeAlias = Callable[[Listed, DataFrame, Settings], Transform]
-Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform], Transform]
+Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform, Transform], Transform]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +110,11 @@ class Deciding:
     compare: Compare
     """Phase decide. In: the result of `Rows.judge`, materialised. Out: the columns that policies see."""
     decide: Decide
-    """Phases decide, guard and policy; the last argument evaluates policies. In: the result of `Rows.judge`,
-    materialised. Out: `phases.DECIDED_RESOURCE`, and more."""
+    """Phases decide, guard and policy; the last arguments evaluate policies, and close rows outside the scope of the
+    run before any guard counts them. In: the result of `Rows.judge`, materialised. Out:
+    `phases.DECIDED_RESOURCE`, and more."""
+    scoped: Scoped
+    """In: the result of `compare`."""
     manages: Callable[[Settings], bool]
     """Returns whether a run decides on resources that no row declares."""
     now: Mapping[str, Callable[[], Column]]
@@ -211,4 +215,5 @@ class ResourceKind:
     @property
     def counted(self) -> Mapping[str, Decision]:
         """Name of a run's count -> the decision that it counts, for resources that need no action."""
-        return {f"{self.table.name}_{each.value}": each for each in (Decision.UNCHANGED, Decision.UNMANAGED)}
+        counted = (Decision.UNCHANGED, Decision.UNMANAGED, Decision.OUTSIDE)
+        return {f"{self.table.name}_{each.value}": each for each in counted}

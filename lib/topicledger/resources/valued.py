@@ -24,6 +24,7 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
 from topicledger.resources.kind import DIFFERENCE, AsRows, Deciding, Drift, Owners
+from topicledger.resources.scoped import ON_NO_TOPIC
 from topicledger.schemas import Table
 
 
@@ -113,6 +114,7 @@ def deciding(of: Valued, action: ActionKind) -> Deciding:
     """Return the kind's decisions. Rows of the table decide about all values of a resource, and about no other."""
     return Deciding(
         compare=lambda listed, statuses, _: _compared(of, listed, statuses),
+        scoped=ON_NO_TOPIC,
         decide=partial(_decide, of, action),
         manages=lambda _: False,
         now={of.name: of.declared},
@@ -128,12 +130,13 @@ def _decide(
     clusters: Mapping[str, ClusterStatus],
     settings: Settings,
     judged_by: Transform,
+    scoped: Transform = lambda rows: rows,
 ) -> Transform:
     """See `Deciding.decide`. Actions that a policy refuses don't count for the guard."""
     guard, unusual = action.safeguards.guard, of.unusual
 
     def transform(judged: DataFrame) -> DataFrame:
-        rows = judged.transform(_compared(of, seen, clusters)).transform(judged_by)
+        rows = judged.transform(_compared(of, seen, clusters)).transform(scoped).transform(judged_by)
         if guard is not None:
             rows = rows.transform(at_most(of.action, guard, settings.guards))
         if unusual is not None:

@@ -12,8 +12,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.config.patterns import matches
+from topicledger.config.patterns import any_matches, matches
 from topicledger.config.settings import Settings
+from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
@@ -35,7 +36,13 @@ from topicledger.schemas import ACL_KEY
 ADD, DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
 
 
-def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
+def decide(
+    seen: Listed,
+    clusters: Mapping[str, ClusterStatus],
+    settings: Settings,
+    judged_by: Transform,
+    scoped: Transform = lambda rows: rows,
+) -> Transform:
     """Return phases decide, guard and policy for ACLs: see `Deciding.decide`.
 
     The decision is acl_add, acl_delete, unchanged or unmanaged; `acl` is a struct of `ACL_KEY`.
@@ -43,7 +50,7 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
 
     def transform(judged: DataFrame) -> DataFrame:
         return (
-            judged.transform(guarded(seen, clusters, settings))
+            judged.transform(guarded(seen, clusters, settings, scoped))
             .transform(_judged_until_settled(seen, settings, judged_by))
             .transform(last_acls(seen))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
@@ -89,7 +96,9 @@ def decided_to_stay() -> Column:
     return F.coalesce((F.col("decision") == DELETE) & (F.col("outcome") == Outcome.SKIPPED.value), F.lit(False))
 
 
-def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
+def guarded(
+    seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, scoped: Transform = lambda rows: rows
+) -> Transform:
     """Decide, and apply the guards; removals first, so that only removals that will be sent make room.
 
     In: as `decide`. Out: the rows that policies of ACLs see.
@@ -109,15 +118,28 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
         )
         if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
-            return rows
+            return rows.transform(scoped)
         # Each join of rows with themselves doubles their plan.
         rows = rows.localCheckpoint()
         claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
         if not claims.isEmpty():
             rows = rows.transform(_kept(claims))
-        return rows.transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
+        return rows.transform(scoped).transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
 
     return transform
+
+
+def owned_by(owners: tuple[str, ...]) -> Column:
+    """See `Scoped.owned_by`: an undeclared ACL belongs to the owners that declare ACLs of its principal."""
+    own = is_one_of(F.col("owner"), owners)
+    of_principal = F.max(own).over(Window.partitionBy("cluster", "acl.principal"))
+    return F.when(F.col("state").isNull(), of_principal).otherwise(own)
+
+
+def on_topics(names: tuple[str, ...]) -> Column:
+    """See `Scoped.on_topics`: an ACL for all topics is about none in particular."""
+    named = (F.col("acl.resource_type") == "TOPIC") & (F.col("acl.resource_name") != WILDCARD)
+    return named & any_matches("acl.resource_name", names)
 
 
 def managed(settings: Settings) -> Column:

@@ -10,6 +10,7 @@ from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
 from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
+from topicledger.resources.scoped import Scoped
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
 KIND = ResourceKind(
@@ -32,6 +33,7 @@ KIND = ResourceKind(
     deciding=Deciding(
         compare=decide.guarded,
         decide=decide.decide,
+        scoped=Scoped(owned_by=decide.owned_by, on_topics=decide.on_topics),
         manages=lambda settings: bool(settings.of_kinds.of(AclSettings).manage),
         now={},
         # A removal is still asked for where the right isn't declared.

@@ -1,0 +1,48 @@
+"""The scope of a run, for topics and for the other kinds of resources: see `resources.scoped`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import functions as F
+
+from topicledger.ledger.run import Run
+from topicledger.manifests.rows import Transform
+from topicledger.model import Action
+from topicledger.resources import scoped
+from topicledger.resources.kind import ResourceKind
+from topicledger.schemas import MANIFESTS
+
+
+def inside(run: Run) -> Transform | None:
+    """Return a transform that adds `INSIDE` to topics; None if all are inside. In: cluster, topic, owner."""
+    scope = run.scope
+    if not scope.narrows:
+        return None
+    files = run.unloaded.get(MANIFESTS.name)
+    keys = None if files is None else files.select("cluster", "topic")
+    # A prune has a row without a topic for each cluster.
+    always = None if run.prunes is None else F.col("topic").isNull()
+    return scoped.with_inside(scope, scoped.OF_TOPICS, keys, always=always)
+
+
+def topics(within: Transform | None) -> Transform:
+    """Return a transform that closes decisions on topics outside. In and out: `phases.DECIDED`; `within`: `inside`."""
+    if within is None:
+        return lambda decisions: decisions
+    return lambda decisions: decisions.transform(within).transform(scoped.left_outside(tuple(Action), "topic"))
+
+
+def resources(run: Run, kind: ResourceKind, clusters: Collection[str]) -> Transform:
+    """Return a transform that closes decisions on other resources outside. In and out: as `Deciding.compare` returns.
+
+    `clusters`: names of the settings' clusters.
+    """
+    scope = run.scope
+    if not scope.narrows:
+        return lambda decisions: decisions
+    files = run.unloaded.get(kind.table.name)
+    keys = None if files is None else files.transform(kind.rows.judge(clusters, None)).select("cluster", "resource")
+    within = scoped.with_inside(scope, kind.deciding.scoped, keys, text="resource")
+    actions = tuple(each.name for each in kind.actions)
+    return lambda decisions: decisions.transform(within).transform(scoped.left_outside(actions, "resource"))

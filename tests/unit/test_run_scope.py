@@ -1,0 +1,127 @@
+"""The scope of a run: its words, the rows inside of it, and what becomes of those outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.unit.frames import decision_rows, dicts, judged_rows
+from topicledger.model import Action
+from topicledger.model.scope import EVERYTHING, Scope
+from topicledger.plan import guards
+from topicledger.plan.scoping import topics
+from topicledger.resources.scoped import INSIDE, OF_TOPICS, left_outside, with_inside
+
+ALL_LIMITS = Scope(
+    clusters=("c",), kinds=("creates",), owners=("B", "a"), topics=("^x",), resources=("r",), files=True, barred=("z",)
+)
+REFUSED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "gone"}
+
+
+@pytest.mark.parametrize("scope", [EVERYTHING, ALL_LIMITS.in_order()])
+def test_a_scope_is_read_as_it_was_written(scope: Scope) -> None:
+    assert Scope.from_json(scope.to_json()) == scope
+
+
+def test_a_scope_is_the_same_in_any_order() -> None:
+    assert EVERYTHING.to_json() is None
+    assert Scope(owners=("b", "a", "b")).to_json() == Scope(owners=("a", "b")).to_json() == '{"owners": ["a", "b"]}'
+
+
+def test_a_scope_in_words_names_its_limits() -> None:
+    assert str(Scope(clusters=("c",), kinds=("creates",))) == "everything"
+    assert str(ALL_LIMITS) == "the files; owners B, a; topic ^x; resource r; not owner z"
+
+
+ROWS = (
+    {"topic": "x.a", "owner": " A "},
+    {"topic": "x.b", "owner": "b"},
+    {"topic": "y.a", "owner": "a"},
+    {"topic": "x"},
+)
+
+
+@pytest.mark.parametrize(
+    ("scope", "inside"),
+    [
+        (Scope(owners=("a",)), {"x.a", "y.a"}),
+        (Scope(owners=("a", "B")), {"x.a", "x.b", "y.a"}),
+        (Scope(topics=("^x",)), {"x.a", "x.b", "x"}),
+        (Scope(topics=("^x", "y")), {"x.a", "x.b", "y.a", "x"}),
+        (Scope(topics=("^x",), owners=("a",)), {"x.a"}),
+        (Scope(resources=("x",)), set()),
+        (Scope(barred=("a",)), {"x.b", "x"}),
+        (Scope(files=True), {"x.a", "x"}),
+        (Scope(files=True, owners=("a",)), {"x.a"}),
+        (Scope(owners=("nobody",)), set()),
+    ],
+)
+def test_a_topic_is_inside_if_every_limit_allows_it(spark: SparkSession, scope: Scope, inside: set[str]) -> None:
+    rows = judged_rows(spark, *ROWS)
+    files = judged_rows(spark, {"topic": "x.a"}, {"topic": "x"}, {"topic": "x.b", "cluster": "other"})
+    found = rows.transform(with_inside(scope, OF_TOPICS, files.select("cluster", "topic")))
+    assert {row["topic"] for row in dicts(found.where(INSIDE))} == inside
+
+
+def test_files_without_topics_leave_every_topic_outside(spark: SparkSession) -> None:
+    found = judged_rows(spark, *ROWS).transform(with_inside(Scope(files=True), OF_TOPICS, None))
+    assert found.where(INSIDE).isEmpty()
+
+
+@pytest.fixture
+def decisions(spark: SparkSession) -> DataFrame:
+    return decision_rows(
+        spark,
+        {"topic": "mine", "owner": "a", "decision": "delete"},
+        {"topic": "mine.wrong", "owner": "a", **REFUSED},
+        {"topic": "new", "owner": "b", "decision": "create"},
+        {"topic": "gone", "owner": "b", "decision": "delete", "before": {"num_partitions": "1"}},
+        {"topic": "altered", "owner": "b", "decision": "unchanged", "alters": {"before": {}, "after": {"x": "1"}}},
+        {"topic": "same", "owner": "b", "decision": "unchanged"},
+        {"topic": "wrong", "owner": "b", "live": True, **REFUSED},
+        {"topic": None, "owner": "b", **REFUSED},
+        {"topic": "stranger", "decision": "unmanaged"},
+    )
+
+
+def closed(decisions: DataFrame, scope: Scope) -> dict[str | None, dict[str, Any]]:
+    rows = decisions.transform(topics(with_inside(scope, OF_TOPICS, None)))
+    assert rows.columns == decisions.columns
+    return {row["topic"]: row for row in dicts(rows)}
+
+
+def test_nothing_outside_is_decided_or_refused(decisions: DataFrame) -> None:
+    found = closed(decisions, Scope(owners=("a",)))
+    assert {topic: row["decision"] for topic, row in found.items()} == {
+        "mine": "delete",
+        "mine.wrong": None,
+        "new": "outside",
+        "gone": "outside",
+        "altered": "outside",
+        "same": None,
+        "wrong": None,
+        "stranger": None,
+    }
+    assert {topic for topic, row in found.items() if row["phase"] is not None} == {"mine.wrong"}
+    assert (found["altered"]["alters"], found["gone"]["before"]) == (None, None)
+    assert found["wrong"]["live"], "rules about topics together must see it"
+
+
+def test_guards_count_only_what_is_inside(decisions: DataFrame) -> None:
+    within = with_inside(Scope(owners=("a",)), OF_TOPICS, None)
+    rows = dicts(decisions.transform(topics(within)).transform(guards.max_deletes(1)))
+    assert [row["topic"] for row in rows if row["phase"] == "guard"] == []
+    rows = dicts(decisions.transform(guards.max_deletes(1)))
+    assert {row["topic"] for row in rows if row["phase"] == "guard"} == {"mine", "gone"}
+
+
+def test_rows_that_are_always_inside_stay_as_they_are(spark: SparkSession) -> None:
+    rows = decision_rows(spark, {"topic": None, **REFUSED}, {"topic": "t", "owner": "b", "decision": "create"})
+    within = with_inside(Scope(owners=("a",)), OF_TOPICS, None, always=rows["topic"].isNull())
+    found = dicts(rows.transform(within).transform(left_outside(tuple(Action), "topic")))
+    assert {row["topic"]: (row["phase"], row["decision"]) for row in found} == {
+        None: ("manifest", None),
+        "t": (None, "outside"),
+    }
