@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
@@ -36,6 +37,8 @@ max = 4
 """
 
 
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
 def test_a_team_plans_and_applies_only_its_own_changes(
     kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession
 ) -> None:
