@@ -76,6 +76,7 @@ APPROVALS = Table(
             column("by", _STRING, "the approver, as stated: `--by`, else the OS user"),
             column("at", _TIMESTAMP, "when the plan was approved"),
             column("note", _STRING, "free text"),
+            column("allows", MapType(_STRING, _INT), "`--allow`: guard, such as deletes -> allowed number per cluster"),
         ]
     ),
     properties={"delta.appendOnly": "true"},

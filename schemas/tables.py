@@ -135,7 +135,8 @@ ACTIONS = StructType(
         _column(
             "batch",
             _INT,
-            "number of its request: 0, 1, 2... for each cluster and action; null if nothing is sent",
+            "number of its request: 0, 1, 2... for each cluster and action; from 1000000 if guards stopped the action; "
+            "null if nothing is sent",
         ),
         _column("manifest_version", _BIGINT, "the version of manifests that was read"),
         _column("planned_at", _TIMESTAMP, "when the action was decided"),
@@ -150,6 +151,12 @@ ACTIONS = StructType(
         _column("after", MapType(_STRING, _STRING), "for a change: the values that replace before"),
         _column("placement", _STRING, "as declared; the planner then chose the assignments of a create"),
         _column("owner", _STRING, "as declared; null in rows before schema version 8"),
+        _column(
+            "guards",
+            MapType(_STRING, _INT),
+            "for an action that guards stopped: guard, such as deletes -> the number that `runs approve --allow` must "
+            "allow",
+        ),
     ]
 )
 """Columns of `plans`: the results of decide, policy and guard."""

@@ -35,6 +35,9 @@ VALUES = MapType(_STRING, _STRING)
 CHANGE = StructType([StructField("before", VALUES), StructField("after", VALUES)])
 """Values that a change replaces, and the new values."""
 
+GUARDED = MapType(_STRING, _INT)
+"""Guards that stopped an action, without `max_` -> the number that an approval must allow."""
+
 VIOLATIONS = ArrayType(
     StructType(
         [StructField("policy", _STRING), StructField("message", _STRING), StructField("warns", _BOOLEAN)],
@@ -109,6 +112,7 @@ DECIDED = StructType(
         column("alters", CHANGE, "configs to alter, until they become an action of their own"),
         column("placement", _STRING, "as declared"),
         column("moves", MOVES, "of a reassignment, each partition that moves: its brokers before and after"),
+        column("guards", GUARDED, "guards that stopped the action, as in plans"),
     ]
 )
 """Phase decide: one row per (cluster, topic) that is declared or exists. Changes and moves add a row per action."""
@@ -127,7 +131,7 @@ DECIDED_RESOURCE = StructType(
         column("state", _STRING, "as declared; null if it isn't declared"),
         *(DECIDED[name] for name in ("owner", "labels", "decision")),
         *ENDED,
-        *(DECIDED[name] for name in ("violations", "before", "after", "waits")),
+        *(DECIDED[name] for name in ("violations", "before", "after", "waits", "guards")),
     ]
 )
 """Phase decide, for resources beside topics: one row per resource that is declared or exists. Their kind may add

@@ -37,6 +37,7 @@ from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import approvals, resources, scoping
+from topicledger.plan.allowing import Stopped, read_stopped
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -71,6 +72,8 @@ class Planned:
     """Cluster -> why it isn't planned."""
     warned: bool = True
     """Whether an action may have a warning."""
+    guarded: bool = False
+    """Whether guards may have stopped actions that an approval can allow."""
 
 
 def provision(
@@ -86,12 +89,16 @@ def provision(
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
+        if not planning_only:
+            approvals.take_allowed(run)
         planned = plan(run, context, applying_only=applying_only)
         with cancelled_if_stopped(run, context, closing):
             ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
         waits = approvals.missing(run) if ready.actions else None
-        if waits is not None and not planning_only:
+        # A plan of which guards stopped everything stays as it is until an approval allows some of it.
+        stays = applying_only and not ready.actions and run.state is RunState.PLANNED and bool(_stopped(run, planned))
+        if (waits is not None or stays) and not planning_only:
             summary = close(run, planned, problems, planning_only=True, detailed=detailed)
             code = exit_code({ExitCode.ERROR: summary.exit_code == ExitCode.ERROR, ExitCode.GUARD_STOPPED: True})
             return replace(_waiting(summary, waits), exit_code=int(code))
@@ -103,6 +110,12 @@ def provision(
         return _waiting(summary, waits)
 
 
+def _stopped(run: Run, planned: Planned) -> Sequence[Stopped]:
+    """Return what guards stopped and no approval allows yet."""
+    found = read_stopped(run.plans()) if planned.guarded else ()
+    return [each for each in found if not each.passes(run.allowed.get(each.cluster, {}))]
+
+
 def _waiting(summary: Summary, waits_for: str | None) -> Summary:
     return replace(summary, pending=replace(summary.pending, waits_for=waits_for))
 
@@ -111,7 +124,17 @@ def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
     """Run all phases up to plan; the plan is committed before any request is sent, validateOnly included."""
     now = datetime.now(UTC)
     if run.state is RunState.PLANNED:
-        return Planned(actions={}, anything=True, seen=None, observed_since=now, counts=run.counts, columns={})
+        # Actions that an approval lets through were not validated yet.
+        actions = _actions(run) if run.allowed else {}
+        return Planned(
+            actions=actions,
+            anything=True,
+            seen=None,
+            observed_since=now,
+            counts=run.counts,
+            columns={},
+            guarded=True,
+        )
     # In the background while clusters are observed: `observe_into_tables` and readers of the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
@@ -134,6 +157,7 @@ def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
         columns={"counts": counts, **({"observed_at": now} if clusters else {})},
         problems=not_planned if seen is None else _unreached(run, seen),
         warned=decided.any_warned or decided.any_altered or run.resumed,
+        guarded=decided.any_guarded or run.resumed,
     )
 
 
@@ -163,7 +187,7 @@ def validate(run: Run, context: Context, planned: Planned) -> Validated:
         ready = _evaluated_on_resolved(run, context, ready)
     if planned.problems or ready.problems:
         run.put_state(RunState.PLANNING, **planned.columns)
-    elif planned.actions or ready.actions:
+    elif planned.actions or ready.actions or _stopped(run, planned):
         # A run with nothing to send is finished at once. If the plan is applied at once, the next commit is `applying`.
         run.put_state(RunState.PLANNED, **planned.columns)
     return ready
@@ -195,7 +219,9 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
             detailed_exitcode=detailed,
             warned=planned.warned,
         )
-        if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
+        if planning_only and run.state is not RunState.FINISHED:
+            summary = replace(summary, pending=replace(summary.pending, stopped=_stopped(run, planned)))
+        if summary.exit_code == ExitCode.ERROR or (planning_only and summary.is_pending):
             return summary
         ended: Mapping[str, object] = {
             **planned.columns,

@@ -42,8 +42,20 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
     with pytest.raises(UsageError, match="run r is finished"):
         approve(estate.ledger, settings, "r", by="carol")
 
+    # Deletes that a guard stops wait for an approval that allows them; they are applied with the rest of the plan.
+    estate.declare_anew({"topic": "approvals.a", "state": "absent"}, {"topic": "approvals.b", "num_partitions": 1})
+    summary = estate.run("plan", "d", requested_by="ann")
+    assert (summary.exit_code, summary.state, summary.pending_changes) == (5, "planned", 1)
+    assert [(each.cluster, each.needs) for each in summary.pending.stopped] == [("main", {"deletes": 1})]
+    with pytest.raises(UsageError, match="more than needed: deletes=1"):
+        approve(estate.ledger, settings, "d", by="bob", allow={"deletes": 2})
+    assert approve(estate.ledger, settings, "d", by="bob", allow={"deletes": 1}).allowed_by == {"deletes": 1}
+    summary = estate.run("apply", "d")
+    assert (summary.exit_code, summary.state, summary.failures) == (0, "finished", [])
+    assert set(live(kafka, "approvals.")) == {"approvals.b"}
+
     verified = verify(estate.ledger, settings)
-    assert (verified.findings, verified.runs) == ([], 1)
+    assert (verified.findings, verified.runs) == ([], 2)
     estate.ledger.spark.sql(
         f"ALTER TABLE {estate.ledger.sql_name(APPROVALS)} SET TBLPROPERTIES ('delta.appendOnly' = 'false')"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 
 from tests.properties.walks.chance import History, history, shortest
 from tests.properties.walks.driver import installed
@@ -43,6 +44,18 @@ def test_whole_runs_keep_their_promises_whatever_happens() -> None:
                 raise AssertionError(f"seed {SEED}, history {number}: {why}\n\nshortest:\n{found}\n\n{broken(found)}")
     missing = [each for each in INTERESTING if not reached[each]]
     assert not missing, f"no walk came to {missing}: {reached}"
+
+
+def test_actions_that_an_approval_allows_keep_the_same_promises() -> None:
+    """Every removal of an ACL is stopped by its guard, and allowed."""
+    reached: Counter[str] = Counter()
+    with installed():
+        for number in range(WALKS // 3):
+            found = history(random.Random(f"{SEED} allowed {number}"))
+            found = replace(found, estate=replace(found.estate, approvals=1, allows=True, max_acl_deletes=0))
+            why = broken(found, reached)
+            assert why is None, f"seed {SEED}, history {number}: {why}\n\n{found}"
+    assert reached["allowed and sent"], reached
 
 
 def broken(found: History, reached: Counter[str] | None = None) -> Broken | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -352,4 +353,27 @@ def test_moves_of_a_cluster_are_stopped_together_and_with_them_the_elections_of_
     together = rows.unionByName(both).unionByName(moved).transform(guards.max_moves(most)).where("phase = 'guard'")
     assert {(row["topic"], row["error"]) for row in together.collect()} == {
         (name, "MAX_MOVES_EXCEEDED") for name in ("big", "small", "led")
+    }
+
+
+def test_stopped_actions_have_every_guard_that_an_approval_must_allow(spark: SparkSession) -> None:
+    """An action that one guard stopped counts for the next one as if an approval had allowed it."""
+    rows = decision_rows(
+        spark,
+        reassigned("fewer", "0:1,2,3;1:1,2,3", "0:1;1:1"),
+        {"topic": "fewer", "decision": "elect_leaders", "after": {"partitions": "0"}},
+        reassigned("moved", "0:1", "0:2"),
+        alters("shorter", {}, {"retention.ms": "5"}, retention_ms="6"),
+        {**reassigned("refused", "0:1,2,3", "0:1"), **ENDED},
+        {**reassigned("few", "0:1,2,3", "0:1"), "cluster": "other"},
+    )
+    every = (guards.max_changes(0), guards.max_losses(0), guards.max_moves(1))
+    found = reduce(DataFrame.transform, every, rows).collect()
+    assert {(row["cluster"], row["topic"], row["decision"]): row["guards"] for row in found} == {
+        ("main", "fewer", "reassign"): {"losses": 1, "moves": 3},
+        ("main", "fewer", "elect_leaders"): {"losses": 1, "moves": 3},
+        ("main", "moved", "reassign"): None,
+        ("main", "shorter", "alter_configs"): {"changes": 1, "losses": 2},
+        ("main", "refused", "reassign"): None,
+        ("other", "few", "reassign"): {"losses": 1},
     }

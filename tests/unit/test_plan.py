@@ -199,7 +199,7 @@ def test_a_plan_has_only_actions_and_refusals(spark: SparkSession) -> None:
     about = [{"resource_type": "topic", "resource": row["topic"]} for row in rows]
     expected = frame(spark, ACTIONS, [{**every, **row, **more} for row, more in zip(rows, about, strict=True)])
     assert plan.columns == ACTIONS.names
-    maps = ("assignments", "configs", "before", "after")
+    maps = ("assignments", "configs", "before", "after", "guards")
     assert_df_equality(
         plan.drop(*maps), expected.drop(*maps), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
     )

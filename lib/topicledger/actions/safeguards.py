@@ -25,6 +25,11 @@ class Guard:
     counted: str
     """The counted things, in words."""
 
+    @property
+    def allowed_as(self) -> str:
+        """Its name in `runs approve --allow`: the setting without `max_`."""
+        return self.setting.removeprefix("max_")
+
     def message(self, count: Column | str, most: int) -> Column:
         """Return the reason of a refusal: the number of actions, and the setting that allows them."""
         column = F.col(count) if isinstance(count, str) else count

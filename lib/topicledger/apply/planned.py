@@ -14,6 +14,7 @@ from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
+from topicledger.plan.allowing import Stopped, approve_command, most_of, stopped_in_words
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
 from topicledger.schemas import ACTION_KEY
 from topicledger.text import SHOWN_FAILURES, first_of, plain, show
@@ -39,6 +40,8 @@ class Pending:
     """The run's scope in words; None for everything on its clusters."""
     outside: int = 0
     """Topics and other resources outside the scope with pending changes."""
+    stopped: Sequence[Stopped] = ()
+    """Actions of a plan that guards stopped: `runs approve --allow` lets them through."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
@@ -77,3 +80,15 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
         first = f"{first_of(len(pending.first), pending.count)}, by owner"
         console.print(f"{first}; all of them: runs show --run-id {plain(run_id)}", highlight=False, soft_wrap=True)
     render_moves(pending.moves, console)
+
+
+def render_stopped(pending: Pending, run_id: str, console: Console) -> None:
+    """Print what guards stopped, and the command that allows it."""
+    if not pending.stopped:
+        return
+    allow = approve_command(run_id, most_of(pending.stopped))
+    for line in (
+        f"stopped by guards: {stopped_in_words(pending.stopped)}",
+        f"if they are meant, before `apply`: {allow}",
+    ):
+        console.print(plain(line), highlight=False, soft_wrap=True)

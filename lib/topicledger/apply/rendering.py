@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from topicledger.apply.planned import render_planned
+from topicledger.apply.planned import render_planned, render_stopped
 from topicledger.apply.summary import Failure, Summary
 from topicledger.model import Decision, RunState
 from topicledger.plan.planned_files import apply_command
@@ -57,6 +57,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         console.print(scope_line(summary, scope), highlight=False, soft_wrap=True)
     if summary.pending.first:
         render_planned(summary.pending, summary.run_id, console)
+    render_stopped(summary.pending, summary.run_id, console)
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         first = ""

@@ -114,6 +114,11 @@ class Summary:
         return self.pending.count
 
     @property
+    def is_pending(self) -> bool:
+        """Whether a plan has something to apply, or something that an approval may allow."""
+        return self.pending.count > 0 or bool(self.pending.stopped)
+
+    @property
     def waits_for(self) -> str | None:
         """The approval that the plan still needs, in words."""
         return self.pending.waits_for
@@ -143,6 +148,7 @@ class Summary:
             "moves": pending["moves"],
             "scope": pending["scope"],
             "outside": pending["outside"],
+            "stopped": pending["stopped"],
         }
         return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
 
@@ -170,14 +176,16 @@ def summarise(
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
-        if tally.planned and (validated or phase in (None, Phase.MANIFEST)):
+        # An action that an approval lets through was stopped in phase guard before.
+        let_through = tally.planned and phase == Phase.GUARD
+        if tally.planned and (validated or let_through or phase in (None, Phase.MANIFEST)):
             name = "planned" if planning_only else "open"
             of_cluster[name] = of_cluster.get(name, 0) + topics
             if validated:
                 pending += topics
             else:
                 unknown += topics
-        if outcome is not None and not validated:
+        if outcome is not None and not validated and not let_through:
             of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
             guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or tally.guarded)
             unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED

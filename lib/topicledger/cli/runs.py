@@ -26,6 +26,7 @@ from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.ledger.verified import render
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
+from topicledger.plan.allowing import GUARDS, in_words, parse_allow
 from topicledger.plan.planned_files import apply_command
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
 from topicledger.text import printable
@@ -72,15 +73,22 @@ runs_group.add_command(revert)
 @runs_group.command("approve")
 @click.option("--by", metavar="WHO", help="Name of the approver; default: the OS user.")
 @click.option("--note", help="A reason, a ticket or a link.")
+@click.option(
+    "--allow",
+    metavar="GUARD=NUMBER,...",
+    help="Let this plan do what guards stopped, such as deletes=2,losses=5; numbers are per "
+    f"cluster. Guards: {', '.join(sorted(GUARDS))}.",
+)
 @common_with(without=("cluster",), run_id="The run whose plan to approve; required.")
-def runs_approve(options: Options, by: str | None, note: str | None) -> int:
+def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None) -> int:
     """Approve the current plan of a run: --run-id names it. The requester of the run can't approve it."""
     if options.run_id is None:
         raise UsageError("runs approve needs --run-id; see `runs list`")
+    allowed = None if allow is None else parse_allow(allow)
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     with for_few_rows(ledger.spark):
-        found = approvals.approve(ledger, settings, options.run_id, by=by, note=note)
+        found = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
 
     document = {"format_version": FORMAT_VERSION, **asdict(found), "missing": found.missing}
     with display_only(f"the approval of run {found.run_id}", instead="`runs approve` shows it again"):
@@ -91,8 +99,9 @@ def runs_approve(options: Options, by: str | None, note: str | None) -> int:
 def render_approval(found: approvals.Approvals, console: Console) -> None:
     """Print the approvers of a plan, and whether they are enough."""
     enough = f"{apply_command(found.run_id, found.files)} applies it"
+    with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
     for line in (
-        f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}",
+        f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,
     ):
         console.print(printable(line), markup=False, highlight=False, soft_wrap=True)

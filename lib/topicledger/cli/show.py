@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -143,11 +144,12 @@ def show_diff(
         max_characters = max_characters or rendering.COMMENT_CHARACTERS
     most = None if max_characters is None else max_characters // rendering.SHORTEST_LINE
     with _few_or_many(ledger, run_id) as run:
-        waits_for = None
-        if run["state"] == RunState.PLANNED and (settings.guards.approvals or settings.guards.approvals_for):
-            found = approvals.of_run(ledger, settings.guards, run_id, run["requested_by"], run["scope"])
-            waits_for = str(found) if found.missing else None
-        found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, waits_for=waits_for)
+        found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most)
+        guards = settings.guards
+        if run["state"] == RunState.PLANNED and (guards.approvals or guards.approvals_for or found_diff.stopped):
+            found = approvals.of_run(ledger, guards, run_id, run["requested_by"], run["scope"])
+            stopped = [each for each in found_diff.stopped if not each.passes(found.allows)]
+            found_diff = replace(found_diff, waits_for=str(found) if found.missing else None, stopped=stopped)
         if form == "markdown":
             pieces = rendering.markdown(found_diff, most=max_characters or 0)
         else:

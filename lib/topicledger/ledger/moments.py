@@ -34,3 +34,13 @@ def _version_at(ledger: Ledger, table: Table, at: datetime, latest: int) -> int 
     else:
         ledger.require_version(table, version, latest=latest)
     return version
+
+
+def version_argument(table: Table) -> str:
+    """Return the argument's key for the version of one of `schemas.RESOURCES`; left out if there is no such table."""
+    return f"{table.name}_version"
+
+
+def latest_argument(table: Table) -> str:
+    """Return the argument's key for the latest version of a table, if the run is planned from an earlier one."""
+    return f"latest_{table.name}_version"

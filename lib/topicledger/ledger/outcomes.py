@@ -13,8 +13,10 @@ a row of phase policy whose outcome is ok only notes a warning. It ends nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -25,6 +27,8 @@ from topicledger.schemas import ACTION_KEY, AUDIT
 RESOURCE = ("cluster", "resource_type", "resource")
 RESULT = ("phase", "outcome", "error_code", "error", "error_message")
 """Columns of `audit` that tell how a phase ended."""
+ENDS = ("phase", "outcome", "error", "error_message")
+"""Columns of `plans` that tell how an action ended before validate."""
 ANSWER = ("topic_id", "num_partitions", "before", "after", "completed_at")
 """Columns of `audit` that tell what apply did."""
 
@@ -69,9 +73,11 @@ def with_outcomes(
     """Add to rows of `plans` how far their actions came. In: rows of one run, or of several with `run_id` in `also`.
 
     Out: the columns of `planned`, those of `by_action`, and `standing`, one of `Standing`: null for an action that is
-    over, or that ended before validate.
+    over, or that ended before validate. An action that a guard stopped and an approval let through is open again.
     """
     rows = planned.join(by_action(audit, *also, more=more), on=[*also, *ACTION_KEY], how="left")
+    went_on = F.coalesce(F.col("validated") | F.col("over"), F.lit(False))
+    rows = rows.transform(_unstopped(is_stopped() & went_on))
     stands = (
         F.when(F.col("phase").isNotNull() | F.coalesce("over", F.lit(False)), F.lit(None))
         .when(F.col("applied").isNotNull(), F.lit(Standing.APPLIED.value))
@@ -79,6 +85,42 @@ def with_outcomes(
         .otherwise(F.lit(Standing.PLANNED.value))
     )
     return rows.withColumn("standing", stands)
+
+
+def open_rows(allowed: Mapping[str, Mapping[str, int]]) -> Callable[[DataFrame], DataFrame]:
+    """Return rows of `plans` whose actions didn't end before validate, or that guards stopped and approvals allow.
+
+    `allowed`: cluster -> guard -> number.
+    """
+
+    def transform(plans: DataFrame) -> DataFrame:
+        acts = plans.where(F.col("action").isNotNull())
+        if not allowed:
+            return acts.where(F.col("phase").isNull())
+        let = reduce(or_, (_is_allowed(cluster, numbers) for cluster, numbers in sorted(allowed.items())))
+        return acts.where(F.col("phase").isNull() | (is_stopped() & let)).transform(_unstopped(is_stopped()))
+
+    return transform
+
+
+def _is_allowed(cluster: str, numbers: Mapping[str, int]) -> Column:
+    within = F.create_map(*(F.lit(part) for pair in sorted(numbers.items()) for part in pair))
+    more = F.exists(
+        F.map_entries("guards"),
+        lambda each: each["value"] > F.coalesce(F.try_element_at(within, each["key"]), F.lit(0)),
+    )
+    return (F.col("cluster") == cluster) & ~more
+
+
+def is_stopped() -> Column:
+    """Whether guards, and nothing else, stopped the action of a row of `plans`."""
+    return F.col("guards").isNotNull()
+
+
+def _unstopped(those: Column) -> Callable[[DataFrame], DataFrame]:
+    """Open rows of `plans` again that guards stopped."""
+    ends = {name: F.when(~those, F.col(name)) for name in ENDS}
+    return lambda plans: plans.withColumns(ends)
 
 
 def results(audit: DataFrame, planned: DataFrame, *also: str, by: Sequence[str] = RESOURCE) -> DataFrame:

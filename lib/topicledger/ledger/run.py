@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from topicledger.errors import UsageError
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.digests import Appended, RowsDigest
 from topicledger.ledger.leases import Leases
+from topicledger.ledger.moments import latest_argument, version_argument
+from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
@@ -42,6 +45,8 @@ FILES_ARGUMENT = "files"
 """Key: the manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """Keys: the requested earlier version of `manifests`, and the latest version when the run began."""
+ALLOWED_ARGUMENT = "allowed"
+"""Key: what approvals let through although guards stopped it, as JSON: cluster -> guard -> number."""
 SHARDS = 64
 """Number of partitions of `runs`. Two updates of the same partition conflict in Delta, and one is repeated."""
 
@@ -186,6 +191,11 @@ class Run:
         return self.of_earlier_manifests and self.version_of(table) is None
 
     @property
+    def allowed(self) -> Mapping[str, Mapping[str, int]]:
+        """Stopped actions that approvals let through: cluster -> guard -> number."""
+        return json.loads(self.arguments.get(ALLOWED_ARGUMENT, "{}"))  # type: ignore[no-any-return]
+
+    @property
     def resumed(self) -> bool:
         """Whether an earlier start of the same run left a row in `runs`."""
         return self.found is not None
@@ -238,11 +248,11 @@ class Run:
         return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
 
     def open_actions(self) -> DataFrame:
-        """Read the rows of `plans` for actions that didn't end before validate.
+        """Read the rows of `plans` for actions that didn't end before validate, or that approvals let through.
 
         The added column `maybe_sent` tells whether an earlier start may have sent the action already (C18).
         """
-        rows = self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
+        rows = self.plans().transform(open_rows(self.allowed))
         if not self.may_have_sent:
             # The mark of the first batch may be in the ledger without `applying`; then nothing was sent.
             return rows.withColumn("maybe_sent", F.lit(False))
@@ -339,16 +349,6 @@ class Run:
         return UsageError(
             f"run {self.run_id} was resumed by another start, or abandoned, in the meantime; see `runs list`"
         )
-
-
-def version_argument(table: Table) -> str:
-    """Return the argument's key for the version of one of `schemas.RESOURCES`; left out if there is no such table."""
-    return f"{table.name}_version"
-
-
-def latest_argument(table: Table) -> str:
-    """Return the argument's key for the latest version of a table, if the run is planned from an earlier one."""
-    return f"latest_{table.name}_version"
 
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:

@@ -16,7 +16,7 @@ from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import proof
-from topicledger.ledger.moments import versions_then
+from topicledger.ledger.moments import latest_argument, version_argument, versions_then
 from topicledger.ledger.run import (
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
@@ -30,10 +30,8 @@ from topicledger.ledger.run import (
     REVERTS_ARGUMENT,
     Run,
     find_run,
-    latest_argument,
     row_of,
     shard_of,
-    version_argument,
 )
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import Column
@@ -15,13 +16,15 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
+from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import read_moves
-from topicledger.ledger.run import Run, find_run
+from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, find_run
 from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
-from topicledger.plan import effects
+from topicledger.plan import allowing, effects
+from topicledger.plan.allowing import Stopped, approve_command
 from topicledger.plan.planned_files import paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
@@ -41,28 +44,63 @@ class Approvals:
     """People who approved this plan, each once, in order."""
     files: Sequence[str] = ()
     """The files and folders of a plan from files: `apply` loads them."""
+    allows: Mapping[str, int] = field(default_factory=dict)
+    """Numbers that approvals allow beyond guards: guard -> number per cluster."""
+    allowed_by: Mapping[str, int] = field(default_factory=dict)
+    """Guard -> people who allow that number, or a larger one. As many as `needed` must allow each."""
+    stopped: Sequence[Stopped] = ()
+    """Actions that guards stopped; read if an approval allows some of them."""
 
     @property
     def missing(self) -> int:
-        return max(0, self.needed - len(self.by))
+        return max(0, self.needed - min([len(self.by), *self.allowed_by.values()]))
 
     def __str__(self) -> str:
         people = "1 person" if self.missing == 1 else f"{self.missing} people"
         so_far = f" in addition to {', '.join(map(show, self.by))}" if self.by else ""
+        command = approve_command(self.run_id, self.allows)
         return (
             f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who requested it: "
-            f"runs approve --run-id {self.run_id} --by WHO"
+            f"{command}"
         )
 
 
 def missing(run: Run) -> str | None:
     """Return the approval that a run's plan still needs, in words; None if it has what it needs."""
     guards = run.settings.guards
-    if not (guards.approvals or guards.approvals_for):
+    if not (guards.approvals or guards.approvals_for or _may_allow(run)):
         return None
     run.commits.settle()
     found = of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]), run.row.get("scope"))
     return str(found) if found.missing else None
+
+
+def _may_allow(run: Run) -> bool:
+    """Return whether approvals allow something: only a plan that an earlier start made can have any."""
+    if not run.resumed or not run.ledger.exists(APPROVALS):
+        return False
+    run.ledger.ensure(APPROVALS)
+    allow = (F.col("run_id") == run.run_id) & F.col("allows").isNotNull()
+    return not run.ledger.read(APPROVALS).where(allow).isEmpty()
+
+
+def take_allowed(run: Run) -> None:
+    """Record in the run's row what approvals of its plan let through; later starts go by that.
+
+    Nothing is recorded while an approval is missing. Entries of earlier starts stay: their actions may have been sent.
+    """
+    if not _may_allow(run):
+        return
+    requested_by = str(run.row["requested_by"])
+    found = of_run(run.ledger, run.settings.guards, run.run_id, requested_by, run.row.get("scope"))
+    let = {} if found.missing else allowing.by_cluster(found.stopped, found.allows)
+    together = {**let, **run.allowed}
+    for cluster in let.keys() & run.allowed.keys():
+        numbers = [let[cluster], run.allowed[cluster]]
+        together[cluster] = {name: max(each.get(name, 0) for each in numbers) for name in {*numbers[0], *numbers[1]}}
+    if together != run.allowed:
+        text = json.dumps(together, sort_keys=True)
+        run.commit_state(run.state, arguments={**run.arguments, ALLOWED_ARGUMENT: text})
 
 
 def needed(guards: GuardSettings, classes: Collection[str]) -> int:
@@ -77,23 +115,38 @@ def of_run(
 
     `scope`: the run's, as `runs` has it; it belongs to what is approved.
     """
-    of_plan = digests.of_run({PLANS.name: ledger.stored(PLANS).where(F.col("run_id") == run_id)})
-    plan_digest = of_plan[PLANS.name].sha256
+    plans = ledger.stored(PLANS).where(F.col("run_id") == run_id)
+    plan_digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
     if scope is not None:
         plan_digest = hashlib.sha256(f"{plan_digest} {scope}".encode()).hexdigest()
-    classes = _classes(ledger, run_id) if guards.approvals_for else ()
     by: dict[str, str] = {}
+    allowed: dict[str, dict[str, int]] = {}
     if ledger.exists(APPROVALS):
+        ledger.ensure(APPROVALS)
         own = (F.col("run_id") == run_id) & (F.col("plan_digest") == plan_digest)
         for row in ledger.read(APPROVALS).where(own).orderBy("at").collect():
-            by.setdefault(_person(row["by"]), row["by"])
+            person = _person(row["by"])
+            by.setdefault(person, row["by"])
+            for name, number in (row["allows"] or {}).items():
+                allowed.setdefault(person, {})[name] = max(number, allowed.get(person, {}).get(name, 0))
     by.pop(_person(requested_by), None)
+    allowed.pop(_person(requested_by), None)
+    allows = {
+        name: max(each.get(name, 0) for each in allowed.values())
+        for name in sorted({name for each in allowed.values() for name in each})
+    }
+    stopped = allowing.read_stopped(plans) if allows else ()
+    let_through = allowing.by_cluster(stopped, allows)
+    classes = _classes(ledger, run_id, let_through) if guards.approvals_for else ()
     return Approvals(
         run_id=run_id,
         requested_by=requested_by,
         plan_digest=plan_digest,
-        needed=needed(guards, classes),
+        needed=max(needed(guards, classes), 1 if allows else 0),
         by=tuple(by.values()),
+        allows=allows,
+        allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in allows.items()},
+        stopped=stopped,
     )
 
 
@@ -101,8 +154,8 @@ def _person(name: str | None) -> str:
     return (name or "").strip().casefold()
 
 
-def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
-    """Return the classes of a plan's actions.
+def _classes(ledger: Ledger, run_id: str, allowed: Mapping[str, Mapping[str, int]]) -> Collection[str]:
+    """Return the classes of a plan's actions, with those that approvals let through. `allowed`: see `Run.allowed`.
 
     A plan has the configs that were set on topics, but neither brokers' defaults nor numbers of replicas: a possible
     loss or disruption counts as one.
@@ -112,7 +165,8 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
     )
     planned = (
         ledger.read(PLANS)
-        .where((F.col("run_id") == run_id) & F.col("phase").isNull() & F.col("action").isNotNull())
+        .where(F.col("run_id") == run_id)
+        .transform(open_rows(allowed))
         .withColumns(
             {
                 "decision": F.col("action"),
@@ -139,12 +193,20 @@ def classes_of(found: Mapping[str, Collection[str]]) -> Collection[str]:
 
 
 def approve(
-    ledger: Ledger, settings: Settings, run_id: str, *, by: str | None = None, note: str | None = None
+    ledger: Ledger,
+    settings: Settings,
+    run_id: str,
+    *,
+    by: str | None = None,
+    note: str | None = None,
+    allow: Mapping[str, int] | None = None,
 ) -> Approvals:
     """Record an approval of a run's plan, unless the same person has approved it already.
 
-    `by` is the OS user by default. Raises UsageError if the run has no plan that waits to be applied, or if `by` is its
-    requester. Raises GuardStopped if nothing of the plan was applied and it is too old.
+    `by` is the OS user by default. `allow`: guard -> number per cluster that exactly this plan may do although guards
+    stopped it. Raises UsageError if the run has no plan that waits to be applied, if `by` is its requester, or if
+    `allow` lets nothing through or has larger numbers than needed. Raises GuardStopped if nothing of the plan was
+    applied and it is too old.
     """
     ledger.ensure(RUNS)
     row = find_run(ledger, run_id)
@@ -172,13 +234,17 @@ def approve(
         raise UsageError(f"{show(who)} requested run {run_id}: another person must approve it; name them with --by")
     ledger.ensure(PLANS, APPROVALS)
     found = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"])
-    if _person(who) not in map(_person, found.by):
+    if allow:
+        stopped = allowing.read_stopped(ledger.read(PLANS).where(F.col("run_id") == run_id))
+        allowing.require_needed(run_id, stopped, allow)
+    if allow or _person(who) not in map(_person, found.by):
         approval = {
             "run_id": run_id,
             "plan_digest": found.plan_digest,
             "by": who.strip(),
             "at": datetime.now(UTC),
             "note": note,
+            "allows": dict(allow) if allow else None,
         }
         rows = ledger.rows(APPROVALS, [approval])
         ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)

@@ -61,6 +61,8 @@ class Decided:
     """Whether an action has a warning."""
     any_to_place: bool = False
     """Whether a create still needs assignments from the planner."""
+    any_guarded: bool = False
+    """Whether a guard stopped an action that an approval may allow."""
 
     def also(self, other: Decided) -> Decided:
         """Combine both results: other kinds of resources go into the same plan."""
@@ -73,6 +75,7 @@ class Decided:
             any_altered=self.any_altered or other.any_altered,
             any_warned=self.any_warned or other.any_warned,
             any_to_place=self.any_to_place or other.any_to_place,
+            any_guarded=self.any_guarded or other.any_guarded,
         )
 
 
@@ -148,6 +151,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
         F.count_if(acts & ~ended).alias("planned"),
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
         F.count_if(acts & F.col("violations").isNotNull()).alias("warned"),
+        F.count_if(F.col("guards").isNotNull()).alias("guarded"),
         F.count_if(moving.to_place() if "placement" in rows.columns else F.lit(False)).alias("to_place"),
     ]
 
@@ -167,6 +171,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
             any_altered=found["altered"] > 0,
             any_warned=found["warned"] > 0,
             any_to_place=found["to_place"] > 0,
+            any_guarded=found["guarded"] > 0,
         )
 
     return retried(f"the plan of run {run.run_id} can't be made", materialised)
@@ -178,7 +183,7 @@ def commit_plan(run: Run, decided: Decided) -> None:
     run.commits.settle()
     now, most = datetime.now(UTC), run.settings.kafka.max_batch_records
     assert decided.rows is not None, "a plan is committed of what was decided"
-    rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most))
+    rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most, guarded=decided.any_guarded))
     run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     if run.id_given:
         # If another start has taken the run, Delta has ignored this plan.

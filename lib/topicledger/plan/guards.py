@@ -12,7 +12,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ReplicaAction
 from topicledger.plan import effects
 from topicledger.policies.contract import CHANGES, is_one_of_actions
-from topicledger.resources.ending import stopped
+from topicledger.resources.limiting import limited
 
 
 def max_deletes(most: int) -> Transform:
@@ -20,14 +20,7 @@ def max_deletes(most: int) -> Transform:
 
     In and out: `phases.DECIDED`. Deletes that a policy refused don't count.
     """
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        delete = F.coalesce((F.col("decision") == Action.DELETE.value) & F.col("phase").isNull(), F.lit(False))
-        counted = decisions.withColumn("_deletes", F.sum(delete.cast("int")).over(Window.partitionBy("cluster")))
-        stop, guard = delete & (F.col("_deletes") > most), MAX_DELETES
-        return counted.transform(stopped(stop, guard.error, guard.message("_deletes", most))).drop("_deletes")
-
-    return transform
+    return limited(MAX_DELETES, most, F.col("decision") == Action.DELETE.value)
 
 
 def max_changes(most: int | None) -> Transform:
@@ -35,16 +28,9 @@ def max_changes(most: int | None) -> Transform:
 
     In and out: `phases.DECIDED`, with a row per action. Changes that a policy refused don't count.
     """
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        if most is None:
-            return decisions
-        change = F.coalesce(is_one_of_actions(CHANGES) & F.col("phase").isNull(), F.lit(False))
-        counted = decisions.withColumn("_first", _first(change)).withColumn("_changes", _in_cluster("_first"))
-        message, stop = MAX_CHANGES.message("_changes", most), change & (F.col("_changes") > most)
-        return counted.transform(stopped(stop, MAX_CHANGES.error, message)).select(*decisions.columns)
-
-    return transform
+    if most is None:
+        return lambda decisions: decisions
+    return limited(MAX_CHANGES, most, is_one_of_actions(CHANGES), by_topic=True)
 
 
 def max_losses(most: int) -> Transform:
@@ -56,21 +42,14 @@ def max_losses(most: int) -> Transform:
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        loss = F.when(F.col("phase").isNull(), effects.losses())
-        counted = (
-            decisions.withColumn("_loss", loss)
-            .withColumn("_first", _first(F.col("_loss").isNotNull()))
-            .withColumn("_losses", _in_cluster("_first"))
-        )
-        message = F.concat(
-            F.coalesce("_loss", F.lit("its replicas would be fewer")),
-            F.lit("; "),
-            MAX_LOSSES.message("_losses", most),
-        )
         lost = F.col("_loss").isNotNull()
         fewer = lost & (F.col("decision") == ReplicaAction.REASSIGN.value)
-        stop = (lost | _elects_after(fewer)) & (F.col("_losses") > most)
-        return counted.transform(stopped(stop, MAX_LOSSES.error, message)).select(*decisions.columns)
+        why = F.concat(F.coalesce("_loss", F.lit("its replicas would be fewer")), F.lit("; "))
+        return (
+            decisions.withColumn("_loss", F.when(_may_be_sent(), effects.losses()))
+            .transform(limited(MAX_LOSSES, most, lost, by_topic=True, also=_elects_after(fewer), why=why))
+            .select(*decisions.columns)
+        )
 
     return transform
 
@@ -83,28 +62,19 @@ def max_disruptions(most: int) -> Transform:
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        found = F.when(F.col("phase").isNull(), effects.disruptions())
-        disrupts = F.col("_disruption").isNotNull()
-        counted = (
-            decisions.withColumn("_disruption", found)
-            .withColumn("_first", _first(disrupts))
-            .withColumn("_disruptions", _in_cluster("_first"))
+        why = F.concat("_disruption", F.lit("; "))
+        return (
+            decisions.withColumn("_disruption", F.when(_may_be_sent(), effects.disruptions()))
+            .transform(limited(MAX_DISRUPTIONS, most, F.col("_disruption").isNotNull(), by_topic=True, why=why))
+            .select(*decisions.columns)
         )
-        message = F.concat("_disruption", F.lit("; "), MAX_DISRUPTIONS.message("_disruptions", most))
-        stop = disrupts & (F.col("_disruptions") > most)
-        return counted.transform(stopped(stop, MAX_DISRUPTIONS.error, message)).select(*decisions.columns)
 
     return transform
 
 
-def _first(where: Column) -> Column:
-    """Return 1 for the first such row of a topic, else 0: a topic that grows and is altered has two rows."""
-    rows = Window.partitionBy("cluster", "topic").orderBy(where.desc(), "decision")
-    return (where & (F.row_number().over(rows) == 1)).cast("int")
-
-
-def _in_cluster(count: str) -> Column:
-    return F.sum(count).over(Window.partitionBy("cluster"))
+def _may_be_sent() -> Column:
+    """Return whether nothing but guards stopped an action: an approval may still allow it."""
+    return F.col("phase").isNull() | F.col("guards").isNotNull()
 
 
 def _elects_after(moved: Column) -> Column:
@@ -118,16 +88,9 @@ def max_moves(most: int) -> Transform:
 
     The election of a topic's leaders is stopped with its moves. In and out: `phases.DECIDED`, with a row per action.
     """
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        moved = F.when(F.col("phase").isNull(), moved_partitions())
-        of_cluster = F.sum(moved).over(Window.partitionBy("cluster"))
-        counted = decisions.withColumns({"_moves": of_cluster, "_elects": _elects_after(moved.isNotNull())})
-        message = MAX_MOVES.message("_moves", most)
-        stop = (moved.isNotNull() | F.col("_elects")) & (F.col("_moves") > most)
-        return counted.transform(stopped(stop, MAX_MOVES.error, message)).drop("_moves", "_elects")
-
-    return transform
+    moves = moved_partitions().isNotNull()
+    elects = _elects_after(moves & _may_be_sent())
+    return limited(MAX_MOVES, most, moves, number=moved_partitions(), also=elects)
 
 
 def moved_partitions() -> Column:

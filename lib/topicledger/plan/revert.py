@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
-from topicledger.ledger.outcomes import with_outcomes
+from topicledger.ledger.outcomes import is_stopped, with_outcomes
 from topicledger.ledger.rows import touched
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
@@ -91,7 +91,7 @@ def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: Data
     audit = named(ledger.read(AUDIT).where(of_runs & of_types & F.col("action").isNotNull()))
     # Leaders follow from the places of replicas: there is nothing to undo.
     undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
-    planned = named(ledger.read(PLANS).where(of_runs & of_types & undoable & F.col("phase").isNull()))
+    planned = named(ledger.read(PLANS).where(of_runs & of_types & undoable & (F.col("phase").isNull() | is_stopped())))
     # Batches that may have been sent, if the run was abandoned during its requests.
     batch = ["run_id", "cluster", "action", "batch"]
     sent = ledger.read(SENT_BATCHES).where(of_runs).select(*batch, F.lit(True).alias("_sent"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.actions.safeguards import Guard
@@ -13,9 +13,10 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.phases import ENDED, VIOLATIONS, null
+from topicledger.phases import ENDED, GUARDED, VIOLATIONS, null
 from topicledger.policies.evaluating import together, warning
-from topicledger.resources.ending import ended, lookup, stopped, with_ended
+from topicledger.resources.ending import ended, lookup, with_ended
+from topicledger.resources.limiting import limited
 
 
 def beside_live(
@@ -38,6 +39,7 @@ def beside_live(
                     "resource_type": F.lit(resource_type),
                     "violations": F.lit(None).cast(VIOLATIONS),
                     "waits": F.lit(False),
+                    "guards": null(GUARDED),
                     "_unknown": F.when(F.col("phase").isNull(), _unknown(listed, clusters)),
                 }
             )
@@ -77,11 +79,4 @@ def decided(action: str) -> Column:
 
 def at_most(action: str, guard: Guard, guards: GuardSettings) -> Transform:
     """Stop all such actions of a cluster that has more of them than its guard allows."""
-    most = guards.most(guard.setting)
-
-    def transform(rows: DataFrame) -> DataFrame:
-        count = F.sum(decided(action).cast("int")).over(Window.partitionBy("cluster"))
-        stop, message = decided(action) & (F.col("_count") > most), guard.message("_count", most)
-        return rows.withColumn("_count", count).transform(stopped(stop, guard.error, message)).drop("_count")
-
-    return transform
+    return limited(guard, guards.most(guard.setting), F.col("decision") == action)

@@ -14,6 +14,7 @@ from topicledger.ledger.rows import read_violations
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.phases import VIOLATIONS
+from topicledger.plan.allowing import Stopped, read_stopped
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import show
@@ -86,6 +87,8 @@ class PlanDiff:
     """By owner and cluster, topics first, by name. May be read lazily: iterate over it only once."""
     moves: Sequence[PlannedMoves] = ()
     """Totals of the planned reassignments."""
+    stopped: Sequence[Stopped] = ()
+    """Actions of a waiting plan that guards stopped: `runs approve --allow` lets them through."""
 
     @property
     def line_count(self) -> int:
@@ -129,6 +132,9 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
         lines=_lines(rows, most) if counts else (),
+        stopped=read_stopped(plans)
+        if run["state"] == RunState.PLANNED and any(each.phase == Phase.GUARD for each in ended)
+        else (),
         moves=planned_moves(plans, throttle) if any(action == ReplicaAction.REASSIGN for action, _ in counts) else (),
     )
 

@@ -16,6 +16,7 @@ import click
 from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.model import Outcome
 from topicledger.model.config_texts import with_units
+from topicledger.plan.allowing import approve_command, most_of, stopped_in_words
 from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
 from topicledger.text import listed, show
 
@@ -109,6 +110,9 @@ def _head(diff: PlanDiff) -> Iterator[Words]:
     ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _NOT_OK}
     unlike = ", ".join(f"{count:,} {outcome}" for outcome, count in ended.items() if count)
     yield *(counts or ["nothing to create, delete or change"]), f"; {unlike}" if unlike else ""
+    if diff.stopped:
+        yield "stopped by guards: ", _Name(stopped_in_words(diff.stopped))
+        yield "if they are meant, before apply: ", _Name(approve_command(diff.run_id, most_of(diff.stopped)))
     if diff.waits_for:
         yield "not approved: ", _Name(diff.waits_for)
 

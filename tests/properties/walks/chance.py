@@ -85,6 +85,7 @@ def history(chance: random.Random) -> History:
         late_commits=chance.random() < 0.5,
         approvals=chance.choice((0, 0, 0, 1)),
         max_acl_deletes=chance.choice((9, 9, 1)),
+        allows=chance.random() < 0.5,
     )
     return History(estate, tuple(items))
 

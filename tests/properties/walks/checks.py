@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tests.properties.walks.cluster import ANOTHER, NOTHING_IN_PROGRESS, Cluster
 from tests.properties.walks.estate import CLUSTER_OF, MANAGED, is_valid
@@ -162,7 +164,13 @@ class Checks:
         approvals = {row["by"] for row in self._ledger.rows_of(APPROVALS) if row["run_id"] == self.run_id}
         guards = self.settings.guards
         require(len(approvals) >= guards.approvals, f"{name} is sent, and the plan isn't approved")
-        removed = [row for row in self._plans(self.run_id) if row["action"] == "acl_delete"]
+        planned = self._planned(cluster, target.action, name) or {}
+        allowed = [row["allows"] or {} for row in self._ledger.rows_of(APPROVALS) if row["run_id"] == self.run_id]
+        for guard, number in (planned.get("guards") or {}).items():  # type: ignore[attr-defined]
+            allows = any(each.get(guard, 0) >= number for each in allowed)
+            require(allows, f"{name} is sent, a guard stopped it, and no approval allows it")
+            self._world.reached["allowed and sent"] += 1
+        removed = [row for row in self._plans(self.run_id) if row["action"] == "acl_delete" and not row["guards"]]
         require(len(removed) <= guards.most("max_acl_deletes"), f"{len(removed)} ACLs are removed, which a guard stops")
 
     def _marked(self) -> set[tuple[str, str, int]]:
@@ -260,12 +268,12 @@ class Checks:
             self._world.require(ends, f"{run_id} can't be finished, and {name} is open: it has no trouble of its own")
 
     def _ends(self, run_id: str, plan: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
-        """The rows that end an action."""
+        """The rows that end an action; an action that an approval let through has a guard's row before them."""
         key = ("cluster", "action", "resource")
         rows = [row for row in self._ledger.audit() if row["run_id"] == run_id]
         rows = [row for row in rows if all(row[name] == plan[name] for name in key)]
         ends = [row for row in rows if row["phase"] == Phase.APPLY or row["outcome"] != Outcome.OK]
-        return [row for row in ends if row["phase"] != Phase.VERIFY]
+        return [row for row in ends if row["phase"] not in (Phase.VERIFY, Phase.GUARD if plan["guards"] else None)]
 
     def finished(self, run_id: str) -> None:
         """A run is finished: each action has one row that ends it, and one's trouble was nobody else's."""
@@ -290,8 +298,17 @@ class Checks:
         return next(row for row in self._ledger.rows_of(RUNS) if row["run_id"] == run_id)
 
     def _plans(self, run_id: str) -> list[Mapping[str, object]]:
-        rows = self._ledger.rows_of(PLANS)
-        return [row for row in rows if row["run_id"] == run_id and row["phase"] is None and row["action"] is not None]
+        """Rows of actions that may be sent: nothing ended them, or an approval let them through although guards stopped
+        them."""
+        rows = [row for row in self._ledger.rows_of(PLANS) if row["run_id"] == run_id and row["action"] is not None]
+        runs = [row for row in self._ledger.rows_of(RUNS) if row["run_id"] == run_id]
+        allowed = json.loads((runs[0]["arguments"] or {}).get("allowed", "{}")) if runs else {}
+
+        def let(row: Mapping[str, Any]) -> bool:
+            within = allowed.get(row["cluster"], {})
+            return bool(row["guards"]) and all(within.get(name, 0) >= most for name, most in row["guards"].items())
+
+        return [row for row in rows if row["phase"] is None or let(row)]
 
     def _planned(
         self, cluster: Cluster, action: str, resource: str, run_id: str | None = None

@@ -74,6 +74,8 @@ class Estate:
     """Whether what is committed beside something else is committed last."""
     approvals: int = 0
     max_acl_deletes: int = 9
+    allows: bool = False
+    """Whether approvals allow what guards stopped."""
 
     def settings(self) -> Settings:
         return Settings(

@@ -1,0 +1,123 @@
+"""Actions of a plan that guards stopped, and what an approval must allow to let them through.
+
+A guard counts per cluster, and so does what an approval allows: it raises the guard for one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.actions.safeguards import MAX_DISRUPTIONS, MAX_LOSSES
+from topicledger.errors import UsageError
+from topicledger.ledger.outcomes import is_stopped
+from topicledger.resources import registry
+from topicledger.text import nearest, show
+
+GUARDS: Collection[str] = tuple(
+    dict.fromkeys(
+        guard.allowed_as
+        for guard in (*(kind.safeguards.guard for kind in registry.in_order()), MAX_LOSSES, MAX_DISRUPTIONS)
+        if guard is not None
+    )
+)
+"""Names of all guards of actions, as `--allow` has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """Actions of a cluster that the same guards stopped."""
+
+    cluster: str
+    needs: Mapping[str, int]
+    """Guard -> the number that an approval must allow."""
+    actions: int
+
+    def passes(self, allowed: Mapping[str, int]) -> bool:
+        """Return whether these numbers let the actions through."""
+        return all(number <= allowed.get(name, 0) for name, number in self.needs.items())
+
+
+def read_stopped(plans: DataFrame) -> Sequence[Stopped]:
+    """Read the actions that guards stopped, by cluster. In: rows of `plans` of one run."""
+    needs = F.array_sort(F.map_entries("guards")).alias("needs")
+    rows = plans.where(is_stopped()).groupBy("cluster", needs).agg(F.count(F.lit(1)).alias("actions")).collect()
+    found = [
+        Stopped(
+            cluster=row["cluster"],
+            needs={each["key"]: each["value"] for each in row["needs"]},
+            actions=row["actions"],
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda each: (each.cluster, *in_words(each.needs)))
+
+
+def most_of(stopped: Sequence[Stopped]) -> Mapping[str, int]:
+    """Return the numbers that let all of these through."""
+    found: dict[str, int] = {}
+    for each in stopped:
+        for name, number in each.needs.items():
+            found[name] = max(number, found.get(name, 0))
+    return dict(sorted(found.items()))
+
+
+def by_cluster(stopped: Sequence[Stopped], allowed: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:
+    """Return what these numbers let through: cluster -> guard -> number."""
+    passing = [each for each in stopped if each.passes(allowed)]
+    names = dict.fromkeys(each.cluster for each in passing)
+    return {name: most_of([each for each in passing if each.cluster == name]) for name in names}
+
+
+def require_needed(run_id: str, stopped: Sequence[Stopped], allow: Mapping[str, int]) -> None:
+    """Raise UsageError unless `allow` lets something through, and no smaller numbers would let through the same."""
+    if not stopped:
+        raise UsageError(f"guards stopped nothing of run {run_id}: leave out --allow")
+    passing = [each for each in stopped if each.passes(allow)]
+    wait = f"what guards stopped of run {run_id} needs {stopped_in_words(stopped)}"
+    if not passing:
+        raise UsageError(f"--allow {in_words(allow)} lets nothing through: {wait}")
+    enough = most_of(passing)
+    if enough != dict(sorted(allow.items())):
+        raise UsageError(
+            f"--allow {in_words(allow)} is more than needed: {in_words(enough)} lets through the same; {wait}"
+        )
+
+
+def in_words(numbers: Mapping[str, int]) -> str:
+    """Return numbers as `--allow` has them: `deletes=2,losses=5`."""
+    return ",".join(f"{name}={number}" for name, number in sorted(numbers.items()))
+
+
+def stopped_in_words(stopped: Sequence[Stopped]) -> str:
+    """Return what each cluster needs: `main: deletes=2 (2 actions); other: deletes=1 (1 action)`."""
+    return "; ".join(f"{show(each.cluster)}: {in_words(each.needs)} ({counted(each.actions)})" for each in stopped)
+
+
+def approve_command(run_id: str, allow: Mapping[str, int]) -> str:
+    """Return the command that approves a plan and allows these numbers."""
+    allowed = f" --allow {in_words(allow)}" if allow else ""
+    return f"runs approve --run-id {run_id}{allowed} --by WHO"
+
+
+def parse_allow(text: str) -> Mapping[str, int]:
+    """Parse `deletes=2,losses=5`. Raises UsageError."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = (each.strip() for each in part.partition("="))
+        if name not in GUARDS:
+            raise UsageError(f"--allow: there is no guard `{show(name)}`; {nearest(name, sorted(GUARDS))}")
+        if not (number.isascii() and number.isdecimal() and 0 < int(number) < 2**31):
+            raise UsageError(f"--allow {show(part.strip())}: write a number from 1, such as {name}=2")
+        if name in found:
+            raise UsageError(f"--allow has {name} twice: write it once")
+        found[name] = int(number)
+    return found
+
+
+def counted(actions: int) -> str:
+    """Return a number of actions in words."""
+    return "1 action" if actions == 1 else f"{actions:,} actions"

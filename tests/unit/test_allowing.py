@@ -1,0 +1,138 @@
+"""Approvals that allow what guards stopped: the numbers they need, per cluster, and the people who must give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import dicts, frame, plain
+from topicledger.errors import UsageError
+from topicledger.ledger.outcomes import open_rows, with_outcomes
+from topicledger.phases import MOVES
+from topicledger.plan.allowing import GUARDS, Stopped, by_cluster, most_of, parse_allow, read_stopped, require_needed
+from topicledger.plan.approvals import Approvals
+from topicledger.plan.batches import batched
+from topicledger.resources.registry import ACTIONS
+from topicledger.schemas import AUDIT, PLANS
+
+STOPPED = (
+    Stopped(cluster="east", needs={"deletes": 2}, actions=2),
+    Stopped(cluster="east", needs={"losses": 3, "moves": 40}, actions=1),
+    Stopped(cluster="west", needs={"deletes": 5}, actions=5),
+)
+
+
+def test_every_guard_of_the_registry_can_be_allowed() -> None:
+    of_kinds = {kind.safeguards.guard.allowed_as for kind in ACTIONS.values() if kind.safeguards.guard}
+    assert set(GUARDS) == of_kinds | {"losses", "disruptions"}
+    assert {"deletes", "changes", "moves", "acl_deletes", "quota_changes", "group_config_changes"} <= of_kinds
+
+
+def test_numbers_count_per_cluster() -> None:
+    """A number lets through each cluster that needs at most as many, as the guard's setting would."""
+    assert by_cluster(STOPPED, {"deletes": 2}) == {"east": {"deletes": 2}}
+    assert by_cluster(STOPPED, {"deletes": 5}) == {"east": {"deletes": 2}, "west": {"deletes": 5}}
+    assert by_cluster(STOPPED, {"losses": 3}) == {}
+    assert by_cluster(STOPPED, {"losses": 3, "moves": 40}) == {"east": {"losses": 3, "moves": 40}}
+    assert most_of(STOPPED) == {"deletes": 5, "losses": 3, "moves": 40}
+
+
+@pytest.mark.parametrize(
+    ("allow", "message"),
+    [
+        ({"deletes": 6}, "--allow deletes=6 is more than needed: deletes=5 lets through the same"),
+        ({"deletes": 4}, "--allow deletes=4 is more than needed: deletes=2 lets through the same"),
+        ({"deletes": 1}, "--allow deletes=1 lets nothing through"),
+        ({"losses": 3}, r"--allow losses=3 lets nothing through: .* east: losses=3,moves=40 \(1 action\)"),
+        ({"deletes": 2, "changes": 1}, "--allow changes=1,deletes=2 is more than needed: deletes=2 lets"),
+        ({"deletes": 2, "losses": 3}, "--allow deletes=2,losses=3 is more than needed: deletes=2 lets"),
+    ],
+)
+def test_allowing_more_than_needed_is_refused(allow: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        require_needed("r", STOPPED, allow)
+
+
+def test_allowing_what_is_needed_is_accepted() -> None:
+    for allow in ({"deletes": 2}, {"deletes": 5}, {"losses": 3, "moves": 40}, most_of(STOPPED)):
+        require_needed("r", STOPPED, allow)
+    with pytest.raises(UsageError, match="guards stopped nothing of run r: leave out --allow"):
+        require_needed("r", (), {"deletes": 1})
+
+
+def test_allowed_guards_are_parsed_and_unknown_ones_listed() -> None:
+    assert parse_allow("losses=5, deletes=2") == {"losses": 5, "deletes": 2}
+    for text, message in {
+        "delete=2": "there is no guard `delete`",
+        "max_deletes=2": "there is no guard `max_deletes`.*deletes",
+        "deletes": "write a number from 1",
+        "deletes=0": "write a number from 1",
+        "deletes=-1": "write a number from 1",
+        "deletes=1,deletes=2": "has deletes twice",
+        "": "there is no guard",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            parse_allow(text)
+
+
+def test_as_many_people_must_allow_as_must_approve() -> None:
+    common: dict[str, Any] = {"run_id": "r", "requested_by": "ann", "plan_digest": "", "allows": {"deletes": 2}}
+    found = Approvals(**common, needed=2, by=("bob", "carol"), allowed_by={"deletes": 1})
+    assert found.missing == 1
+    assert "runs approve --run-id r --allow deletes=2 --by WHO" in str(found)
+    assert Approvals(**common, needed=2, by=("bob", "carol"), allowed_by={"deletes": 2}).missing == 0
+
+
+def row(topic: str, **more: Any) -> dict[str, Any]:
+    action = {"run_id": "r", "cluster": "east", "topic": topic, "resource_type": "topic", "resource": topic}
+    return {**action, "action": "delete", **more}
+
+
+GUARDED = {"phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED", "error_message": "too many"}
+
+
+def test_allowed_actions_are_open_and_others_stay_stopped(spark: SparkSession) -> None:
+    rows = [
+        row("open"),
+        row("two", **GUARDED, guards={"deletes": 2}),
+        row("both", **GUARDED, guards={"deletes": 2, "losses": 1}),
+        row("elsewhere", **GUARDED, guards={"deletes": 2}) | {"cluster": "west"},
+        row("mismatch", phase="guard", outcome="refused", error="CLUSTER_ID_MISMATCH"),
+    ]
+    plans = frame(spark, plain(PLANS.schema), rows)
+    assert {each["topic"] for each in dicts(plans.transform(open_rows({})))} == {"open"}
+    found = dicts(plans.transform(open_rows({"east": {"deletes": 2}})))
+    assert {each["topic"]: (each["phase"], each["error"]) for each in found} == dict.fromkeys(
+        ("open", "two"), (None, None)
+    )
+    assert read_stopped(plans) == [
+        Stopped(cluster="east", needs={"deletes": 2}, actions=1),
+        Stopped(cluster="east", needs={"deletes": 2, "losses": 1}, actions=1),
+        Stopped(cluster="west", needs={"deletes": 2}, actions=1),
+    ]
+    audit = frame(spark, plain(AUDIT.schema), [row("two", phase="guard", outcome="refused"), VALIDATED])
+    standing = {each["topic"]: each["standing"] for each in dicts(with_outcomes(plans, audit))}
+    assert standing == {"open": "planned", "two": "validated", "both": None, "elsewhere": None, "mismatch": None}
+
+
+VALIDATED = row("two", phase="validate", outcome="ok")
+
+
+def test_stopped_actions_share_batches_only_with_their_like(spark: SparkSession) -> None:
+    rows = [
+        row("open", waits=False),
+        *(row(topic, **GUARDED, guards={"deletes": 2}, waits=False) for topic in "ab"),
+        row("c", **GUARDED, guards={"deletes": 2, "losses": 1}, waits=False),
+        row("d", phase="policy", outcome="refused", waits=False),
+    ]
+    schema = plain(PLANS.schema).add("waits", "boolean").add("moves", MOVES)
+    found = dicts(frame(spark, schema, rows).transform(batched(100, guarded=True)))
+    assert {each["topic"]: each["batch"] for each in found} == {
+        "open": 0,
+        "a": 1_000_000,
+        "b": 1_000_000,
+        "c": 2_000_000,
+        "d": None,
+    }
