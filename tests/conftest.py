@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.harness import Estate, new_folder
-from topicledger.ledger.session import for_few_rows, get_session
+from topicledger.ledger.session import SERVE, for_few_rows, get_session
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
@@ -35,8 +35,11 @@ pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_sto
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """For few rows, as most tests have; jobs that tests start run with the real settings."""
-    session = get_session("tests")
+    """For few rows, as most tests have; jobs that tests start run with the real settings.
+
+    It lasts as long as the one of `serve`, so it gets Java's second compiler, too.
+    """
+    session = get_session(SERVE)
     session.sparkContext.setLogLevel("ERROR")
     with for_few_rows(session):
         yield session
