@@ -150,7 +150,7 @@ def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: Spar
         {"topic": "c", "decision": "unmanaged", "topic_id": "id.c"},
     )
     assert decisions.columns == DECIDED.names
-    maps = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters")
+    maps = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters", "guards")
     # Columns' comments come along with the columns of tables.
     assert_df_equality(
         decisions.drop(*maps),
