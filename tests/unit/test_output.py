@@ -325,6 +325,7 @@ PRINTED: Mapping[tuple[str, ...], list[Callable[[], Any]]] = {
     ("policies", "explain"): [verdicts],
     ("policies", "audit"): [live, an_upgrade],
     ("schema", "manifests"): [],  # JSON, which only programs read
+    ("help",): [],  # Click prints the same as with --help
 }
 """What each command prints for people."""
 

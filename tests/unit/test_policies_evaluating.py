@@ -23,7 +23,7 @@ from topicledger.resources import building
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 NOTED = {"phase": "manifest", "outcome": "skipped", "error": "DUPLICATE_MANIFEST", "error_message": "2 identical rows"}
 CREATE, DELETE = {"decision": "create"}, {"decision": "delete"}
-MAPS = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters")
+MAPS = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters", "guards")
 
 Judged = dict[tuple[str, str], dict[str, Any]]
 

@@ -16,7 +16,18 @@ from topicledger.model import Action, Refusal, ReplicaAction
 from topicledger.naming import ActionName
 from topicledger.phases import DECIDED
 
-_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters", "moves")
+_NOT_SHOWN = (
+    "phase",
+    "outcome",
+    "error",
+    "error_message",
+    "violations",
+    "waits",
+    "live_configs",
+    "alters",
+    "moves",
+    "guards",
+)
 
 TOPICS = (*(name for name in DECIDED.names if name not in _NOT_SHOWN), "asked", "open")
 """The columns that a set rule sees: one row per declared or existing (cluster, topic).
