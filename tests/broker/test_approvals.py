@@ -60,7 +60,8 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
         f"ALTER TABLE {estate.ledger.sql_name(APPROVALS)} SET TBLPROPERTIES ('delta.appendOnly' = 'false')"
     )
     estate.ledger._delta(APPROVALS).update("by = 'bob'", {"by": "'mallory'"})
-    assert [(each.run_id, each.table) for each in verify(estate.ledger, settings).findings] == [("r", "approvals")]
+    found = [(each.run_id, each.table) for each in verify(estate.ledger, settings).findings]
+    assert sorted(found) == [("d", "approvals"), ("r", "approvals")]
 
 
 @pytest.mark.thorough
