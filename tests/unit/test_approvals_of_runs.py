@@ -7,11 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from tests.unit.frames import frame, plain
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import GuardStopped
+from topicledger.ledger import digests
+from topicledger.phases import GUARDED
 from topicledger.plan import approvals
 from topicledger.plan.approvals import Approvals, approve
+from topicledger.schemas import APPROVALS, PLANS
 
 
 @pytest.mark.parametrize("state", ["applying", "planned"])
@@ -45,3 +52,41 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
     else:
         approve(ledger, settings, "r", by="bob")
         assert [(each["by"], each["plan_digest"]) for each in rows] == [("bob", "of two clusters")]
+
+
+def test_who_only_reads_approvals_changes_no_table(spark: SparkSession) -> None:
+    """`runs show` has no right to write, and tables of the previous version lack columns."""
+    found = approvals.of_run(stored(spark, [{"by": "bob"}]), GuardSettings(approvals=1), "r", "ann")
+    assert (found.by, found.missing, found.allows) == (("bob",), 0, {})
+
+
+def test_allowances_of_another_plan_scope_or_requester_do_not_count(spark: SparkSession) -> None:
+    scope = '{"owners": ["a"]}'
+    plan = approvals.of_run(stored(spark, []), GuardSettings(), "r", "ann", scope).plan_digest
+    rows = [
+        {"by": "bob", "plan_digest": plan, "allows": {"deletes": 2}},
+        {"by": "carol", "plan_digest": plan, "allows": {"deletes": 3}},
+        {"by": " ANN ", "plan_digest": plan, "allows": {"deletes": 9}},
+        {"by": "dan", "plan_digest": "of another plan", "allows": {"deletes": 9}},
+        {"by": "eve", "allows": {"losses": 1}},
+        {"by": "fay", "plan_digest": plan, "allows": {"deletes": 9}, "run_id": "other"},
+    ]
+    found = approvals.of_run(stored(spark, rows, new=True), GuardSettings(approvals=2), "r", "ann", scope)
+    assert (found.by, found.allows, found.allowed_by) == (("bob", "carol"), {"deletes": 3}, {"deletes": 1})
+    assert found.missing == 1
+
+
+def stored(spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False) -> Any:
+    """A ledger that can't be written, with a plan of run r, and approvals: by default of that plan without a scope."""
+
+    def old(table: Any, column: str) -> StructType:
+        return StructType([each for each in plain(table.schema) if new or each.name != column])
+
+    plans = frame(spark, old(PLANS, "guards"), [{"run_id": "r", "cluster": "c", "action": "delete", "phase": "guard"}])
+    whole = plans.withColumn("guards", F.lit(None).cast(GUARDED)) if not new else plans
+    digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
+    given = frame(spark, old(APPROVALS, "allows"), [{"run_id": "r", "plan_digest": digest, **row} for row in rows])
+    every = given if new else given.withColumn("allows", F.lit(None).cast(GUARDED))
+    return SimpleNamespace(
+        stored=lambda _: plans, exists=lambda _: True, read=lambda table: whole if table is PLANS else every
+    )

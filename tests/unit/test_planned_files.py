@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.harness import cluster_settings
+from tests.unit.frames import frame, manifest_rows, plain
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
 from topicledger.files.read import files_arguments
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
-from topicledger.plan.planned_files import apply_command, as_planned
+from topicledger.plan import planned_files
+from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
+from topicledger.schemas import PLANS, RUNS
 
 
 def run_planned_from(digests: dict[str, str]) -> Any:
@@ -52,3 +60,30 @@ def test_very_many_files_must_all_be_as_planned() -> None:
 def test_the_command_that_applies_a_plan_can_be_pasted() -> None:
     assert apply_command("r1", ()) == "apply --run-id r1"
     assert apply_command("r1", ("my topics/", "-")) == "apply --run-id r1 'my topics/' -"
+
+
+def test_stopped_actions_need_their_files_too(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An approval lets them through: sent without the files, all of them would be refused, and the approval spent."""
+    action = {"run_id": "r1", "cluster": "c", "resource_type": "topic", "action": "delete", "manifest_version": 1}
+    stopped = {"phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED", "guards": {"deletes": 1}}
+    plans = frame(spark, plain(PLANS.schema), [{**action, "topic": "old", "resource": "old", **stopped}])
+    monkeypatch.setattr(planned_files, "KINDS", ())
+    settings = Settings(
+        path=Path("s.toml"), tables=TablesSettings(root=""), clusters={"c": cluster_settings("c", "b:1")}
+    )
+    declared = manifest_rows(spark)
+    run: Any = SimpleNamespace(
+        run_id="r1",
+        plans=lambda: plans,
+        open_actions=lambda: plans.where("phase is null"),
+        manifests=lambda _: declared,
+        settings=settings,
+        selected=None,
+        ledger=SimpleNamespace(
+            latest_version=lambda _: 1, read=lambda _: frame(spark, plain(RUNS.schema), ()), exists=lambda _: False
+        ),
+        arguments={"files": json.dumps(files_arguments({"a.yaml": "1"}))},
+        row={"started_at": datetime.now(UTC)},
+    )
+    with pytest.raises(UsageError, match="what they declare of c/old isn't loaded"):
+        require_loaded(run)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import decision_rows, dicts, judged_rows
+from topicledger.apply.rendering import scope_line
 from topicledger.model import Action
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.plan import guards
@@ -125,3 +127,8 @@ def test_rows_that_are_always_inside_stay_as_they_are(spark: SparkSession) -> No
         None: ("manifest", None),
         "t": (None, "outside"),
     }
+
+
+def test_what_is_pending_outside_is_only_said_as_far_as_known() -> None:
+    summary: Any = SimpleNamespace(clusters=[], decisions={"unchanged": 2}, pending=SimpleNamespace(outside=0))
+    assert scope_line(summary, "owner a") == "scope: owner a; nothing is known to be pending outside"

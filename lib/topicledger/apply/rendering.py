@@ -84,7 +84,10 @@ def scope_line(summary: Summary, scope: str) -> str:
     found = "" if summary.clusters or any(summary.decisions.values()) else ": nothing that is declared or exists"
     some = "1 topic or other resource has" if outside == 1 else f"{outside:,} topics or other resources have"
     pending = (
-        f"outside of it {some} pending changes, which this run leaves" if outside else "nothing is pending outside"
+        f"outside of it {some} pending changes, which this run leaves"
+        if outside
+        # Moves are planned only inside, and nothing is known of a cluster that doesn't answer.
+        else "nothing is known to be pending outside"
     )
     return f"scope: {plain(scope)}{found}; {pending}"
 

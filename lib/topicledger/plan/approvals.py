@@ -79,7 +79,6 @@ def _may_allow(run: Run) -> bool:
     """Return whether approvals allow something: only a plan that an earlier start made can have any."""
     if not run.resumed or not run.ledger.exists(APPROVALS):
         return False
-    run.ledger.ensure(APPROVALS)
     allow = (F.col("run_id") == run.run_id) & F.col("allows").isNotNull()
     return not run.ledger.read(APPROVALS).where(allow).isEmpty()
 
@@ -122,7 +121,6 @@ def of_run(
     by: dict[str, str] = {}
     allowed: dict[str, dict[str, int]] = {}
     if ledger.exists(APPROVALS):
-        ledger.ensure(APPROVALS)
         own = (F.col("run_id") == run_id) & (F.col("plan_digest") == plan_digest)
         for row in ledger.read(APPROVALS).where(own).orderBy("at").collect():
             person = _person(row["by"])
@@ -135,7 +133,7 @@ def of_run(
         name: max(each.get(name, 0) for each in allowed.values())
         for name in sorted({name for each in allowed.values() for name in each})
     }
-    stopped = allowing.read_stopped(plans) if allows else ()
+    stopped = allowing.read_stopped(ledger.read(PLANS).where(F.col("run_id") == run_id)) if allows else ()
     let_through = allowing.by_cluster(stopped, allows)
     classes = _classes(ledger, run_id, let_through) if guards.approvals_for else ()
     return Approvals(

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files.load import COMMAND, PLAN_ARGUMENT, load
 from topicledger.files.read import files_arguments, frames
+from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, Run
 from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.tables import differ
@@ -161,8 +162,11 @@ def _were_loaded(run: Run) -> bool:
 
 
 def _undeclared(run: Run) -> DataFrame:
-    """Planned actions that don't follow from the latest tables, with the run's unloaded rows: cluster and resource."""
-    planned = run.open_actions()
+    """Planned actions that don't follow from the latest tables, with the run's unloaded rows: cluster and resource.
+
+    Those that guards stopped count: approvals that this start has not read yet may let them through.
+    """
+    planned = run.plans().where(F.col("action").isNotNull() & (F.col("phase").isNull() | is_stopped()))
     latest = run.ledger.latest_version(MANIFESTS)
     declared = run.manifests(latest).transform(manifests.judged_by(run.settings, run.selected))
     of_topics = no_longer_declared(TOPICS, declared, latest, F.col("manifest_version"), of_files=True)
