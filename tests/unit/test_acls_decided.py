@@ -15,6 +15,8 @@ from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
+from topicledger.manifests.rows import Transform
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
@@ -22,8 +24,10 @@ from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.decide import decide, protected
+from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.policies import SUBJECT
+from topicledger.resources.scoped import left_outside, with_inside
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS
 
 SETTINGS = Settings(
@@ -70,6 +74,7 @@ def decided(
     *,
     settings: Settings = SETTINGS,
     policy: tuple[str, Mapping[str, Any]] | None = None,
+    scope: Scope = EVERYTHING,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """By cluster and text, the decisions; those about a cluster that the settings don't name are of `none`."""
 
@@ -91,9 +96,16 @@ def decided(
 
     statuses = {name: ClusterStatus(cluster_id=f"kafka-{name}") for name in clusters}
     found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in (*clusters, "none")}
-    for row in dicts(judged.transform(decide(listed, statuses, settings, judged_by))):
+    for row in dicts(judged.transform(decide(listed, statuses, settings, judged_by, scoped_by(scope)))):
         found[row["cluster"] if row["cluster"] in clusters else "none"][row["resource"]] = row
     return found
+
+
+def scoped_by(scope: Scope) -> Transform:
+    if not scope.narrows:
+        return lambda rows: rows
+    inside = with_inside(scope, KIND.deciding.scoped, None, text="resource")
+    return lambda rows: rows.transform(inside).transform(left_outside(tuple(AclAction), "resource"))
 
 
 def removed(found: Decisions) -> set[str]:
@@ -227,6 +239,57 @@ def test_removal_waits_for_every_add_that_grants_some_of_it(spark: SparkSession)
     for name, (old, new) in REPLACED.items():
         assert removed(found[name]) == {text(old)}, name
         assert replaced_by(found[name][text(old)]) == set(map(Acl.of, new)), name
+
+
+def test_removal_stays_if_an_add_outside_the_scope_replaces_it(spark: SparkSession) -> None:
+    """Without that add, the principal would lose its access until another run makes it."""
+    new, own, gone = right(host="10.0.0.1"), right(name="mine"), right(name="elsewhere")
+    scope, declared = Scope(owners=("a",)), [{**new, "owner": "b"}, {**own, "owner": "a"}]
+    clusters = {
+        "undeclared": Cluster(declared, [right(), gone, own]),
+        "absent": Cluster([declared[0], right(state="absent", owner="a")], [right()]),
+        "done": Cluster(declared, [right(), new, own]),
+    }
+    found = decided(spark, clusters, scope=scope)
+    assert removed(found["undeclared"]) == {text(gone)}
+    assert removed(found["absent"]) == set()
+    assert removed(found["done"]) == {text(right())}
+    kept = found["undeclared"][text(right())]
+    assert (kept["outcome"], kept["error"]) == ("skipped", None)
+    assert kept["error_message"].startswith("it stays: an add outside the scope of this run would replace it: ")
+    assert removed(decided(spark, {"all": clusters["undeclared"]})["all"]) == {text(right()), text(gone)}
+
+
+NO_DELETES = replace(SETTINGS, guards=GuardSettings(of_kinds={"max_acl_deletes": 0}))
+
+
+def allowable(found: Decisions) -> set[str]:
+    """The texts of ACLs that an approval may let a run remove."""
+    return {name for name, row in found.items() if row["guards"] is not None}
+
+
+def test_removal_that_an_approval_may_allow_waits_for_adds_too(spark: SparkSession) -> None:
+    new, old = right(host="10.0.0.1"), right()
+    found = decided(spark, {"main": Cluster([new], [old])}, settings=NO_DELETES)["main"]
+    assert removed(found) == set()
+    assert allowable(found) == {text(old)}
+    assert replaced_by(found[text(old)]) == {Acl.of(new)}
+
+
+def test_no_approval_allows_what_a_refused_add_replaces(spark: SparkSession) -> None:
+    new, old, other = right(host="10.0.0.1"), right(), right("User:b")
+    policy = ("acl_forbidden", {"principals": ["^User:app$"]})
+    found = decided(spark, {"main": Cluster([new], [old, other])}, policy=policy, settings=NO_DELETES)["main"]
+    assert allowable(found) == {text(other)}
+    assert (found[text(old)]["outcome"], found[text(old)]["error"]) == ("skipped", None)
+
+
+def test_no_approval_allows_to_remove_the_last_acl_on_a_cluster(spark: SparkSession) -> None:
+    topic = right()
+    found = decided(spark, {"main": Cluster([], [FOREIGN, topic], OPEN)}, settings=NO_DELETES)["main"]
+    assert allowable(found) == {text(topic)}
+    assert found[text(FOREIGN)]["error"] == "LAST_CLUSTER_ACL"
+    assert set(warnings(found)) == {text(topic)}, "without a warning, the removal would be refused when it is sent"
 
 
 def planned_delete(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,12 @@ def decided(action: str) -> Column:
     return F.coalesce((F.col("decision") == action) & F.col("phase").isNull(), F.lit(False))
 
 
+def may_be_made(action: str) -> Column:
+    """Return whether a row needs this action, and hasn't ended, or only by guards: an approval may still allow it."""
+    opens = F.col("phase").isNull() | F.col("guards").isNotNull()
+    return F.coalesce((F.col("decision") == action) & opens, F.lit(False))
+
+
 def at_most(action: str, guard: Guard, guards: GuardSettings) -> Transform:
     """Stop all such actions of a cluster that has more of them than its guard allows."""
     return limited(guard, guards.most(guard.setting), F.col("decision") == action)

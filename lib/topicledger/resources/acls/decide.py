@@ -27,9 +27,9 @@ from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
-from topicledger.resources.acls.replaced import alike, name_covers, of_refused, overlapping, stays
+from topicledger.resources.acls.replaced import alike, name_covers, of_refused, outside, overlapping, stays
 from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
-from topicledger.resources.deciding import at_most, beside_live, decided, warned
+from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
 from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended
 from topicledger.schemas import ACL_KEY
 
@@ -124,7 +124,13 @@ def guarded(
         claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
         if not claims.isEmpty():
             rows = rows.transform(_kept(claims))
-        return rows.transform(scoped).transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
+        inside = rows.transform(scoped)
+        if inside is not rows:
+            left = inside.where((F.col("decision") == Decision.OUTSIDE.value) & (F.col("state") == PRESENT))
+            adds = left.select("cluster", _claim(), F.col("resource").alias("row"))
+            if not adds.isEmpty():
+                inside = inside.transform(_kept(adds, outside()))
+        return inside.transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
 
     return transform
 
@@ -242,27 +248,32 @@ def covers(wide: str, narrow: str) -> Column:
     return same_type & operation & name_covers(wide, narrow)
 
 
-def _kept(claims: DataFrame) -> Transform:
+def _kept(claims: DataFrame, replaced: Column | None = None) -> Transform:
     """Skip removals that a refused row may be meant to prevent (`replaced.of_refused`).
 
     An undeclared ACL is kept if a refused row may be about the same principal and resource. An ACL that is declared
-    absent is kept if a refused row would replace it.
+    absent is kept if a refused row would replace it. `replaced`: the reason to keep only ACLs that a claim would
+    replace, declared or not.
     """
 
     def transform(rows: DataFrame) -> DataFrame:
-        removals = rows.where(decided(DELETE)).select(
+        removal = may_be_made(DELETE)
+        removals = rows.where(removal).select(
             "cluster", "resource", F.col("state").isNotNull().alias("_declared"), F.col("acl").alias("old")
         )
         kept = (
             removals.transform(overlapping, claims)
-            .where(~F.col("_declared") | alike())
+            .where(alike() if replaced is not None else ~F.col("_declared") | alike())
             .groupBy("cluster", "resource")
             .agg(F.min("row").alias("row"))
         )
-        end = ended(F.lit(Phase.GUARD.value), F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), stays())
+        why = stays() if replaced is None else replaced
+        end = ended(F.lit(Phase.GUARD.value), F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), why)
         return (
             rows.join(kept, on=["cluster", "resource"], how="left")
-            .withColumn("_stays", F.when(F.col("row").isNotNull() & decided(DELETE), end))
+            .withColumn("_stays", F.when(F.col("row").isNotNull() & removal, end))
+            # No approval may allow it any more.
+            .withColumns({name: F.when(F.col("_stays").isNull(), F.col(name)) for name in ("error", "guards")})
             .transform(with_ended, "_stays")
             .drop("_stays", "row")
         )
@@ -305,7 +316,7 @@ def _replaced(rows: DataFrame) -> DataFrame:
     If adds replace all or part of a deleted ACL, `after` of the delete names them: it isn't sent before they exist.
     """
     adds = rows.where(decided(ADD)).select("cluster", _claim(), F.col("acl").alias("_new"))
-    deletes = rows.where(decided(DELETE)).select("cluster", "resource", F.col("acl").alias("old"))
+    deletes = rows.where(may_be_made(DELETE)).select("cluster", "resource", F.col("acl").alias("old"))
     replacements = (
         deletes.transform(overlapping, adds)
         .where(alike())

@@ -10,11 +10,12 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
+from topicledger.phases import ENDED
 from topicledger.resources.acls.cluster_acls import CLUSTER, LAST_ACL, opens_cluster
 from topicledger.resources.acls.first_acls import Words, may_be_open, uncovered, with_warnings
 from topicledger.resources.acls.names import AclAction, AclRefusal
 from topicledger.resources.acls.rows import text_of
-from topicledger.resources.deciding import decided
+from topicledger.resources.deciding import decided, may_be_made
 from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
 
@@ -29,7 +30,8 @@ _LAST = Words(
 def last_acls(seen: Listed) -> Transform:
     """Stop removals of the last ACLs on a cluster itself, and warn of last ACLs on other resources.
 
-    In and out: decided rows, after all policies and guards.
+    In and out: decided rows, after all policies and guards. Removals that guards stopped count as removals, since an
+    approval may allow them.
     """
     open_to_all = may_be_open(seen)
     if not open_to_all:
@@ -38,17 +40,20 @@ def last_acls(seen: Listed) -> Transform:
     opens = lookup({name: opens_cluster(is_set) for name, is_set in open_to_all.items()}, F.col("cluster"))
 
     def transform(rows: DataFrame) -> DataFrame:
-        named = rows.select("cluster", "resource", "acl", "decision", "phase")
-        removals = named.where(decided(_DELETE) & F.col("cluster").isin(*open_to_all))
+        named = rows.select("cluster", "resource", "acl", "decision", "phase", "guards")
+        removals = named.where(may_be_made(_DELETE) & F.col("cluster").isin(*open_to_all))
         stay = live.join(removals, on=["cluster", "resource"], how="left_anti")
         others = stay.select("cluster", "acl").unionByName(named.where(decided(_ADD)).select("cluster", "acl"))
         last = uncovered(removals, others).select("cluster", "resource", F.lit(True).alias("_last"))
         of_cluster = F.col("_last") & (F.col("acl.resource_type") == CLUSTER)
+        opened = {name: F.when(~(of_cluster & F.col("guards").isNotNull()), F.col(name)) for name in ENDED.names}
+        unstopped = {**opened, "guards": F.when(~of_cluster, F.col("guards"))}
         return (
             rows.join(last, on=["cluster", "resource"], how="left")
             .withColumn("_last", F.coalesce("_last", F.lit(False)))
+            .withColumns(unstopped)
             .transform(stopped(of_cluster, AclRefusal.LAST_CLUSTER_ACL, opens))
-            .withColumn("_last", F.col("_last") & F.col("phase").isNull())
+            .withColumn("_last", F.col("_last") & may_be_made(_DELETE))
             .transform(with_warnings(LAST_ACL, "_last", open_to_all, _LAST))
             .select(*rows.columns)
         )

@@ -94,3 +94,10 @@ def _with_implied(operation: Column) -> Column:
 def stays() -> Column:
     """Return the reason why a removal isn't made (string), with the text `row` of the refused row that may mean it."""
     return text("it stays: a refused row may be meant to keep or to replace it: ", F.col("row"))
+
+
+def outside() -> Column:
+    """Return the reason why a removal isn't made (string), with the text `row` of an add that would replace it."""
+    return text(
+        "it stays: an add outside the scope of this run would replace it: ", F.col("row"), "; plan both in one run"
+    )
