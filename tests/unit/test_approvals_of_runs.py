@@ -54,7 +54,7 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
         assert [(each["by"], each["plan_digest"]) for each in rows] == [("bob", "of two clusters")]
 
 
-def test_who_only_reads_approvals_changes_no_table(spark: SparkSession) -> None:
+def test_showing_approvals_changes_no_table(spark: SparkSession) -> None:
     """`runs show` has no right to write, and tables of the previous version lack columns."""
     found = approvals.of_run(stored(spark, [{"by": "bob"}]), GuardSettings(approvals=1), "r", "ann")
     assert (found.by, found.missing, found.allows) == (("bob",), 0, {})

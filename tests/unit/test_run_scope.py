@@ -129,6 +129,6 @@ def test_rows_that_are_always_inside_stay_as_they_are(spark: SparkSession) -> No
     }
 
 
-def test_what_is_pending_outside_is_only_said_as_far_as_known() -> None:
+def test_the_line_about_a_scope_says_only_what_is_known() -> None:
     summary: Any = SimpleNamespace(clusters=[], decisions={"unchanged": 2}, pending=SimpleNamespace(outside=0))
     assert scope_line(summary, "owner a") == "scope: owner a; nothing is known to be pending outside"
