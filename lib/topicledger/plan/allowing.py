@@ -75,7 +75,10 @@ def by_cluster(stopped: Sequence[Stopped], allowed: Mapping[str, int]) -> Mappin
 def require_needed(run_id: str, stopped: Sequence[Stopped], allow: Mapping[str, int]) -> None:
     """Raise UsageError unless `allow` lets something through, and no smaller numbers would let through the same."""
     if not stopped:
-        raise UsageError(f"guards stopped nothing of run {run_id}: leave out --allow")
+        raise UsageError(
+            f"guards stopped nothing of run {run_id} that --allow lets through: leave it out; if a version without "
+            "--allow made the plan, plan again"
+        )
     passing = [each for each in stopped if each.passes(allow)]
     wait = f"what guards stopped of run {run_id} needs {stopped_in_words(stopped)}"
     if not passing:
