@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from topicledger.errors import GuardStopped
 from topicledger.ledger import digests
 from topicledger.phases import GUARDED
 from topicledger.plan import approvals
+from topicledger.plan.allowing import Stopped
 from topicledger.plan.approvals import Approvals, approve
 from topicledger.schemas import APPROVALS, PLANS
 
@@ -90,3 +93,41 @@ def stored(spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False
     return SimpleNamespace(
         stored=lambda _: plans, exists=lambda _: True, read=lambda table: whole if table is PLANS else every
     )
+
+
+@pytest.mark.parametrize(
+    ("sent", "missing", "allowed"),
+    [
+        (False, 0, {"west": {"deletes": 1}}),
+        (False, 1, {}),
+        (True, 0, {"east": {"deletes": 2}, "west": {"deletes": 1}}),
+        (True, 1, {"east": {"deletes": 2}}),
+    ],
+)
+def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
+    sent: bool, missing: int, allowed: dict[str, dict[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start took it and was killed; then another cluster was planned, and others approved the larger plan."""
+    stopped = [Stopped(cluster=name, needs={"deletes": count}, actions=count) for name, count in SIZES.items()]
+    found = Approvals(
+        run_id="r", requested_by="ann", plan_digest="", needed=missing, by=(), allows={"deletes": 1}, stopped=stopped
+    )
+    monkeypatch.setattr(approvals, "_may_allow", lambda _: True)
+    monkeypatch.setattr(approvals, "of_run", lambda *_: replace(found, allowed_by={} if missing else {"deletes": 1}))
+    kept: dict[str, Any] = {"allowed": json.dumps({"east": {"deletes": 2}})}
+    run: Any = SimpleNamespace(
+        run_id="r",
+        row={"requested_by": "ann"},
+        state="planned",
+        ledger=None,
+        settings=SimpleNamespace(guards=None),
+        arguments=kept,
+        allowed={"east": {"deletes": 2}},
+        may_have_sent=sent,
+        commit_state=lambda _, arguments: kept.update(arguments),
+    )
+    approvals.take_allowed(run)
+    assert json.loads(kept["allowed"]) == allowed
+
+
+SIZES = {"east": 2, "west": 1}

@@ -86,16 +86,18 @@ def _may_allow(run: Run) -> bool:
 def take_allowed(run: Run) -> None:
     """Record in the run's row what approvals of its plan let through; later starts go by that.
 
-    Nothing is recorded while an approval is missing. Entries of earlier starts stay: their actions may have been sent.
+    Nothing is recorded while an approval is missing. Entries of earlier starts stay if their actions may have been
+    sent; before that, the plan may have grown since they were recorded, and needs other approvals.
     """
     if not _may_allow(run):
         return
     requested_by = str(run.row["requested_by"])
     found = of_run(run.ledger, run.settings.guards, run.run_id, requested_by, run.row.get("scope"))
     let = {} if found.missing else allowing.by_cluster(found.stopped, found.allows)
-    together = {**let, **run.allowed}
-    for cluster in let.keys() & run.allowed.keys():
-        numbers = [let[cluster], run.allowed[cluster]]
+    before = run.allowed if run.may_have_sent else {}
+    together = {**let, **before}
+    for cluster in let.keys() & before.keys():
+        numbers = [let[cluster], before[cluster]]
         together[cluster] = {name: max(each.get(name, 0) for each in numbers) for name in {*numbers[0], *numbers[1]}}
     if together != run.allowed:
         text = json.dumps(together, sort_keys=True)
