@@ -427,22 +427,27 @@ def test_append_with_other_columns_keeps_the_schema(ledger: Ledger) -> None:
     assert topics_of(ledger, AUDIT) == ["a"]
 
 
+def stored_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
+    """Return rows of the table `observed`."""
+    return observed_rows(spark, *rows, schema=OBSERVED.schema)
+
+
 @pytest.mark.thorough
 def test_replacing_clusters_keeps_other_clusters(ledger: Ledger) -> None:
     names = ["it's", "back\\slash\\", "per%cent", "a' OR 'b' = 'b", "slash/and=colon:"]
-    before = observed_rows(
+    before = stored_rows(
         ledger.spark,
         *({"cluster": name, "topic": topic} for name in [*names, "kept"] for topic in ("old", "older")),
     )
     ledger.replace_clusters(OBSERVED, before, [*names, "kept"])
-    after = observed_rows(ledger.spark, *({"cluster": name, "topic": "new"} for name in names[:-1]))
+    after = stored_rows(ledger.spark, *({"cluster": name, "topic": "new"} for name in names[:-1]))
     ledger.replace_clusters(OBSERVED, after, names)
     found = [(row["cluster"], row["topic"]) for row in dicts(ledger.read(OBSERVED).select("cluster", "topic"))]
     assert sorted(found) == sorted([(name, "new") for name in names[:-1]] + [("kept", "old"), ("kept", "older")])
 
 
 def test_replacing_no_clusters_commits_nothing(ledger: Ledger) -> None:
-    ledger.replace_clusters(OBSERVED, observed_rows(ledger.spark), [])
+    ledger.replace_clusters(OBSERVED, stored_rows(ledger.spark), [])
     assert ledger.latest_version(OBSERVED) == 0
 
 
@@ -456,22 +461,22 @@ def test_clusters_differ_only_by_content_not_by_run_or_time(ledger: Ledger) -> N
         for name in names
         for topic in ("a", "b")
     ]
-    ledger.replace_clusters(OBSERVED, observed_rows(spark, *rows), [*names])
+    ledger.replace_clusters(OBSERVED, stored_rows(spark, *rows), [*names])
     now = [{**row, "run_id": "two", "observed_at": second, "assignments": {1: [2, 1], 0: [1, 2]}} for row in rows]
-    assert ledger.clusters_that_differ(OBSERVED, observed_rows(spark, *now), names) == []
+    assert ledger.clusters_that_differ(OBSERVED, stored_rows(spark, *now), names) == []
     changed = [
         {**row, "assignments": {0: [2, 1], 1: [2, 1]}} if (row["cluster"], row["topic"]) == ("changed", "b") else row
         for row in now
         if (row["cluster"], row["topic"]) != ("fewer", "a") and row["cluster"] != "cleared"
     ]
     found = [*changed, {"cluster": "new", "topic": "a"}]
-    differ = ledger.clusters_that_differ(OBSERVED, observed_rows(spark, *found), [*names, "new", "empty"])
+    differ = ledger.clusters_that_differ(OBSERVED, stored_rows(spark, *found), [*names, "new", "empty"])
     assert differ == ["changed", "cleared", "fewer", "new"]
-    assert ledger.clusters_that_differ(OBSERVED, observed_rows(spark), []) == []
+    assert ledger.clusters_that_differ(OBSERVED, stored_rows(spark), []) == []
 
 
 def test_rows_of_clusters_not_being_replaced_are_refused(ledger: Ledger) -> None:
-    rows = observed_rows(ledger.spark, {"cluster": "other", "topic": "a"})
+    rows = stored_rows(ledger.spark, {"cluster": "other", "topic": "a"})
     with pytest.raises(TableError, match="can't be written"):
         ledger.replace_clusters(OBSERVED, rows, ["main"])
 

@@ -56,8 +56,8 @@ def judged_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     return frame(spark, JUDGED, ({"cluster": "main", "state": "present", **row} for row in rows))
 
 
-def observed_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Return live topics: by default of cluster main with one replica of one partition."""
+def observed_rows(spark: SparkSession, *rows: Mapping[str, Any], schema: StructType | None = None) -> DataFrame:
+    """Return live topics, by default as a look returns them, of cluster main with one replica of one partition."""
     usual = {
         "cluster": "main",
         "internal": False,
@@ -66,7 +66,9 @@ def observed_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
         "replication_factor": 1,
         "assignments": {0: [1]},
     }
-    return frame(spark, plain(OBSERVED), ({**usual, "topic_id": f"id of {row['topic']}", **row} for row in rows))
+    return frame(
+        spark, schema or plain(OBSERVED), ({**usual, "topic_id": f"id of {row['topic']}", **row} for row in rows)
+    )
 
 
 def decision_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
