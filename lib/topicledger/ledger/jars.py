@@ -79,8 +79,7 @@ def session_jars() -> Mapping[str, str]:
         # Without a known version of Delta, a jar of another name may have it: the first table shows.
         found = _installed()
         return {} if found is None else {"spark.jars.packages": coordinate(found)}
-    where = folder or str(CHECKOUT / "build" / "jars")
-    raise TopicLedgerError(f"no Delta jars in {Path(where) / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
+    raise TopicLedgerError(f"no Delta jars in {_folder() / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
 
 
 def coordinate(delta: str = _DELTA) -> str:
@@ -107,7 +106,7 @@ def spark_settings() -> str:
 
 def delta_jars() -> Sequence[Path]:
     """Return Delta's jars in TOPICLEDGER_JARS or the checkout; empty if there are none."""
-    folder = Path(os.environ.get("TOPICLEDGER_JARS") or CHECKOUT / "build" / "jars")
+    folder = _folder()
     return sorted((folder / "delta").glob("delta-*.jar")) or sorted(folder.glob("delta-*.jar"))
 
 
@@ -121,9 +120,12 @@ def log_store() -> Sequence[Path]:
     return _helper("s3-log-store")
 
 
+def _folder() -> Path:
+    return Path(os.environ.get("TOPICLEDGER_JARS") or CHECKOUT / "build" / "jars")
+
+
 def _helper(name: str) -> Sequence[Path]:
-    folder = Path(os.environ.get("TOPICLEDGER_JARS") or CHECKOUT / "build" / "jars")
-    return [jar for jar in (folder / name / f"{name}.jar", _WITHIN_PACKAGE / f"{name}.jar") if jar.is_file()][:1]
+    return [jar for jar in (_folder() / name / f"{name}.jar", _WITHIN_PACKAGE / f"{name}.jar") if jar.is_file()][:1]
 
 
 def _of_spark() -> Iterator[Path]:

@@ -5,7 +5,7 @@ A guard counts per cluster, and so does what an approval allows: it raises the g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -56,13 +56,18 @@ def read_stopped(plans: DataFrame) -> Sequence[Stopped]:
     return sorted(found, key=lambda each: (each.cluster, *in_words(each.needs)))
 
 
-def most_of(stopped: Sequence[Stopped]) -> Mapping[str, int]:
-    """Return the numbers that let all of these through."""
+def largest(numbers: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    """Return for each guard, by name, the largest of its numbers."""
     found: dict[str, int] = {}
-    for each in stopped:
-        for name, number in each.needs.items():
+    for each in numbers:
+        for name, number in each.items():
             found[name] = max(number, found.get(name, 0))
     return dict(sorted(found.items()))
+
+
+def most_of(stopped: Iterable[Stopped]) -> Mapping[str, int]:
+    """Return the numbers that let all of these through."""
+    return largest(each.needs for each in stopped)
 
 
 def by_cluster(stopped: Sequence[Stopped], allowed: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:

@@ -95,10 +95,7 @@ def take_allowed(run: Run) -> None:
     found = of_run(run.ledger, run.settings.guards, run.run_id, requested_by, run.row.get("scope"))
     let = {} if found.missing else allowing.by_cluster(found.stopped, found.allows)
     before = run.allowed if run.may_have_sent else {}
-    together = {**let, **before}
-    for cluster in let.keys() & before.keys():
-        numbers = [let[cluster], before[cluster]]
-        together[cluster] = {name: max(each.get(name, 0) for each in numbers) for name in {*numbers[0], *numbers[1]}}
+    together = {name: allowing.largest([let.get(name, {}), before.get(name, {})]) for name in {*let, *before}}
     if together != run.allowed:
         text = json.dumps(together, sort_keys=True)
         run.commit_state(run.state, arguments={**run.arguments, ALLOWED_ARGUMENT: text})
@@ -121,20 +118,17 @@ def of_run(
     if scope is not None:
         plan_digest = hashlib.sha256(f"{plan_digest} {scope}".encode()).hexdigest()
     by: dict[str, str] = {}
-    allowed: dict[str, dict[str, int]] = {}
+    allowed: dict[str, Mapping[str, int]] = {}
     if ledger.exists(APPROVALS):
         own = (F.col("run_id") == run_id) & (F.col("plan_digest") == plan_digest)
         for row in ledger.read(APPROVALS).where(own).orderBy("at").collect():
             person = _person(row["by"])
             by.setdefault(person, row["by"])
-            for name, number in (row["allows"] or {}).items():
-                allowed.setdefault(person, {})[name] = max(number, allowed.get(person, {}).get(name, 0))
+            if row["allows"]:
+                allowed[person] = allowing.largest([allowed.get(person, {}), row["allows"]])
     by.pop(_person(requested_by), None)
     allowed.pop(_person(requested_by), None)
-    allows = {
-        name: max(each.get(name, 0) for each in allowed.values())
-        for name in sorted({name for each in allowed.values() for name in each})
-    }
+    allows = allowing.largest(allowed.values())
     stopped = allowing.read_stopped(ledger.read(PLANS).where(F.col("run_id") == run_id)) if allows else ()
     let_through = allowing.by_cluster(stopped, allows)
     classes = _classes(ledger, run_id, let_through) if guards.approvals_for else ()
