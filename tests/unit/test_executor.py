@@ -10,6 +10,7 @@ from unittest.mock import MagicMock, create_autospec
 
 import pytest
 
+from tests.unit.executing import ATTEMPTS, executor_for
 from topicledger import kafka
 from topicledger.actions import create as creates
 from topicledger.actions import delete as deletes
@@ -45,7 +46,6 @@ from topicledger.model.moves import Withdrawn
 
 TOO_LARGE = "Excessively large number of partitions per request."
 LOST = RequestLost("cluster main at h:1 gave no answer: connection reset")
-ATTEMPTS = 3
 
 
 @pytest.fixture
@@ -78,16 +78,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-def executor_for(admin: MagicMock, sleep: Callable[[float], None] | None, **fields: Any) -> Executor:
-    usual = {
-        "cluster": "main",
-        "cluster_id": "kafka-main",
-        "limits": ClusterLimits(max_batch_records=100),
-        "retry_policy": RetryPolicy(attempts=ATTEMPTS, visibility=0.0),
-    }
-    return Executor(**{**usual, "admin": admin, "sleep": sleep, **fields})
 
 
 def paced(admin: MagicMock, clock: Clock, **fields: Any) -> Executor:

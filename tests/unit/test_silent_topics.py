@@ -10,6 +10,7 @@ from unittest.mock import MagicMock, create_autospec
 
 import pytest
 
+from tests.unit.executing import executor_for
 from topicledger import kafka
 from topicledger.apply import dispatch
 from topicledger.apply.dispatch import Context, Stop, each_cluster
@@ -17,7 +18,7 @@ from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
 from topicledger.kafka import ClusterAdmin, RequestLost, Response
 from topicledger.kafka.reassignments import PartitionState, TopicState
-from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy, StaysOpen
+from topicledger.kafka.sending import OutcomeUnknown, StaysOpen
 from topicledger.ledger.commits import Commits
 from topicledger.model import (
     Action,
@@ -58,14 +59,7 @@ def admin() -> MagicMock:
 
 @pytest.fixture
 def executor(admin: MagicMock, no_sleep: Callable[[float], None]) -> Executor:
-    return Executor(
-        cluster="main",
-        cluster_id="kafka-main",
-        admin=admin,
-        limits=ClusterLimits(max_batch_records=8_000),
-        retry_policy=RetryPolicy(attempts=ATTEMPTS, visibility=0.0),
-        sleep=no_sleep,
-    )
+    return executor_for(admin, no_sleep, records=8_000, attempts=ATTEMPTS)
 
 
 def create(topic: str) -> Target:

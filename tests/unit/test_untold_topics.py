@@ -12,7 +12,8 @@ import pytest
 
 from tests.harness import cluster_settings
 from tests.unit.answering import Coordinator, connection, live, log_dirs, topic
-from tests.unit.moving_cluster import ATTEMPTS, MovingCluster, Written, executor_of, move
+from tests.unit.executing import ATTEMPTS, executor_for
+from tests.unit.moving_cluster import MovingCluster, Written, executor_of, move
 from topicledger.actions.asking import MovesUnlisted
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
@@ -20,7 +21,7 @@ from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, RequestLost, Response, groups, topics, unseen
 from topicledger.kafka.connection import ErrorAnswered
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState, topic_states
-from topicledger.kafka.sending import ClusterLimits, RetryPolicy, StaysOpen
+from topicledger.kafka.sending import StaysOpen
 from topicledger.model import Action, ConfigEntry, Outcome, ReplicaAction, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.observe import topics as observing
 from topicledger.observe.cluster_queries import ClusterAccess
@@ -150,14 +151,7 @@ def admin() -> MagicMock:
 
 @pytest.fixture
 def executor(admin: MagicMock, no_sleep: Callable[[float], None]) -> Executor:
-    return Executor(
-        cluster="main",
-        cluster_id="kafka-main",
-        admin=admin,
-        limits=ClusterLimits(max_batch_records=8_000),
-        retry_policy=RetryPolicy(attempts=ATTEMPTS, visibility=0.0),
-        sleep=no_sleep,
-    )
+    return executor_for(admin, no_sleep, records=8_000)
 
 
 @pytest.mark.parametrize("action", CHANGES)
