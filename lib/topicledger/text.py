@@ -66,6 +66,11 @@ def listed(names: Sequence[str], count: int | None = None, *, most: int = _NAMED
     return between.join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
+def counted(count: int, what: str) -> str:
+    """Return a number of things: `1 topic`, `1,000 topics`."""
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def first_of(shown: int, count: int) -> str:
     """Return a note below a list that isn't complete: `the first 20 of 1,000`."""
     return f"the first {shown:,} of {count:,}"

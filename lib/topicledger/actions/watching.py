@@ -13,7 +13,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.moved import progress
 from topicledger.kafka.reassignments import Partition
 from topicledger.model.moves import Move
-from topicledger.text import iso_time
+from topicledger.text import iso_time, listed
 
 log = logging.getLogger(__name__)
 
@@ -53,17 +53,13 @@ class Watching:
         if not under_way or now - max(self._closer_at, self._warned) < _STILL_FOR:
             return
         self._warned = now
-        shown = [f"{topic}-{number} waits for broker {brokers}" for (topic, number), brokers in waiting.items()][
-            :_SHOWN
-        ]
-        more = f" and {len(waiting) - _SHOWN} more" if len(waiting) > _SHOWN else ""
+        late = [f"{topic}-{number} waits for broker {brokers}" for (topic, number), brokers in waiting.items()]
         log.warning(
-            "cluster %s: no move has come closer to its end since %s (%.0f min): %s%s; %s",
+            "cluster %s: no move has come closer to its end since %s (%.0f min): %s; %s",
             self._context.cluster,
             iso_time(self._closer),
             (now - self._closer_at) / 60,
-            "; ".join(shown) or f"{len(under_way)} partitions are listed as moving",
-            more,
+            listed(late, most=_SHOWN, between="; ") or f"{len(under_way)} partitions are listed as moving",
             _ADVICE,
         )
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from topicledger.ledger.rows import parts_of, read_moves
 from topicledger.model import ReplicaAction
-from topicledger.text import cell, grid_of
+from topicledger.text import cell, counted, grid_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class PlannedMoves:
     """Estimated seconds at the throttle, by the broker that gets the most bytes; None without a throttle."""
 
     def __str__(self) -> str:
-        unknown = f", {_counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
+        unknown = f", {counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
         took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
-        partitions, topics = _counted(self.partitions, "partition"), _counted(self.topics, "topic")
+        partitions, topics = counted(self.partitions, "partition"), counted(self.topics, "topic")
         return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}"
 
 
@@ -77,10 +77,6 @@ def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
         )
         for row in found
     ]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:

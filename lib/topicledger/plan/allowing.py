@@ -15,7 +15,7 @@ from topicledger.actions.safeguards import MAX_DISRUPTIONS, MAX_LOSSES
 from topicledger.errors import UsageError
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.resources import registry
-from topicledger.text import nearest, show
+from topicledger.text import counted, nearest, show
 
 GUARDS: Collection[str] = tuple(
     dict.fromkeys(
@@ -102,7 +102,9 @@ def in_words(numbers: Mapping[str, int]) -> str:
 
 def stopped_in_words(stopped: Sequence[Stopped]) -> str:
     """Return what each cluster needs: `main: deletes=2 (2 actions); other: deletes=1 (1 action)`."""
-    return "; ".join(f"{show(each.cluster)}: {in_words(each.needs)} ({counted(each.actions)})" for each in stopped)
+    return "; ".join(
+        f"{show(each.cluster)}: {in_words(each.needs)} ({counted(each.actions, 'action')})" for each in stopped
+    )
 
 
 def approve_command(run_id: str, allow: Mapping[str, int]) -> str:
@@ -124,8 +126,3 @@ def parse_allow(text: str) -> Mapping[str, int]:
             raise UsageError(f"--allow has {name} twice: write it once")
         found[name] = int(number)
     return found
-
-
-def counted(actions: int) -> str:
-    """Return a number of actions in words."""
-    return "1 action" if actions == 1 else f"{actions:,} actions"

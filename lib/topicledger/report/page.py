@@ -22,7 +22,7 @@ from topicledger.plan.lines import sign_of
 from topicledger.report import advice, charts, listings, times, words
 from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, Shown, Tally
 from topicledger.report.listings import NO_CLUSTER, NO_OWNER
-from topicledger.text import printable
+from topicledger.text import counted, printable
 
 _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
@@ -50,7 +50,7 @@ def environment(*templates: str) -> Environment:
         time=words.time,
         duration=words.duration,
         age=words.age,
-        counted=words.counted,
+        counted=counted,
         took=words.took,
         exit_code=words.exit_code,
     )

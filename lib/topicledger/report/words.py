@@ -16,7 +16,7 @@ from topicledger.model.config_texts import with_units
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
 from topicledger.resources import registry
-from topicledger.text import iso_time, show
+from topicledger.text import counted, iso_time, show
 
 _NAME_CHARACTERS = 300
 _MESSAGE_CHARACTERS = 400
@@ -77,11 +77,6 @@ def breaks(text: str) -> Markup:
 def number(count: int) -> str:
     """12345 -> 12,345."""
     return f"{count:,}"
-
-
-def counted(count: int, what: str) -> str:
-    """1 topic, 2 topics."""
-    return f"{number(count)} {what}{'' if count == 1 else 's'}"
 
 
 def time(moment: datetime | None) -> str:
