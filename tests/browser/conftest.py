@@ -62,14 +62,20 @@ class Page:
     def picture(self, name: str) -> tuple[int, int]:
         """Write a picture of the whole page into `PICTURES`; return its width and height."""
         PICTURES.mkdir(parents=True, exist_ok=True)
-        height = self.run("return document.documentElement.scrollHeight")
-        clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": height, "scale": 1}
-        taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        height, before = self._height(), 0
+        # The layout may change while the picture is taken, since the window then has the size of the page.
+        while height != before:
+            clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": height, "scale": 1}
+            taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+            before, height = height, self._height()
         data = base64.b64decode(taken["data"])
         (PICTURES / f"{name}.png").write_bytes(data)
         # A PNG's first chunk begins with width and height.
         width, height = struct.unpack(">II", data[16:24])
         return width, height
+
+    def _height(self) -> int:
+        return int(self.run("return document.documentElement.scrollHeight"))
 
     def run(self, script: str, *arguments: object) -> Any:
         """Run a function body in the page, and return its result."""
