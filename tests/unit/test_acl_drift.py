@@ -13,7 +13,7 @@ from tests.unit.frames import dicts, frame, judged_rows, observed_rows
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
-from topicledger.drift.find import COLUMNS, Estate
+from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.model import Refusal
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
@@ -59,7 +59,7 @@ def found(
     judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None))
     manifests = judged_rows(spark, {"topic": "declared"})
     rows = judged.transform(find_resource_drift(KIND, estate, listed, manifests, settings))
-    assert tuple(rows.columns) == COLUMNS
+    assert tuple(rows.columns) == DRIFT_COLUMNS
     told = dicts(rows)
     assert all(row["severity"] == settings.audit.severity[row["kind"]] for row in told)
     assert {row["cluster_id"] for row in told} <= {"kafka-main"}

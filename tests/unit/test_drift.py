@@ -17,7 +17,7 @@ from tests.unit.frames import dicts, frame, judged_rows
 from topicledger import phases
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
-from topicledger.drift.find import COLUMNS, Estate, find_drift, with_since
+from topicledger.drift.find import DRIFT_COLUMNS, Estate, find_drift, with_since
 from topicledger.kafka.config_values import same_value, same_value_column
 from topicledger.schemas import AUDIT, BROKERS, DRIFT, OBSERVED_CONFIGS
 
@@ -291,7 +291,7 @@ def test_drift_has_its_columns(spark: SparkSession) -> None:
     rows = judged_rows(spark, {"topic": "gone"}).transform(find_drift(estate(spark, []), AuditSettings()))
     expected = frame(
         spark,
-        StructType([DRIFT.schema[name] for name in COLUMNS]),
+        StructType([DRIFT.schema[name] for name in DRIFT_COLUMNS]),
         [
             {
                 "cluster": "main",
@@ -393,7 +393,7 @@ def test_a_changed_default_of_brokers_is_reported(spark: SparkSession) -> None:
 
 def test_drift_is_since_the_first_of_an_unbroken_series(spark: SparkSession) -> None:
     key = {"cluster": "main", "topic": "a", "kind": "config_differs"}
-    schema = StructType([DRIFT.schema[name] for name in COLUMNS])
+    schema = StructType([DRIFT.schema[name] for name in DRIFT_COLUMNS])
     found = [{**key, "what": "x"}, {**key, "what": "y"}, {**key, "kind": "missing"}, {**key, "topic": "b", "what": "x"}]
     earlier = [{**key, "what": "x", "since": at(-60)}, {**key, "kind": "missing", "since": at(-30)}]
     rows = dicts(frame(spark, schema, found).transform(with_since(frame(spark, DRIFT.schema, earlier), NOW)))

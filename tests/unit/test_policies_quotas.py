@@ -22,7 +22,7 @@ from topicledger.resources import building
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.kind import KIND
 from topicledger.resources.quotas.names import QuotaAction
-from topicledger.resources.quotas.policies import COLUMNS, SUBJECT
+from topicledger.resources.quotas.policies import SUBJECT
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 
@@ -131,7 +131,7 @@ def test_owners_labels_and_scopes_are_those_of_the_row(spark: SparkSession) -> N
 
 def test_a_users_own_policy_sees_every_entity_and_may_only_warn(spark: SparkSession) -> None:
     def rule(rows: DataFrame, facts: Any) -> DataFrame:
-        assert rows.columns == list(COLUMNS)
+        assert rows.columns == list(SUBJECT.columns)
         wide = F.col("asked") & F.col("user").eqNullSafe("<default>") & (F.size("live_limits") == 0)
         return rows.withColumn("reason", F.when(wide, F.lit("no default is set here")))
 

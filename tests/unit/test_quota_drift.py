@@ -12,7 +12,7 @@ from tests.unit.frames import dicts, frame, judged_rows, observed_rows
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
-from topicledger.drift.find import COLUMNS, Estate
+from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.quotas import rows as quotas
@@ -47,7 +47,7 @@ def found(
     differing = judged.transform(
         find_resource_drift(KIND, estate, listed, judged_rows(spark, {"topic": "t"}), settings)
     )
-    assert tuple(differing.columns) == COLUMNS
+    assert tuple(differing.columns) == DRIFT_COLUMNS
     told = dicts(differing)
     assert all(row["severity"] == settings.audit.severity[row["kind"]] for row in told)
     assert {(row["cluster_id"], row["topic"]) for row in told} <= {("kafka-main", None)}

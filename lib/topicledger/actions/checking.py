@@ -128,7 +128,7 @@ def unreadable(configs: TopicConfigs) -> tuple[Refusal, str]:
     return Refusal.NO_ANSWER, f"brokers answer {error} about the topic's configs; look for it in their logs"
 
 
-def not_planned(target: Target, info: TopicInfo | None) -> tuple[Refusal, str] | None:
+def not_planned(target: Target, info: TopicInfo | TopicState | None) -> tuple[Refusal, str] | None:
     """Return why a topic is not the one in the plan, or None."""
     if info is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import undescribed
+from topicledger.actions.checking import not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ELECTED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
@@ -48,21 +48,11 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
     now, states = datetime.now(UTC), context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     for target in targets:
-        refusal = _refusal(target, states.get(target.topic))
+        refusal = not_planned(target, states.get(target.topic))
         if refusal is None:
             yield context.result(target, Phase.VALIDATE, Outcome.OK, Answer(TopicResult(), 1, now, datetime.now(UTC)))
         else:
             yield context.refused(target, Phase.VALIDATE, *refusal)
-
-
-def _refusal(target: Target, state: TopicState | None) -> tuple[Refusal, str] | None:
-    if state is None:
-        return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
-    if not state.permitted:
-        return undescribed(state)
-    if state.topic_id != target.topic_id:
-        return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
-    return None
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -70,7 +60,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
     states = context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     for target in targets:
-        refusal = _refusal(target, states.get(target.topic))
+        refusal = not_planned(target, states.get(target.topic))
         if refusal is not None:
             yield context.refused(target, Phase.APPLY, *refusal)
 
@@ -81,7 +71,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
     context.require_planned_cluster()
     for target in targets:
         state = states.get(target.topic)
-        if state is not None and _refusal(target, state) is None and _are_led(target, state):
+        if state is not None and not_planned(target, state) is None and _are_led(target, state):
             message = "an earlier request of this run elected them"
             answer = Answer(TopicResult(), 1, now, datetime.now(UTC))
             yield context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
@@ -105,7 +95,7 @@ def partly_done(context: ClusterContext, targets: Sequence[Target]) -> Mapping[s
 
 
 def _leaders(target: Target, state: TopicState | None) -> str:
-    if state is None or _refusal(target, state) is not None:
+    if state is None or not_planned(target, state) is not None:
         return "the leaders of its partitions are unknown"
     planned, led = partitions_of(target), _led(state)
     there, missing = (

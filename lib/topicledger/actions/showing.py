@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from topicledger.model import Target
 from topicledger.model.moves import parse_assignments
 from topicledger.model.topic_configs import EFFECTS, ChangeClass
-from topicledger.text import listed
+from topicledger.text import counted, listed
 
 _LISTED = 20
 """Most configs of a create, and partitions of a move, to name."""
@@ -50,7 +50,7 @@ def created(target: Target) -> str:
         counted(len(assigned), "assigned partition") if assigned and partitions is None else None,
         None if partitions is None else counted(partitions, "partition"),
         None if replicas is None else f"replication factor {replicas}",
-        first(configs),
+        _first(configs),
     )
     return ", ".join(filter(None, parts)) or "the broker's defaults"
 
@@ -77,21 +77,16 @@ def moved(target: Target) -> str:
     least = min((len(after[each]) for each in fewer), default=0)
     most = max((len(before[each]) for each in fewer), default=0)
     lost = f"replication factor {most} -> {least} {EFFECTS[ChangeClass.LESS_SAFE]}; " if fewer else ""
-    return lost + first(moves, "; ") + ("" if size is None else f"; {size} bytes")
+    return lost + _first(moves, "; ") + ("" if size is None else f"; {size} bytes")
 
 
 def elected(target: Target) -> str:
     """The partitions whose preferred replica should lead."""
     partitions = target.after.get("partitions", "").split(",")
-    return f"preferred leaders of {'partition' if len(partitions) == 1 else 'partitions'} {first(partitions)}"
+    return f"preferred leaders of {'partition' if len(partitions) == 1 else 'partitions'} {_first(partitions)}"
 
 
-def counted(count: int, what: str) -> str:
-    """`1 partition`, `2 partitions`."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def first(texts: Iterable[str], between: str = ", ") -> str:
+def _first(texts: Iterable[str], between: str = ", ") -> str:
     """The first 20, and the number of the others."""
     return listed(list(texts), most=_LISTED, between=between)
 

@@ -21,7 +21,7 @@ from topicledger.kinds import NAMES
 from topicledger.ledger.rows import WARNING
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
-from topicledger.model import TOPIC, Action, ReplicaAction, TopicResult
+from topicledger.model import FORMAT_VERSION, TOPIC, Action, ReplicaAction, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
@@ -42,8 +42,6 @@ from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import cell, grid_of, plain
 from topicledger.text import console as text_console
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)

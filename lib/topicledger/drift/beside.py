@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.drift.find import COLUMNS, Estate, lookup
+from topicledger.drift.find import DRIFT_COLUMNS, Estate, lookup
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources.kind import DIFFERENCE, ResourceKind
@@ -22,7 +22,7 @@ def find_resource_drift(
     """Compare validated rows of a kind's table with the resources of audited clusters.
 
     In: the result of `Rows.judge`, materialised; refused rows are not compared. `manifests`: the result of
-    `manifests.judge`. Out: `find.COLUMNS`, one row per difference; ignored kinds are left out.
+    `manifests.judge`. Out: `find.DRIFT_COLUMNS`, one row per difference; ignored kinds are left out.
     """
     declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
     topics = estate.topics.select("cluster", "topic").unionByName(declared).distinct()
@@ -35,7 +35,7 @@ def find_resource_drift(
 
 
 def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> DataFrame:
-    """Convert findings (`DIFFERENCE`) on audited clusters to `find.COLUMNS`, without ignored kinds."""
+    """Convert findings (`DIFFERENCE`) on audited clusters to `find.DRIFT_COLUMNS`, without ignored kinds."""
     return (
         reduce(DataFrame.unionByName, found)
         .where(F.col("cluster").isin(*estate.cluster_ids))
@@ -47,7 +47,7 @@ def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> 
             }
         )
         .where("severity is not null")
-        .select(*COLUMNS)
+        .select(*DRIFT_COLUMNS)
     )
 
 

@@ -23,7 +23,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Outcome
 from topicledger.naming import DriftName
 
-COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
+DRIFT_COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
     """Compare validated manifests with live clusters.
 
     In: the result of `manifests.judge`; refused rows are not compared, and the topics they name are not unmanaged.
-    Out: `COLUMNS`, one row per (cluster, topic, kind, what) that differs; ignored kinds are left out.
+    Out: `DRIFT_COLUMNS`, one row per (cluster, topic, kind, what) that differs; ignored kinds are left out.
     """
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -68,7 +68,7 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
             .select("cluster", "cluster_id", "topic", "topic_id", "found.*")
             .withColumn("severity", lookup(settings.severity, F.col("kind")))
             .where("severity is not null")
-            .select(*COLUMNS)
+            .select(*DRIFT_COLUMNS)
         )
 
     return transform
@@ -168,7 +168,7 @@ def lookup(values: Mapping[str, str] | Mapping[DriftName, Severity], key: Column
 def with_since(earlier: DataFrame, now: datetime) -> Transform:
     """Add `since`: when the first of an unbroken series of audits found it, else `now`.
 
-    In: `COLUMNS`. `earlier` has the columns of `drift`, as the previous audit of each cluster found them.
+    In: `DRIFT_COLUMNS`. `earlier` has the columns of `drift`, as the previous audit of each cluster found them.
     """
     key = ("cluster", "topic", "kind", "what")
 

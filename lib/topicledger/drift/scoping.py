@@ -17,7 +17,7 @@ from topicledger.resources.scoped import INSIDE, with_inside
 
 
 def on_topics(run: Run, declared: DataFrame) -> Transform:
-    """Return a transform that keeps findings on topics inside. In and out: `find.COLUMNS`.
+    """Return a transform that keeps findings on topics inside. In and out: `find.DRIFT_COLUMNS`.
 
     `declared`: the result of `manifests.judge`.
     """
@@ -31,7 +31,7 @@ def on_topics(run: Run, declared: DataFrame) -> Transform:
 
 
 def on_resources(run: Run, kind: ResourceKind, estate: Estate, listed: Listed, declared: DataFrame) -> Transform:
-    """Return a transform that keeps findings on other resources inside. In and out: `find.COLUMNS`.
+    """Return a transform that keeps findings on other resources inside. In and out: `find.DRIFT_COLUMNS`.
 
     `declared`: the result of the kind's `Rows.judge`. A finding that a cluster's resources are unknown is always kept.
     """

@@ -28,8 +28,6 @@ from topicledger.text import iso_time
 
 log = logging.getLogger(__name__)
 
-ACCEPT_COMMAND = "clusters accept"
-
 
 class Accepted(StrEnum):
     """How a name got its cluster id."""

@@ -19,6 +19,7 @@ from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
+from topicledger.naming import ActionName
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.log_dirs import observe_log_dirs
 from topicledger.observe.topics import Observation
@@ -236,12 +237,11 @@ def decided(
             .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
         )
         if wanted.changes is not None:
-            alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
-            rows = rows.transform(with_alters).transform(_alters_judged(alters, known))
+            rows = rows.transform(with_alters).transform(_judged_alone(Action.ALTER_CONFIGS, rules, known))
             rows = rows.transform(guards.max_changes(settings.guards.max_changes))
         if answers is not None:
             moves = moving.with_moves(answers, judged, seen, configs)
-            rows = rows.transform(moves).transform(moves_judged(rules, known))
+            rows = rows.transform(moves).transform(_judged_alone(ReplicaAction.REASSIGN, rules, known))
         if wanted.changes is not None or answers is not None:
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
             rows = rows.transform(guards.max_disruptions(settings.guards.max_disruptions))
@@ -252,29 +252,18 @@ def decided(
     return transform
 
 
-def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
-    """Evaluate policies of alters. A user's own policies get each topic once, without the row of added partitions."""
+def _judged_alone(action: ActionName, rules: Sequence[Policy], known: Facts) -> Transform:
+    """Evaluate policies of one kind of action. A user's own policies get each topic once: only rows of this kind."""
+    judging = policies.judge([rule for rule in rules if rule.action is action], known)
+    users_own = any(rule.users_own and rule.action is action for rule in rules)
 
     def transform(decisions: DataFrame) -> DataFrame:
-        if not any(rule.users_own for rule in rules):
-            return decisions.transform(policies.judge(rules, known))
-        rows, alters = decisions.localCheckpoint(), F.col("decision").eqNullSafe(F.lit(Action.ALTER_CONFIGS.value))
-        return rows.where(~alters).unionByName(rows.where(alters).transform(policies.judge(rules, known)))
+        if not users_own:
+            return decisions.transform(judging)
+        rows, chosen = decisions.localCheckpoint(), F.col("decision").eqNullSafe(F.lit(action.value))
+        return rows.where(~chosen).unionByName(rows.where(chosen).transform(judging))
 
     return transform
-
-
-def moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
-    """Evaluate policies of moves. A user's own policies get each topic once, so they see only moves."""
-    of_moves, move = [rule for rule in rules if rule.action is ReplicaAction.REASSIGN], ReplicaAction.REASSIGN.value
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        if not any(rule.users_own for rule in of_moves):
-            return decisions.transform(policies.judge(of_moves, known))
-        rows, moves = decisions.localCheckpoint(), F.col("decision").eqNullSafe(F.lit(move))
-        return rows.where(~moves).unionByName(rows.where(moves).transform(policies.judge(of_moves, known)))
-
-    return transform if of_moves else lambda decisions: decisions
 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:

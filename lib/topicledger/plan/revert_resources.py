@@ -95,7 +95,7 @@ def _last_change(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -
 def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transform:
     """Add a warning to decisions that undo a change which the kind's table still declares.
 
-    In and out: `COLUMNS` and `action`. `managed`: whether runs change resources that no row declares.
+    In and out: `phases.DECIDED_RESOURCE` and `action`. `managed`: whether runs change resources that no row declares.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:

@@ -47,7 +47,7 @@ LISTED_CHANGES = 500
 LISTED_RUNS = 200
 LISTED_HISTORIES = 100
 """Most topics whose history a report shows."""
-LISTED_OWNERS = 2_000
+LISTED_FAILURES = 2_000
 """Most pairs of run and owner with failures, over all runs of a span."""
 LISTED_BATCHES = 15
 LISTED_TALLIES = 5_000
@@ -203,7 +203,7 @@ def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mappin
         .groupBy("run_id", F.coalesce("owner", F.lit("")).alias("owner"))
         .agg(F.count(F.lit(1)).alias("topics"))
         .orderBy(F.desc("topics"), "owner")
-        .limit(LISTED_OWNERS)
+        .limit(LISTED_FAILURES)
     )
     by_run: dict[str, dict[str, int]] = {}
     for row in by_owner.collect():

@@ -20,7 +20,7 @@ from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
-from topicledger.actions.showing import ADDS, REMOVES, Shown, counted
+from topicledger.actions.showing import ADDS, REMOVES, Shown
 from topicledger.actions.shown import done_within
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
@@ -39,6 +39,7 @@ from topicledger.resources.acls import cluster_acls, names, requests
 from topicledger.resources.acls.acl import ALLOW, Acl
 from topicledger.resources.acls.cluster_acls import FIRST_ACL, LAST_ACL, principal_unknown
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
+from topicledger.text import counted
 
 _SHOWN_WITHIN = 10.0
 """Seconds until brokers show added or removed ACLs: over 3 if they are busy (A6)."""

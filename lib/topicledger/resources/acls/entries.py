@@ -31,7 +31,7 @@ _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
 _SHOWN_SHORTHANDS = 20
 _SHOWN_RIGHTS = 8
 
-COLUMNS = (*_KEY, *SHARED)
+FIELDS = (*_KEY, *SHARED)
 """The fields of an ACL, as in the table."""
 
 Right = tuple[str, str, str]

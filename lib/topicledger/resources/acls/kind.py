@@ -20,7 +20,7 @@ KIND = ResourceKind(
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
         section="acls",
-        fields=entries.COLUMNS,
+        fields=entries.FIELDS,
         read=entries.read_acl,
         is_one=entries.is_acl,
         columns_are=lambda columns: "principal" in columns,

@@ -22,7 +22,7 @@ from topicledger.resources.acls.rows import covered_topics
 _MAX_COUNT = 2**31 - 1
 _KNOWN_OPERATIONS = sorted({"ALL", *(each for named in OPERATIONS.values() for each in named)})
 
-COLUMNS = (
+_COLUMNS = (
     "cluster", "cluster_id", "resource", "acl", "decision", "live", "state", "owner", "labels", "asked", "open",
 )  # fmt: skip
 """The columns that a set rule about ACLs sees: one row per declared or existing ACL of a cluster.
@@ -32,7 +32,7 @@ acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, n
 `contract.TOPICS`.
 """
 
-SUBJECT = Subject(actions=(AclAction.ACL_ADD, AclAction.ACL_DELETE), key="resource", columns=COLUMNS)
+SUBJECT = Subject(actions=(AclAction.ACL_ADD, AclAction.ACL_DELETE), key="resource", columns=_COLUMNS)
 
 
 @built_in(AclAction.ACL_ADD)

@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 SECURITY_DISABLED = 54
 _ANY = 1
-_USER = 7
 _VERSION_WITH_PATTERNS = 1
 """First version of all three requests with pattern types: older brokers take every name for a literal one."""
 _VERSION_WITH_USERS = 3

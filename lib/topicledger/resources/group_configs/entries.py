@@ -9,7 +9,7 @@ from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Read, 
 from topicledger.manifests.files.values import Object
 
 _OWN: Mapping[str, Read] = {"group": Reader.text, "configs": Reader.texts}
-COLUMNS = (*_OWN, *SHARED)
+FIELDS = (*_OWN, *SHARED)
 """The fields of an entry, with the table's names."""
 
 

@@ -26,7 +26,7 @@ KIND = ResourceKind(
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
         section="groups",
-        fields=entries.COLUMNS,
+        fields=entries.FIELDS,
         read=entries.read_group,
         is_one=entries.is_group,
         columns_are=lambda columns: "group" in columns,

@@ -16,7 +16,7 @@ from topicledger.policies.create import labels_required, owner_required
 from topicledger.policies.ranges import Range
 from topicledger.resources.group_configs.names import GroupConfigAction
 
-COLUMNS = (
+_COLUMNS = (
     "cluster", "cluster_id", "resource", "group", "configs", "live_configs", "before", "after", "decision", "live",
     "state", "owner", "labels", "asked", "open",
 )  # fmt: skip
@@ -28,7 +28,7 @@ and the new ones; decision: alter_group_configs, or what needs nothing; state, o
 isn't. asked and open: as in `contract.TOPICS`.
 """
 
-SUBJECT = Subject(actions=(GroupConfigAction.ALTER_GROUP_CONFIGS,), key="resource", columns=COLUMNS)
+SUBJECT = Subject(actions=(GroupConfigAction.ALTER_GROUP_CONFIGS,), key="resource", columns=_COLUMNS)
 
 
 @built_in(GroupConfigAction.ALTER_GROUP_CONFIGS)

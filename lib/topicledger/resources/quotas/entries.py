@@ -10,7 +10,7 @@ from topicledger.manifests.files.values import Object
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 
 _OWN: Mapping[str, Read] = {**dict.fromkeys(ENTITY, Reader.text), **dict.fromkeys(LIMITS, Reader.number)}
-COLUMNS = (*_OWN, *SHARED)
+FIELDS = (*_OWN, *SHARED)
 """The fields of an entry, with the table's names."""
 
 

@@ -27,7 +27,7 @@ KIND = ResourceKind(
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
         section="quotas",
-        fields=entries.COLUMNS,
+        fields=entries.FIELDS,
         read=entries.read_quota,
         is_one=entries.is_quota,
         columns_are=lambda columns: not set(columns).isdisjoint(ENTITY),

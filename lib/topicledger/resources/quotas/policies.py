@@ -25,7 +25,7 @@ Limit = Literal[
     "connection_creation_rate",
 ]  # fmt: skip
 
-COLUMNS = (
+_COLUMNS = (
     "cluster", "cluster_id", "resource", *ENTITY, "limits", "live_limits", "before", "after", "decision", "live",
     "state", "owner", "labels", "asked", "open",
 )  # fmt: skip
@@ -38,7 +38,7 @@ alter_quota, or what needs nothing; state, owner, labels: as declared, null if i
 `contract.TOPICS`.
 """
 
-SUBJECT = Subject(actions=(QuotaAction.ALTER_QUOTA,), key="resource", columns=COLUMNS)
+SUBJECT = Subject(actions=(QuotaAction.ALTER_QUOTA,), key="resource", columns=_COLUMNS)
 
 
 @built_in(QuotaAction.ALTER_QUOTA)
