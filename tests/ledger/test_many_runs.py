@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tests.fault.effort import THOROUGH
-from topicledger.config.settings import Settings, TablesSettings
+from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import row_of
@@ -80,8 +80,11 @@ def test_older_table_accepts_simultaneous_runs(spark: SparkSession, tmp_path: Pa
 
 def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
     """Both share Spark's application, so the row names the start that it belongs to."""
-    settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
-    request = Request(command="provision", run_id="twice")
+    bound = Owners(
+        names={"a": OwnerSettings(topics=("^a",), requested_by=("ann",)), "b": OwnerSettings(topics=("^b",))}
+    )
+    settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={}, owners=bound)
+    request = Request(command="provision", run_id="twice", requested_by="bob")
     ledger.ensure(RUNS)
     first = runs._begin(ledger, settings, request, "twice", (), {})
     with pytest.raises(UsageError, match="resumed by another start"):
@@ -89,6 +92,7 @@ def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
     first.require_ownership()
     later = runs.start(ledger, settings, request)
     later.require_ownership()
+    assert str(later.scope) == "not owner a", "its requester may not plan what a declares"
     with pytest.raises(UsageError, match="resumed by another start"):
         first.require_ownership()
     assert ledger.read(RUNS).count() == 1

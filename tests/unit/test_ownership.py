@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
-from topicledger.config.ownership import Topic, not_yours
+from topicledger.config.ownership import Topic, barred, not_yours
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError
@@ -168,3 +168,10 @@ def test_wrong_settings(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "s.toml").write_text(BASE + text)
     _, problems = read_settings(tmp_path / "s.toml")
     assert any(problem in each for each in problems), problems
+
+
+def test_owners_bind_the_requesters_of_runs(tmp_path: Path) -> None:
+    bound = settings_of(tmp_path, MAP.replace("[owners.Orders]", '[owners.Orders]\nrequested_by = ["ann", "Nightly"]'))
+    assert [barred(bound.owners, each) for each in (" ANN ", "nightly", "bob")] == [(), (), ("Orders",)]
+    assert barred(by_map(tmp_path).owners, "bob") == ()
+    assert bound.digest() == by_map(tmp_path).digest(), "the scope of a run has its barred owners"

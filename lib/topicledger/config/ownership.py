@@ -35,12 +35,14 @@ def read_owners(table: TomlTable, settings_file: Path, clusters: Iterable[str]) 
 
 def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSettings:
     of = table.table(name)
-    of.only("topics", "clusters")
+    of.only("topics", "clusters", "requested_by")
     if "topics" not in of.values:
         of.problem("topics", "is missing: patterns of the topics that this owner may declare")
     from topicledger.config import patterns  # it takes long to import, and few settings need it
 
-    found = OwnerSettings(topics=of.texts("topics"), clusters=of.texts("clusters"))
+    found = OwnerSettings(
+        topics=of.texts("topics"), clusters=of.texts("clusters"), requested_by=of.texts("requested_by")
+    )
     for pattern in found.topics:
         try:
             patterns.check(pattern)
@@ -102,6 +104,12 @@ def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
 def owners_of(owners: Owners, topics: Sequence[tuple[str | None, str | None]]) -> list[tuple[str, ...]]:
     """Return the owners of each topic (cluster, topic); empty if it has none."""
     return [names for names, _ in _owned(owners, topics)]
+
+
+def barred(owners: Owners, requester: str) -> tuple[str, ...]:
+    """Return the owners whose resources the runs of this requester may not plan, by [owners.NAME] requested_by."""
+    bound = {name: each.requested_by for name, each in owners.names.items() if each.requested_by}
+    return tuple(name for name, people in bound.items() if _key(requester) not in map(_key, people))
 
 
 def _owned(owners: Owners, rows: Sequence[tuple[str | None, str | None]]) -> list[tuple[tuple[str, ...], str]]:

@@ -164,6 +164,9 @@ class OwnerSettings:
     """Patterns (RE2) that match anywhere in topic names unless anchored."""
     clusters: tuple[str, ...] = ()
     """Clusters that the patterns apply to. By default all."""
+    requested_by: tuple[str, ...] = ()
+    """Requesters whose runs may plan this owner's resources; blanks around them and case don't matter. By default
+    everybody's."""
 
 
 class OwnerLine(NamedTuple):
@@ -350,7 +353,8 @@ class Settings:
         ignored: dict[str, object] = {"scope": asdict(self.scope)} if self.scope != ScopeSettings() else {}
         if self.owners == Owners():
             return ignored
-        names = {name: asdict(each) for name, each in self.owners.names.items()}
+        # The scope of a run has what `requested_by` says.
+        names = {name: {"topics": each.topics, "clusters": each.clusters} for name, each in self.owners.names.items()}
         return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines], **ignored}
 
     def audit_digest(self) -> str:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from topicledger.config.ownership import barred
 from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
@@ -209,6 +210,9 @@ def _begin(
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
+    requester, scope = request.requested_by or os_user(), request.scope
+    if request.command in _PROVISIONING:
+        scope = replace(scope, barred=barred(settings.owners, requester))
     row = {
         "run_id": run_id,
         "state": RunState.PLANNING.value,
@@ -222,9 +226,9 @@ def _begin(
         "spark_app_id": _app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
         "principal": principal_of(selected),
-        "requested_by": request.requested_by or os_user(),
+        "requested_by": requester,
         "arguments": arguments,
-        "scope": request.scope.to_json(),
+        "scope": scope.to_json(),
         "settings_digest": _digest(settings, request.command),
         "epoch": 1,
         "shard": shard_of(run_id),
