@@ -10,7 +10,7 @@ Each phase takes the value that the previous one returned. A resumed run rebuild
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -77,25 +77,34 @@ class Planned:
 
 
 def provision(
-    run: Run, context: Context, *, planning_only: bool, applying_only: bool = False, detailed: bool = False
+    run: Run,
+    context: Context,
+    *,
+    planning_only: bool,
+    applying_only: bool = False,
+    detailed: bool = False,
+    load: Callable[[], None] = lambda: None,
 ) -> Summary:
     """Take a run from its current state to its end, or to the end of its plan.
 
     `applying_only`: plan nothing, so that only actions are sent that somebody could read before. Clusters without a
-    plan stay open.
+    plan stay open. `load`: loads the files of an approved plan.
     """
     if run.prunes is not None:
         context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
-        if not planning_only:
-            approvals.take_allowed(run)
-        planned = plan(run, context, applying_only=applying_only)
+        approved = None if planning_only else approvals.take_allowed(run)
+        if approved is None or not approved.missing:
+            load()
+        planned = plan(run, context, planning_only=planning_only, applying_only=applying_only)
         with cancelled_if_stopped(run, context, closing):
             ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
-        waits = approvals.missing(run) if ready.actions else None
+        if ready.actions and not applying_only:
+            approved = approvals.read(run)
+        waits = str(approved) if ready.actions and approved is not None and approved.missing else None
         # A plan of which guards stopped everything stays as it is until an approval allows some of it.
         stays = applying_only and not ready.actions and run.state is RunState.PLANNED and bool(_stopped(run, planned))
         if (waits is not None or stays) and not planning_only:
@@ -120,12 +129,12 @@ def _waiting(summary: Summary, waits_for: str | None) -> Summary:
     return replace(summary, pending=replace(summary.pending, waits_for=waits_for))
 
 
-def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
+def plan(run: Run, context: Context, *, planning_only: bool = False, applying_only: bool = False) -> Planned:
     """Run all phases up to plan; the plan is committed before any request is sent, validateOnly included."""
     now = datetime.now(UTC)
     if run.state is RunState.PLANNED:
-        # Actions that an approval lets through were not validated yet.
-        actions = _actions(run) if run.allowed else {}
+        # Actions that an approval lets through were not validated yet: that is left to the start that applies them.
+        actions = _actions(run) if run.allowed and not planning_only else {}
         return Planned(
             actions=actions,
             anything=True,

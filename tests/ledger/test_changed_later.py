@@ -18,7 +18,7 @@ def rows(run_id: str, topic: str, minute: int, change: tuple[str, str], **audit:
     at = BEGAN + timedelta(minutes=minute)
     key = {"run_id": run_id, "cluster": "main", "resource_type": "topic", "resource": topic, "topic": topic}
     changed = {"before": {"flush.ms": change[0]}, "after": {"flush.ms": change[1]}}
-    plan = {**key, "action": "alter_configs", **changed, "batch": 0, "planned_at": at}
+    plan = {**key, "owner": "a", "action": "alter_configs", **changed, "batch": 0, "planned_at": at}
     done = {"phase": "apply", "outcome": "ok", "error_code": 0, "completed_at": at + timedelta(seconds=1)}
     return plan, {**key, "action": "alter_configs", **done, **audit}
 
@@ -43,8 +43,8 @@ def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> N
     sent = {"run_id": "gone", "cluster": "main", "action": "alter_configs", "batch": 0}
     ledger.append(SENT_BATCHES, ledger.rows(SENT_BATCHES, [sent]), app_id="sent", version=1)
     done = changed_by(ledger, "x", TOPIC)
-    assert {row["topic"]: row["known"] for row in done.collect()} == dict.fromkeys(
-        ("back", "alone", "lost", "maybe"), True
+    assert {row["topic"]: (row["known"], row["owner"]) for row in done.collect()} == dict.fromkeys(
+        ("back", "alone", "lost", "maybe"), (True, "a")
     )
     later = changed_later(ledger, "x", done, TOPIC)
     assert sorted((row["resource"], row["run_id"], *row["touched"]) for row in later.collect()) == [

@@ -119,15 +119,28 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
         run_id="r",
         row={"requested_by": "ann"},
         state="planned",
+        resumed=True,
+        commits=SimpleNamespace(settle=lambda: None),
         ledger=None,
-        settings=SimpleNamespace(guards=None),
+        settings=SimpleNamespace(guards=GuardSettings()),
         arguments=kept,
         allowed={"east": {"deletes": 2}},
         may_have_sent=sent,
         commit_state=lambda _, arguments: kept.update(arguments),
     )
-    approvals.take_allowed(run)
+    found = approvals.take_allowed(run)
+    assert found is not None
+    assert found.missing == missing
     assert json.loads(kept["allowed"]) == allowed
 
 
 SIZES = {"east": 2, "west": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "observed", "unsent"),
+    [("planned", True, True), ("planning", True, True), ("planning", False, False), ("applying", True, False)],
+)
+def test_a_plan_that_lacks_a_cluster_can_be_approved_too(state: str, observed: bool, unsent: bool) -> None:
+    row = {"state": state, "observed_at": datetime.now(UTC) if observed else None}
+    assert approvals.is_unsent_plan(row) is unsent

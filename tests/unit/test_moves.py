@@ -50,13 +50,28 @@ def test_a_move_that_only_changes_the_order_of_replicas_copies_0_bytes(spark: Sp
         "topic.order": ("0:1,2,3", {"assignments": "0:3,2,1", "bytes": "0", "broker_bytes": ""}),
         "topic.moved": ("0:1", {"assignments": "0:2", "bytes": "7", "broker_bytes": "1:0,7;2:7,0"}),
     }
-    schema = "cluster string, action string, phase string, before map<string,string>, after map<string,string>"
-    rows = [("main", "reassign", None, {"assignments": before}, after) for before, after in moved.values()]
-    plans = spark.createDataFrame(rows, schema)
+    rows = [("main", "reassign", None, None, {"assignments": before}, after) for before, after in moved.values()]
+    plans = spark.createDataFrame(rows, PLANNED)
     (both,) = planned_moves(plans, 7)
     assert (both.topics, both.partitions, both.bytes, both.brokers) == (2, 2, 7, {1: (0, 7), 2: (7, 0)})
     (order,) = planned_moves(plans.where("after['bytes'] = '0'"), 7)
     assert (str(order), order.brokers) == ("1 partition of 1 topic, 0 bytes, about 0:00:00 at the throttle", {})
+
+
+def test_totals_of_moves_have_those_that_an_approval_may_allow(spark: SparkSession) -> None:
+    """The person who allows them must see how much they copy; other refused moves copy nothing."""
+    moved = ({"assignments": "0:1;1:1"}, {"assignments": "0:2;1:2", "bytes": "7", "broker_bytes": "1:0,7;2:7,0"})
+    ends: list[tuple[str | None, dict[str, int] | None]] = [(None, None), ("guard", {"moves": 4}), ("policy", None)]
+    plans = spark.createDataFrame([("main", "reassign", *end, *moved) for end in ends], PLANNED)
+    (both,) = planned_moves(plans, 0)
+    assert (both.topics, both.partitions, both.stopped, both.brokers) == (2, 4, 2, {1: (0, 14), 2: (14, 0)})
+    assert str(both) == "4 partitions of 2 topics, 14 bytes; guards stopped 2 of the partitions"
+
+
+PLANNED = (
+    "cluster string, action string, phase string, guards map<string,int>, before map<string,string>, "
+    "after map<string,string>"
+)
 
 
 @pytest.mark.parametrize("wrong", ["throttle = -1", "max_partitions_per_broker = 0", "speed = 5", 'throttle = "fast"'])

@@ -13,13 +13,15 @@ from pyspark.sql import SparkSession
 
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows, plain
+from topicledger.cli import loading
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
 from topicledger.files.read import files_arguments
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
+from topicledger.model import RunState
 from topicledger.plan import planned_files
 from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
-from topicledger.schemas import PLANS, RUNS
+from topicledger.schemas import AUDIT, PLANS, RUNS
 
 
 def run_planned_from(digests: dict[str, str]) -> Any:
@@ -87,3 +89,29 @@ def test_stopped_actions_need_their_files_too(spark: SparkSession, monkeypatch: 
     )
     with pytest.raises(UsageError, match="what they declare of c/old isn't loaded"):
         require_loaded(run)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_files_of_a_plan_with_nothing_to_send_are_not_loaded(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: bool
+) -> None:
+    """Guards stopped everything: the tables must not ask for what nobody has allowed."""
+    action = {"run_id": "r1", "cluster": "c", "resource_type": "topic", "action": "delete", "topic": "t"}
+    stopped = {"phase": "guard", "outcome": "refused", "guards": {"deletes": 1}}
+    refused = {**action, "resource": "u", "topic": "u", "phase": "validate", "outcome": "refused"}
+    plans = frame(spark, plain(PLANS.schema), [{**action, "resource": "t", **stopped}])
+    opened = frame(spark, plain(PLANS.schema), [{**action, "resource": "u", "topic": "u"}])
+    monkeypatch.setattr(loading, "read", lambda *_, **__: pytest.fail("the files are read"))
+    monkeypatch.setattr(planned_files, "require_loaded", lambda _: pytest.fail("loads are looked for"))
+    run: Any = SimpleNamespace(
+        run_id="r1",
+        of_files=True,
+        state=RunState.PLANNED,
+        plans=lambda: plans,
+        open_actions=lambda: opened.withColumn("maybe_sent", opened["action"].isNull()),
+        audit=lambda: frame(spark, plain(AUDIT.schema), [refused]),
+    )
+    loading.load_planned_files(run, [Path("a.yaml")] if given else [])
+    assert capsys.readouterr().err == (
+        "nothing of the plan can be sent, so its files are not loaded\n" if given else ""
+    )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render_waiting
-from topicledger.apply.summary import Failure, Summary, _failures
+from topicledger.apply.summary import Failure, Summary, _failures, summarise
+from topicledger.config.settings import PolicySettings
+from topicledger.model import RunState
+from topicledger.model.scope import EVERYTHING
 
 COLUMNS = "cluster string, topic string, resource string, action string, phase string, outcome string"
 ANSWER = "error_code int, error string, error_message string"
@@ -48,3 +54,26 @@ def test_an_unapproved_apply_prints_one_line() -> None:
     )
     render_waiting(summary, Console(file=out, width=200))
     assert out.getvalue() == "not approved: it needs the approval of 1 person other than ann, who requested it\n"
+
+
+@pytest.mark.parametrize(("planning_only", "code", "pending"), [(True, 0, 2), (False, 1, 1)])
+def test_a_plan_counts_actions_that_its_approval_lets_through(
+    spark: SparkSession, planning_only: bool, code: int, pending: int
+) -> None:
+    """Nobody validated them yet, and only `apply` does: for it, they are unfinished until it has."""
+    guarded = ("main", "t", "t", "delete", "guard", "refused", -1, "MAX_DELETES_EXCEEDED", "too many", True)
+    validated = ("main", "u", "u", "create", "validate", "ok", 0, None, None, True)
+    results = spark.createDataFrame([guarded, validated], f"{COLUMNS}, {ANSWER}, planned boolean")
+    run: Any = SimpleNamespace(
+        run_id="R",
+        state=RunState.PLANNED,
+        manifest_version=1,
+        arguments={},
+        scope=EVERYTHING,
+        settings=SimpleNamespace(policies=PolicySettings(), changes={}),
+        rebalances=None,
+        ledger=SimpleNamespace(sql_name=lambda _: "audit"),
+    )
+    found = summarise(run, results, {}, planning_only=planning_only, warned=False)
+    assert (found.exit_code, found.pending_changes) == (code, pending)
+    assert [each.outcomes for each in found.clusters] == [{"planned" if planning_only else "open": 2}]

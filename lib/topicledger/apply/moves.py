@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.rows import parts_of, read_moves
 from topicledger.model import ReplicaAction
 from topicledger.text import cell, counted, grid_of
@@ -26,6 +27,8 @@ class PlannedMoves:
     """Bytes to copy, as far as known."""
     unknown: int
     """Number of topics of unknown size."""
+    stopped: int = 0
+    """Number of the partitions whose moves guards stopped: an approval may allow them."""
     brokers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Broker -> bytes of the replicas that it gets, and of those that it gives away."""
     seconds: float | None = None
@@ -35,23 +38,27 @@ class PlannedMoves:
         unknown = f", {counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
         took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
         partitions, topics = counted(self.partitions, "partition"), counted(self.topics, "topic")
-        return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}"
+        stopped = f"; guards stopped {self.stopped:,} of the partitions" if self.stopped else ""
+        return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}{stopped}"
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
-    """Return the totals of the planned reassignments that have not ended, by cluster.
+    """Return the totals of the planned reassignments that have not ended, or that only guards stopped, by cluster.
 
     In: rows of `plans` of one run. `throttle`: bytes per second.
     """
-    moves = plans.where((F.col("action") == ReplicaAction.REASSIGN.value) & F.col("phase").isNull()).select(
+    may_be_made = F.col("phase").isNull() | is_stopped()
+    moves = plans.where((F.col("action") == ReplicaAction.REASSIGN.value) & may_be_made).select(
         "cluster",
         F.size(read_moves()).alias("partitions"),
+        F.when(is_stopped(), F.size(read_moves())).otherwise(0).alias("stopped"),
         F.col("after")["bytes"].cast("bigint").alias("bytes"),
         parts_of(F.col("after")["broker_bytes"], ";").alias("brokers"),
     )
     totals = moves.groupBy("cluster").agg(
         F.count(F.lit(1)).alias("topics"),
         F.sum("partitions").alias("partitions"),
+        F.sum("stopped").alias("stopped"),
         F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
         F.count_if(F.col("bytes").isNull()).alias("unknown"),
     )

@@ -181,7 +181,7 @@ def summarise(
         if tally.planned and (validated or let_through or phase in (None, Phase.MANIFEST)):
             name = "planned" if planning_only else "open"
             of_cluster[name] = of_cluster.get(name, 0) + topics
-            if validated:
+            if validated or (let_through and planning_only):
                 pending += topics
             else:
                 unknown += topics
@@ -276,7 +276,7 @@ def _shown(
             f"the bytes of moves {of_run}",
             instead=again,
         )
-        if pending and _may_move(run)
+        if (pending or failures) and _may_move(run)
         else (),
         warnings=warnings,
         warning_count=count,

@@ -23,7 +23,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
-from topicledger.cli.loading import load_planned_files, var_option
+from topicledger.cli.loading import load_planned_files, require_files_of, var_option
 from topicledger.cli.options import (
     Options,
     common,
@@ -297,8 +297,8 @@ def run_request(
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             if request.command == "apply":
-                load_planned_files(run, files)
-            summary = _provisioned(run, request, rules, options, stop)
+                require_files_of(run, files)
+            summary = _provisioned(run, request, rules, options, stop, files)
     changes = narrowed(settings.changes, kinds_of(run))
     compared = not request.by_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
@@ -321,7 +321,12 @@ def _require_asked_for(settings: Settings, request: runs.Request) -> None:
 
 
 def _provisioned(
-    run: Run, request: runs.Request, rules: Sequence[policies.Policy], options: Options, stop: Stop
+    run: Run,
+    request: runs.Request,
+    rules: Sequence[policies.Policy],
+    options: Options,
+    stop: Stop,
+    files: Sequence[Path | Literal["-"]],
 ) -> Summary:
     progress = options.metrics.count(Progress())
     context = Context(
@@ -331,7 +336,7 @@ def _provisioned(
         wait=request.wait,
         wait_visible=request.wait_visible,
     )
-    planning_only = request.command == "plan"
+    planning_only, applying_only = request.command == "plan", request.command == "apply"
     if run.state is RunState.FINISHED:
         click.echo(f"run {run.run_id} has finished before: nothing is sent, this is its result", err=True)
         return dataclasses.replace(
@@ -342,8 +347,9 @@ def _provisioned(
             run,
             context,
             planning_only=planning_only,
-            applying_only=request.command == "apply",
+            applying_only=applying_only,
             detailed=request.detailed_exitcode,
+            load=partial(load_planned_files, run, files) if applying_only else lambda: None,
         )
     announced = click.get_current_context().find_object(Announced)
     announce(run, run.settings.notify, lambda: of_run(summary, run.row["requested_by"], datetime.now(UTC)), announced)

@@ -23,7 +23,7 @@ from topicledger.ledger.outcomes import by_action, phase_order
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Outcome, RunState
+from topicledger.model import Outcome
 from topicledger.plan import approvals
 from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
@@ -146,7 +146,7 @@ def show_diff(
     with _few_or_many(ledger, run_id) as run:
         found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most)
         guards = settings.guards
-        if run["state"] == RunState.PLANNED and (guards.approvals or guards.approvals_for or found_diff.stopped):
+        if approvals.is_unsent_plan(run) and (guards.approvals or guards.approvals_for or found_diff.stopped):
             found = approvals.of_run(ledger, guards, run_id, run["requested_by"], run["scope"])
             stopped = [each for each in found_diff.stopped if not each.passes(found.allows)]
             found_diff = replace(found_diff, waits_for=str(found) if found.missing else None, stopped=stopped)

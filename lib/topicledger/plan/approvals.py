@@ -8,8 +8,9 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
 from topicledger.config.guards import GuardSettings
@@ -65,14 +66,13 @@ class Approvals:
         )
 
 
-def missing(run: Run) -> str | None:
-    """Return the approval that a run's plan still needs, in words; None if it has what it needs."""
+def read(run: Run) -> Approvals | None:
+    """Return the approvals of a run's plan; None if it needs none, and none allows anything."""
     guards = run.settings.guards
     if not (guards.approvals or guards.approvals_for or _may_allow(run)):
         return None
     run.commits.settle()
-    found = of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]), run.row.get("scope"))
-    return str(found) if found.missing else None
+    return of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]), run.row.get("scope"))
 
 
 def _may_allow(run: Run) -> bool:
@@ -83,22 +83,22 @@ def _may_allow(run: Run) -> bool:
     return not run.ledger.read(APPROVALS).where(allow).isEmpty()
 
 
-def take_allowed(run: Run) -> None:
-    """Record in the run's row what approvals of its plan let through; later starts go by that.
+def take_allowed(run: Run) -> Approvals | None:
+    """Record in the run's row what approvals of its plan let through; later starts go by that. Returns `read`.
 
     Nothing is recorded while an approval is missing. Entries of earlier starts stay if their actions may have been
     sent; before that, the plan may have grown since they were recorded, and needs other approvals.
     """
-    if not _may_allow(run):
-        return
-    requested_by = str(run.row["requested_by"])
-    found = of_run(run.ledger, run.settings.guards, run.run_id, requested_by, run.row.get("scope"))
+    found = read(run) if run.resumed else None
+    if found is None:
+        return None
     let = {} if found.missing else allowing.by_cluster(found.stopped, found.allows)
     before = run.allowed if run.may_have_sent else {}
     together = {name: allowing.largest([let.get(name, {}), before.get(name, {})]) for name in {*let, *before}}
     if together != run.allowed:
         text = json.dumps(together, sort_keys=True)
         run.commit_state(run.state, arguments={**run.arguments, ALLOWED_ARGUMENT: text})
+    return found
 
 
 def needed(guards: GuardSettings, classes: Collection[str]) -> int:
@@ -186,6 +186,14 @@ def classes_of(found: Mapping[str, Collection[str]]) -> Collection[str]:
     return classes
 
 
+def is_unsent_plan(row: Mapping[str, Any] | Row) -> bool:
+    """Return whether a run is a plan of which nothing was sent. `row`: of `runs`.
+
+    It may lack clusters that could not be reached.
+    """
+    return row["state"] == RunState.PLANNED or (row["state"] == RunState.PLANNING and row["observed_at"] is not None)
+
+
 def approve(
     ledger: Ledger,
     settings: Settings,
@@ -206,7 +214,7 @@ def approve(
     row = find_run(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
-    waits = row["state"] == RunState.PLANNED or (row["state"] == RunState.PLANNING and row["observed_at"] is not None)
+    waits = is_unsent_plan(row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.
         waits = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"]).missing > 0

@@ -56,7 +56,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
 def changed_by(ledger: Ledger, reverted: str, *types: str) -> DataFrame:
     """Return actions on resources of these types that a run carried out, or may have carried out.
 
-    Out: cluster, topic, resource_type, resource, and `_DONE`.
+    Out: cluster, topic, resource_type, resource, `owner` as declared then, and `_DONE`.
     """
     return _carried_out(ledger, F.col("run_id") == reverted, types).drop("run_id")
 
@@ -81,7 +81,7 @@ def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: Data
     """Return actions that runs carried out, or may have carried out.
 
     `of`: only on these resources (cluster, resource_type, resource). Out: run_id, cluster, topic, resource_type,
-    resource, and `_DONE`.
+    resource, owner, and `_DONE`.
     """
     of_types = F.col("resource_type").isin(*types)
 
@@ -107,6 +107,7 @@ def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: Data
         "topic",
         "resource_type",
         "resource",
+        "owner",
         "cluster_id",
         F.coalesce("applied.topic_id", "topic_id").alias("topic_id"),
         "action",
@@ -122,15 +123,22 @@ def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: Data
 def _as_manifests(done: DataFrame, declared: DataFrame, *, deletes: bool) -> DataFrame:
     """Return rows of `manifests`: the run's topics as they should be after the revert.
 
-    With `deletes`, topics that the run created are absent; all others are present.
+    With `deletes`, topics that the run created are absent; all others are present. A topic that no row declares any
+    more belongs to its owner of then.
     """
     created = F.bool_or((F.col("action") == Action.CREATE.value) & F.col("known"))
     state = F.when(F.lit(deletes) & F.col("_created"), F.lit(ABSENT)).otherwise(F.lit(PRESENT))
     rows = (
         done.groupBy("cluster", "topic")
-        .agg(created.alias("_created"))
-        .join(declared.select("cluster", "topic", "owner", "labels"), on=["cluster", "topic"], how="left")
-        .withColumn("state", state)
+        .agg(created.alias("_created"), F.max("owner").alias("_owner_then"))
+        .join(
+            declared.select("cluster", "topic", "owner", "labels", F.lit(True).alias("_declared")),
+            on=["cluster", "topic"],
+            how="left",
+        )
+        .withColumns(
+            {"state": state, "owner": F.when(F.col("_declared"), F.col("owner")).otherwise(F.col("_owner_then"))}
+        )
     )
     own = ("cluster", "topic", "state", "owner", "labels")
     return rows.select(

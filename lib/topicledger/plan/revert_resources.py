@@ -36,15 +36,21 @@ def judged(
     """The result of `kind.rows.judge` for rows that undo each of `done`, materialised.
 
     `done`: rows of `revert.changed_by`; `declared`: the result of `kind.rows.judge` for its current table, from which
-    owners and labels are taken.
+    owners and labels are taken. A resource that it doesn't declare any more belongs to its owner of then.
     """
     reverted = run.reverts
     assert reverted is not None, "the run reverts another"
-    own = declared.select(*_KEY, "owner", "labels")
+    own = declared.select(*_KEY, F.struct("owner", "labels").alias("_declared"))
     undone = (
         done.drop("topic", "topic_id")
         .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
         .join(own, on=[*_KEY], how="left")
+        .withColumns(
+            {
+                "owner": F.when(F.col("_declared").isNotNull(), F.col("_declared.owner")).otherwise(F.col("owner")),
+                "labels": F.col("_declared.labels"),
+            }
+        )
         .join(_last_change(run, reverted, kind, done), on=[*_KEY], how="left")
         .transform(kind.as_rows.undo)
         .localCheckpoint()

@@ -15,6 +15,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.phases import VIOLATIONS
 from topicledger.plan.allowing import Stopped, read_stopped
+from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import show
@@ -132,11 +133,15 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
         lines=_lines(rows, most) if counts else (),
-        stopped=read_stopped(plans)
-        if run["state"] == RunState.PLANNED and any(each.phase == Phase.GUARD for each in ended)
+        stopped=read_stopped(plans) if is_unsent_plan(run) and any(map(_by_guard, ended)) else (),
+        moves=planned_moves(plans, throttle)
+        if ReplicaAction.REASSIGN in {name for name, _ in counts} | {each.action for each in filter(_by_guard, ended)}
         else (),
-        moves=planned_moves(plans, throttle) if any(action == ReplicaAction.REASSIGN for action, _ in counts) else (),
     )
+
+
+def _by_guard(each: Ended) -> bool:
+    return each.phase == Phase.GUARD
 
 
 def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
