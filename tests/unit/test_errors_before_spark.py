@@ -110,6 +110,7 @@ def test_wrong_settings(
         ("plan --only replicas", "--only replicas: changes.replicas is off; see docs/replicas.md"),
         ("rebalance --cluster orders", "rebalance needs either --drain BROKER or --fill BROKER"),
         ("rebalance --drain 1 --fill 2", "rebalance needs either --drain BROKER or --fill BROKER"),
+        ("prune --topic ^a --idle-days 1 --owner a", "s.toml has no [owners], and topics without a manifest"),
         ("load_manifests m.yaml --replace --replace-owner a", "give it or --replace-owner"),
         ("load_manifests m.yaml --stdin-format csv", "--stdin-format is for stdin"),
         ("load_manifests m.yaml --dry-run --run-id r", "--dry-run adds no run"),

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import decision_rows, dicts, judged_rows
 from topicledger.apply.rendering import scope_line
+from topicledger.cli.live_policies import only_inside
+from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
 from topicledger.model import Action
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.plan import guards
@@ -65,6 +67,35 @@ def test_a_topic_is_inside_if_every_limit_allows_it(spark: SparkSession, scope: 
     files = judged_rows(spark, {"topic": "x.a"}, {"topic": "x"}, {"topic": "x.b", "cluster": "other"})
     found = rows.transform(with_inside(scope, OF_TOPICS, files.select("cluster", "topic")))
     assert {row["topic"] for row in dicts(found.where(INSIDE))} == inside
+
+
+OWNERS = Owners(
+    names={"A": OwnerSettings(topics=("^a[.]",)), "b": OwnerSettings(topics=("[.]b$",), clusters=("other",))},
+    lines=(OwnerLine(".*/c", ("c", "a"), "file:1"), OwnerLine("^main/c$", (), "file:2")),
+)
+
+
+def test_a_topic_without_a_row_belongs_to_its_owners_by_the_settings(spark: SparkSession) -> None:
+    """One that is declared belongs to its row's owner alone, so that nobody's scope has another team's mistakes."""
+    rows = [("main", name) for name in ("a.b", "c.b", "c", "cc", "a.declared", "declared")]
+    topics = judged_rows(
+        spark,
+        *(
+            {"cluster": cluster, "topic": topic}
+            for cluster, topic in (*rows[:4], ("other", "c.b"), ("main", "a.declared"))
+        ),
+        {"topic": "declared", "owner": " a "},
+    )
+    declared = topics.where("topic like '%declared'")
+
+    def inside(*owners: str) -> set[tuple[str, str]]:
+        found = topics.transform(only_inside(Scope(owners=owners), OWNERS, declared))
+        assert found.columns == topics.columns
+        return {(row["cluster"], row["topic"]) for row in dicts(found)}
+
+    assert inside("a") == {("main", "a.b"), ("main", "cc"), ("other", "c.b"), ("main", "c.b"), ("main", "declared")}
+    assert inside("B") == {("other", "c.b")}
+    assert only_inside(EVERYTHING, OWNERS, declared)(topics) is topics
 
 
 def test_files_without_topics_leave_every_topic_outside(spark: SparkSession) -> None:

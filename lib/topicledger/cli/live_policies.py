@@ -12,11 +12,13 @@ from rich.console import Console
 
 from topicledger import policies
 from topicledger.cli.options import Options, print_result
-from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.config.settings import ClusterSettings, Owners, Settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.rows import Transform
 from topicledger.model import FORMAT_VERSION, Action
+from topicledger.model.scope import Scope
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
 from topicledger.plan.decide import decide
@@ -24,6 +26,7 @@ from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.policies import Policy
 from topicledger.resources import building
+from topicledger.resources.scoped import INSIDE, topics_of, with_inside
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import SHOWN_FAILURES, cell, first_of, grid_of, nearest, show
 
@@ -76,13 +79,15 @@ def audit_policies(
     settings: Settings,
     clusters: Sequence[ClusterSettings],
     named: Sequence[str],
+    limits: Scope,
     options: Options,
     *,
     detailed: bool,
 ) -> ExitCode:
     """Evaluate the topics of clusters as if each were created now as it is, and print the results of the policies.
 
-    Nothing is changed or recorded. `named`: only these policies. `detailed`: exit 3 if a topic breaks one. Raises
+    Nothing is changed or recorded. `named`: only these policies. `limits`: only topics inside this scope; policies
+    about topics together still see all. `detailed`: exit 3 if a topic breaks one. Raises
     UsageError for a policy that isn't in the settings.
     """
     rules = [each for each in building.from_settings(settings) if each.action is Action.CREATE]
@@ -101,11 +106,29 @@ def audit_policies(
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
     known = facts(ledger, settings, reached, seen.brokers)
     rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
-    judged = rows.transform(as_creates(configs, settings.ignored_configs))
-    found = _found(judged.transform(policies.verdicts(rules, known)), rules, list(problems.values()), detailed)
+    judged = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))
+    mine = judged.transform(only_inside(limits, settings.owners, declared))
+    found = _found(mine, rules, list(problems.values()), detailed)
     document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, indent=2)
     print_result(document, lambda console: render(found, console), options)
     return found.exit_code
+
+
+def only_inside(limits: Scope, owners: Owners, declared: DataFrame) -> Transform:
+    """Return a transform that keeps topics inside a scope. In: cluster, topic, owner, and more.
+
+    `declared`: rows of `manifests`. A topic without a row belongs to its owners by [owners] of the settings.
+    """
+    if not limits.narrows:
+        return lambda topics: topics
+    named = declared.select("cluster", "topic").distinct().withColumn("_declared", F.lit(True))
+    inside = with_inside(limits, topics_of(owners, F.col("_declared").isNull()), None)
+
+    def transform(topics: DataFrame) -> DataFrame:
+        rows = topics.join(named, on=["cluster", "topic"], how="left").transform(inside)
+        return rows.where(INSIDE).select(*topics.columns)
+
+    return transform
 
 
 def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool) -> LivePolicies:

@@ -9,6 +9,7 @@ import click
 from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
 from topicledger.cli.scope import pattern, scope_options
+from topicledger.config.settings import Owners
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import MAX_DAYS, Prune
@@ -84,6 +85,8 @@ def rebalance(
 @click.command("prune")
 @click.option(
     "--topics",
+    "--topic",
+    "topics",
     multiple=True,
     required=True,
     callback=pattern,
@@ -97,6 +100,9 @@ def rebalance(
     metavar="N",
     help="Only topics without new records for this many days.",
 )
+@click.option(
+    "--owner", multiple=True, metavar="NAME", help="Only topics that [owners] gives to this owner; may be repeated."
+)
 @detailed_option
 @deadline_option
 @requested_by_option
@@ -105,14 +111,20 @@ def prune(
     options: Options,
     topics: tuple[str, ...],
     idle_days: int,
+    owner: tuple[str, ...],
     detailed_exitcode: bool,
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
     """Plan to delete unused topics that no manifest names. Changes nothing: `apply` the plan."""
+    if owner and (settings := open_settings(options)).owners == Owners():
+        raise UsageError(
+            f"{settings.path} has no [owners], and topics without a manifest have no other owner: leave out --owner; "
+            "see docs/declare.md"
+        )
     return run_request(
         replace(
-            plan_request(options, requested_by, detailed_exitcode),
+            plan_request(options, requested_by, detailed_exitcode, Scope(owners=owner)),
             instead=Prune(patterns=topics, idle_days=idle_days),
         ),
         options,

@@ -10,9 +10,11 @@ import click
 
 from topicledger.cli import explain, explain_resources, live_policies, upgrades
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings
+from topicledger.cli.scope import topic_scope_options
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
+from topicledger.model.scope import Scope
 from topicledger.model.upgrades import checked_version
 from topicledger.resources import building
 from topicledger.resources.registry import KINDS
@@ -89,8 +91,11 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
     help="Instead: the configs that an upgrade to this version of Kafka breaks or changes.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if there is any finding.")
+@topic_scope_options
 @common_with(without=("run_id",))
-def policies_audit(options: Options, named: tuple[str, ...], for_kafka: str | None, detailed_exitcode: bool) -> int:
+def policies_audit(
+    options: Options, limits: Scope, named: tuple[str, ...], for_kafka: str | None, detailed_exitcode: bool
+) -> int:
     """Evaluate existing topics by the policies of creates: which of them would be refused now?
 
     Asks the clusters; changes nothing. With --for-kafka, evaluates declared and live configs by the catalogue instead.
@@ -103,5 +108,5 @@ def policies_audit(options: Options, named: tuple[str, ...], for_kafka: str | No
     ledger = open_ledger(options, settings, "policies")
     clusters = settings.select(options.cluster)
     if version is not None:
-        return upgrades.audit_upgrade(ledger, settings, clusters, version, options, detailed=detailed_exitcode)
-    return live_policies.audit_policies(ledger, settings, clusters, named, options, detailed=detailed_exitcode)
+        return upgrades.audit_upgrade(ledger, settings, clusters, version, limits, options, detailed=detailed_exitcode)
+    return live_policies.audit_policies(ledger, settings, clusters, named, limits, options, detailed=detailed_exitcode)

@@ -25,7 +25,9 @@ def pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
     return given
 
 
-_owner = click.option("--owner", multiple=True, metavar="NAME", help="Only what this owner declares; may be repeated.")
+owner_option = click.option(
+    "--owner", multiple=True, metavar="NAME", help="Only what this owner declares; may be repeated."
+)
 _topic = click.option(
     "--topic",
     multiple=True,
@@ -44,6 +46,16 @@ _resource = click.option(
 )
 
 
+def topic_scope_options(command: Command) -> Command:
+    """Add the options of a scope of topics alone, as one argument `limits`."""
+
+    @functools.wraps(command)
+    def call(*, owner: tuple[str, ...], topic: tuple[str, ...], **arguments: Any) -> Any:
+        return command(limits=Scope(owners=owner, topics=topic), **arguments)
+
+    return owner_option(_topic(call))
+
+
 def scope_options(command: Command) -> Command:
     """Add the options of a scope, as one argument `limits`."""
 
@@ -51,4 +63,4 @@ def scope_options(command: Command) -> Command:
     def call(*, owner: tuple[str, ...], topic: tuple[str, ...], resource: tuple[str, ...], **arguments: Any) -> Any:
         return command(limits=Scope(owners=owner, topics=topic, resources=resource), **arguments)
 
-    return _owner(_topic(_resource(call)))
+    return owner_option(_topic(_resource(call)))

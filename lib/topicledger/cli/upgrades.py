@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from topicledger.cli.live_policies import only_inside
 from topicledger.cli.options import Options, print_result
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode
@@ -17,6 +18,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
+from topicledger.model.scope import Scope
 from topicledger.model.topic_configs import Version
 from topicledger.model.upgrades import as_text, concerned, of_default, of_value
 from topicledger.observe.clusters import observe
@@ -62,27 +64,27 @@ def audit_upgrade(
     settings: Settings,
     clusters: Sequence[ClusterSettings],
     version: Version,
+    limits: Scope,
     options: Options,
     *,
     detailed: bool,
 ) -> ExitCode:
     """Print the effects of an upgrade to `version` on declared and live topics of clusters.
 
-    Nothing is changed or recorded. `detailed`: exit 3 if there is any.
+    Nothing is changed or recorded. `limits`: only topics inside this scope. `detailed`: exit 3 if there is any.
     """
     ledger.ensure(MANIFESTS)
-    accepted = (
-        ledger.read(MANIFESTS)
-        .transform(manifests.judged_by(settings, [cluster.name for cluster in clusters]))
-        .where(F.col("phase").isNull() & (F.col("state") == PRESENT))
-    )
+    declared = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name for cluster in clusters]))
+    accepted = declared.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     seen = observe(ledger, settings, clusters, accepted)
     problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]
     reached = [cluster for cluster in clusters if seen.statuses[cluster.name].problem is None]
     topics = seen.topics.where(~F.col("internal") & F.col("cluster").isin(*(each.name for each in reached)))
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
     owners = accepted.select("cluster", "topic", "owner")
-    found = findings(accepted, configs.join(owners, on=["cluster", "topic"], how="left"), version)
+    mine = only_inside(limits, settings.owners, declared)
+    live = configs.join(owners, on=["cluster", "topic"], how="left").transform(mine)
+    found = findings(accepted.transform(mine), live, version)
     code = ExitCode.DONE
     if problems:
         code = ExitCode.ERROR

@@ -97,7 +97,9 @@ def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
     compared without surrounding blanks, and regardless of case.
     """
     owned = _owned(owners, [(cluster, topic) for cluster, topic, _ in rows])
-    named = {_key(name) for name in owners.names} | {_key(name) for line in owners.lines for name in line.owners}
+    named = {owner_key(name) for name in owners.names} | {
+        owner_key(name) for line in owners.lines for name in line.owners
+    }
     return [_reason(owner, *of, named) for (_, _, owner), of in zip(rows, owned, strict=True)]
 
 
@@ -109,7 +111,7 @@ def owners_of(owners: Owners, topics: Sequence[tuple[str | None, str | None]]) -
 def barred(owners: Owners, requester: str) -> tuple[str, ...]:
     """Return the owners whose resources the runs of this requester may not plan, by [owners.NAME] requested_by."""
     bound = {name: each.requested_by for name, each in owners.names.items() if each.requested_by}
-    return tuple(name for name, people in bound.items() if _key(requester) not in map(_key, people))
+    return tuple(name for name, people in bound.items() if owner_key(requester) not in map(owner_key, people))
 
 
 def _owned(owners: Owners, rows: Sequence[tuple[str | None, str | None]]) -> list[tuple[tuple[str, ...], str]]:
@@ -134,8 +136,8 @@ def _owned(owners: Owners, rows: Sequence[tuple[str | None, str | None]]) -> lis
 
 
 def _reason(owner: str | None, owners: tuple[str, ...], place: str, named: set[str]) -> str | None:
-    own = _key(owner or "")
-    if own in map(_key, owners):
+    own = owner_key(owner or "")
+    if own in map(owner_key, owners):
         return None
     who = f"owner {show(owner)}" if owner and own else "a row without an owner"
     if owners:
@@ -146,6 +148,6 @@ def _reason(owner: str | None, owners: tuple[str, ...], place: str, named: set[s
     return None
 
 
-def _key(owner: str) -> str:
-    # Owners are compared like this everywhere (manifests.owners.owner_key).
+def owner_key(owner: str) -> str:
+    """Return an owner in the form for comparisons, like `manifests.owners.owner_key`; empty if it is blank."""
     return owner.strip(_BLANKS).upper().lower()

@@ -21,10 +21,10 @@ def on_topics(run: Run, declared: DataFrame) -> Transform:
 
     `declared`: the result of `manifests.judge`.
     """
-    inside = scoping.inside(run)
+    inside = scoping.inside(run, F.col("_declared").isNull())
     if inside is None:
         return lambda found: found
-    by_topic = declared.transform(owners.of_topics)
+    by_topic = declared.transform(owners.of_topics).withColumn("_declared", F.lit(True))
     return lambda found: (
         found.join(by_topic, on=["cluster", "topic"], how="left").transform(inside).where(INSIDE).select(*found.columns)
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.arrow import over_arrow
+from topicledger.config import ownership
+from topicledger.config.settings import Owners
 from topicledger.model.config_texts import BLANKS
 
 
@@ -25,3 +29,15 @@ def of_topics(manifests: DataFrame) -> DataFrame:
     In: rows of `manifests`.
     """
     return manifests.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
+
+
+def belongs_to(settings: Owners, owners: tuple[str, ...]) -> Column:
+    """Return boolean: whether a topic belongs to one of these owners by [owners]. In: cluster, topic."""
+    asked = set(map(ownership.owner_key, owners))
+
+    def found(clusters: pa.Array, topics: pa.Array) -> pa.Array:
+        rows = list(zip(clusters.to_pylist(), topics.to_pylist(), strict=True))
+        owned = ownership.owners_of(settings, rows)
+        return pa.array([not asked.isdisjoint(map(ownership.owner_key, names)) for names in owned], pa.bool_())
+
+    return over_arrow(found, "boolean", "cluster", "topic")

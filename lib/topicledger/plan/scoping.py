@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
@@ -14,8 +15,11 @@ from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import MANIFESTS
 
 
-def inside(run: Run) -> Transform | None:
-    """Return a transform that adds `INSIDE` to topics; None if all are inside. In: cluster, topic, owner."""
+def inside(run: Run, undeclared: Column | None = None) -> Transform | None:
+    """Return a transform that adds `INSIDE` to topics; None if all are inside. In: cluster, topic, owner.
+
+    `undeclared` (boolean): topics that belong to their owners by [owners] of the settings; a prune has no others.
+    """
     scope = run.scope
     if not scope.narrows:
         return None
@@ -23,7 +27,10 @@ def inside(run: Run) -> Transform | None:
     keys = None if files is None else files.select("cluster", "topic")
     # A prune has a row without a topic for each cluster.
     always = None if run.prunes is None else F.col("topic").isNull()
-    return scoped.with_inside(scope, scoped.OF_TOPICS, keys, always=always)
+    if run.prunes is not None:
+        undeclared = F.lit(True)
+    of_topics = scoped.OF_TOPICS if undeclared is None else scoped.topics_of(run.settings.owners, undeclared)
+    return scoped.with_inside(scope, of_topics, keys, always=always)
 
 
 def topics(within: Transform | None) -> Transform:

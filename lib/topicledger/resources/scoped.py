@@ -7,13 +7,14 @@ pending for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns
-from topicledger.manifests.owners import is_one_of
+from topicledger.config.settings import Owners
+from topicledger.manifests.owners import belongs_to, is_one_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Decision
 from topicledger.model.scope import Scope
@@ -39,6 +40,15 @@ def owned_by(owners: tuple[str, ...]) -> Column:
 
 
 OF_TOPICS = Scoped(owned_by=owned_by, on_topics=lambda names: patterns.any_matches("topic", names))
+
+
+def topics_of(settings: Owners, undeclared: Column) -> Scoped:
+    """Return how a scope selects topics of which some are `undeclared` (boolean): by [owners] of the settings."""
+    return replace(
+        OF_TOPICS, owned_by=lambda names: F.when(undeclared, belongs_to(settings, names)).otherwise(owned_by(names))
+    )
+
+
 ON_NO_TOPIC = Scoped(owned_by=owned_by, on_topics=lambda _: F.lit(False))
 """For kinds whose resources are about no topic."""
 
