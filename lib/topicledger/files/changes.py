@@ -84,3 +84,24 @@ def difference(
     removed = gone.select(*table.key, "owner").localCheckpoint()
     counts["removed"] = removed.count()
     return TableChanges(table=table, rows=rows, counts=counts, removed=removed, removable=removable)
+
+
+def adopt(ledger: Ledger, table: Table, rows: DataFrame, owner: str | None) -> Mapping[str, int]:
+    """Merge rows about live resources, one per key, into their table, in one commit or in none; return the counts.
+
+    Keeps what clusters don't know as the table has it: labels, and owners if no `owner` is given.
+    """
+    ledger.ensure(table)
+    known = (
+        ledger.read(table)
+        .groupBy(*table.key)
+        .agg(F.any_value("owner").alias("_owner"), F.any_value("labels").alias("_labels"))
+    )
+    same = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in table.key]
+    kept = {"labels": F.col("_labels")} | ({"owner": F.coalesce("_owner", "new.owner")} if owner is None else {})
+    columns = [kept.get(name, F.col(f"new.{name}")).alias(name) for name in table.schema.names]
+    changes = difference(
+        ledger, table, rows.alias("new").join(known.alias("old"), on=same, how="left").select(*columns)
+    )
+    changes.make(ledger)
+    return changes.counts

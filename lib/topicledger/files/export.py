@@ -17,9 +17,10 @@ from topicledger.config import patterns
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.files import export_resources
+from topicledger.files.changes import adopt
 from topicledger.files.export_resources import ResourceExport
 from topicledger.files.exported import ClusterExport, Exported, TopicMessage, folded
-from topicledger.files.load import Loaded, merge
+from topicledger.files.load import Loaded, of_counts
 from topicledger.files.proposals import proposals
 from topicledger.files.writing import SUFFIXES, write_manifests
 from topicledger.ledger.tables import Ledger
@@ -126,7 +127,8 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     unlisted = {name for each in others for name in each.problems}
     names = [name for name in ids if name not in described.errors and name not in unlisted]
     rows = rows.where(~F.col("cluster").isin(*unlisted)) if unlisted else rows
-    left_out, notes = _messages(rows, _REASON) + _left_out(others), [*unread, *_messages(rows, _NOTE)]
+    left_out = [*_messages(rows, _REASON), *(message for each in others for message in each.left_out())]
+    notes = [*unread, *_messages(rows, _NOTE)]
     exported = rows.where(F.col(_REASON).isNull())
     if request.to is None:
         loaded = _merge(ledger, exported, others, request) if names else None
@@ -151,17 +153,10 @@ def _counts(rows: DataFrame) -> Mapping[str, int]:
     return {row["cluster"]: row["count"] for row in rows.groupBy("cluster").count().collect()}
 
 
-def _left_out(others: Sequence[ResourceExport]) -> list[TopicMessage]:
-    return [
-        TopicMessage(cluster=cluster, topic=None, message=why, resource_type=each.kind.resource_type, resource=name)
-        for each in others
-        for cluster, name, why in each.left_out()
-    ]
-
-
 def _merge(ledger: Ledger, topics: DataFrame, others: Sequence[ResourceExport], request: Request) -> Loaded:
-    loaded = merge(ledger, _keeping_owners(ledger, topics, request))
-    return replace(loaded, resources={each.kind.table.name: each.merge(ledger, request.owner) for each in others})
+    counts = adopt(ledger, MANIFESTS, topics.select(*MANIFESTS.schema.names), request.owner)
+    resources = {each.kind.table.name: adopt(ledger, each.kind.table, each.exported, request.owner) for each in others}
+    return replace(of_counts(counts), resources=resources)
 
 
 def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool) -> Transform:
@@ -266,19 +261,6 @@ def _selected(request: Request) -> Column:
 def _messages(rows: DataFrame, column: str) -> list[TopicMessage]:
     found = rows.where(F.col(column).isNotNull()).select("cluster", "topic", F.col(column).alias("message"))
     return [TopicMessage(**row.asDict()) for row in found.orderBy("cluster", "topic").collect()]
-
-
-def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFrame:
-    """Keep what the cluster doesn't know as the table has it: labels, and owners if none is given."""
-    ledger.ensure(MANIFESTS)
-    known = (
-        ledger.read(MANIFESTS)
-        .groupBy("cluster", "topic")
-        .agg(F.any_value("owner").alias("_owner"), F.any_value("labels").alias("_labels"))
-    )
-    owner = F.coalesce("_owner", "owner") if request.owner is None else F.col("owner")
-    kept = rows.join(known, on=["cluster", "topic"], how="left")
-    return kept.withColumns({"owner": owner, "labels": F.col("_labels")}).select(*MANIFESTS.schema.names)
 
 
 def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:

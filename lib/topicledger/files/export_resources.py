@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
-from topicledger.files.changes import difference
+from topicledger.files.exported import TopicMessage
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform, with_reasons
 from topicledger.resources.kind import ResourceKind
@@ -33,36 +33,18 @@ class ResourceExport:
         """Rows that can be declared, with the columns of the kind's table."""
         return self.rows.where(F.col(REASON).isNull()).select(*self.kind.table.schema.names)
 
-    def left_out(self) -> Sequence[tuple[str, str, str]]:
-        """Return cluster, name and reason of each resource that can't be declared."""
+    def left_out(self) -> list[TopicMessage]:
+        """Return a message about each resource that can't be declared."""
         found = self.rows.where(F.col(REASON).isNotNull()).select(
-            "cluster", self.kind.rows.text_of().alias("text"), REASON
+            "cluster", self.kind.rows.text_of().alias("resource"), F.col(REASON).alias("message")
         )
-        return [(row["cluster"], row["text"], row[REASON]) for row in found.orderBy("cluster", "text").collect()]
+        listed = found.orderBy("cluster", "resource").collect()
+        return [TopicMessage(**row.asDict(), topic=None, resource_type=self.kind.resource_type) for row in listed]
 
     def entries(self, cluster: str) -> Iterator[Mapping[str, Any]]:
         """Return a cluster's rows, ordered by key."""
         own = self.exported.where(F.col("cluster") == cluster).orderBy(*self.kind.table.key)
         return (row.asDict() for row in own.toLocalIterator())
-
-    def merge(self, ledger: Ledger, owner: str | None) -> Mapping[str, int]:
-        """Merge the rows into their table, in one commit, or none if nothing changes; return the counts.
-
-        Keeps what the cluster doesn't know as the table has it: labels, and owners if none is given.
-        """
-        table = self.kind.table
-        ledger.ensure(table)
-        there = ledger.read(table)
-        known = there.groupBy(*table.key).agg(
-            F.any_value("owner").alias("_owner"), F.any_value("labels").alias("_labels")
-        )
-        same = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in table.key]
-        kept = {"owner": F.col("_owner") if owner is None else F.col("owner"), "labels": F.col("_labels")}
-        rows = self.exported.alias("new").join(known.alias("old"), on=same, how="left")
-        own = [kept.get(name, F.col(f"new.{name}")).alias(name) for name in table.schema.names]
-        changes = difference(ledger, table, rows.select(*own))
-        changes.make(ledger)
-        return changes.counts
 
 
 def export(

@@ -169,7 +169,7 @@ def _changes(
     if of_topics.removed is not None and of_topics.counts["removed"]:
         removed = of_topics.removed.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
     loaded = dataclasses.replace(
-        _loaded(of_topics.counts),
+        of_counts(of_topics.counts),
         removed_rows=tuple(Removed(**row.asDict()) for row in removed),
         resources={each.table.name: each.counts for each in others},
     )
@@ -180,7 +180,8 @@ def _clusters(rows: Sequence[ManifestRow | ResourceRow]) -> Sequence[str]:
     return sorted({row.cluster for row in rows})
 
 
-def _loaded(counts: Mapping[str, int]) -> Loaded:
+def of_counts(counts: Mapping[str, int]) -> Loaded:
+    """Return the result for `manifests` with these counts."""
     return Loaded(
         added=counts["added"], changed=counts["changed"], unchanged=counts["unchanged"], removed=counts["removed"]
     )
@@ -198,14 +199,6 @@ def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
         skipped=parsed.skipped,
         left_out=parsed.left_out,
     )
-
-
-def merge(ledger: Ledger, rows: DataFrame) -> Loaded:
-    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or in none if nothing changes."""
-    ledger.ensure(MANIFESTS)
-    changes = difference(ledger, MANIFESTS, rows)
-    changes.make(ledger)
-    return _loaded(changes.counts)
 
 
 def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:

@@ -1,4 +1,4 @@
-"""Query clusters on executors or in the driver; shared by `observe`, `observe_configs` and `topic_use`."""
+"""Query clusters on executors or in the driver; shared by the other modules of this room."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.kafka import ClusterAdmin
+from topicledger.model import Refusal
 
+SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
+"""The `error` of a cluster whose secrets this host can't resolve; another host may."""
 BATCH_ROWS = 5_000
 _AT_ONCE = 16
 FEW_CLUSTERS = 4
@@ -95,29 +100,41 @@ def ask_each(
     spark: SparkSession,
     clusters: Sequence[ClusterSettings],
     kafka: KafkaSettings,
-    ask: Callable[[ClusterAccess], Iterator[pa.RecordBatch]],
+    ask: Callable[[ClusterAdmin], Iterator[pa.RecordBatch]],
     schema: StructType,
-    unresolved: Column,
 ) -> DataFrame:
     """Return the rows of `schema` that `ask` yields about each cluster as a whole, materialised; never raises.
 
-    The driver asks itself if there are few clusters. It also asks each cluster that has an `unresolved` row, since
-    executors can't resolve that cluster's secrets.
+    A cluster that can't be asked has a row of `failure`, and perhaps others. The driver asks itself if there are few
+    clusters. It also asks each cluster whose secrets executors can't resolve.
     """
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
 
     def of_cluster(access: ClusterAccess, _: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        return ask(access)
+        try:
+            with ClusterAdmin(access.cluster, access.kafka) as admin:
+                yield from ask(admin)
+        except SecretError as error:
+            yield failure(schema, access.cluster.name, SECRET_UNRESOLVED, str(error))
+        except TopicLedgerError as error:
+            yield failure(schema, access.cluster.name, Refusal.CLUSTER_UNREACHABLE.value, str(error))
 
     if asked_by_driver(kafka, len(accesses)):
         return on_driver(spark, ask_here(accesses, dict.fromkeys(accesses), of_cluster), schema)
     names = spark.createDataFrame([(name, "") for name in accesses], "cluster string, topic string")
     answered = on_executors(accesses, names, of_cluster, schema)
-    by_driver = [row["cluster"] for row in answered.where(unresolved).select("cluster").collect()]
+    by_driver = [
+        row["cluster"] for row in answered.where(F.col("error") == SECRET_UNRESOLVED).select("cluster").collect()
+    ]
     if not by_driver:
         return answered
     here = on_driver(spark, ask_here(accesses, dict.fromkeys(by_driver), of_cluster), schema)
     return answered.where(~F.col("cluster").isin(*by_driver)).unionByName(here)
+
+
+def failure(schema: StructType, cluster: str, error: str, why: str) -> pa.RecordBatch:
+    """Return the row that says why a cluster's answer isn't known: `error` and `error_message`."""
+    return record_batch(schema, {"cluster": [cluster], "error": [error], "error_message": [why]}, 1)
 
 
 def on_executors(

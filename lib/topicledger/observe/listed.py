@@ -13,12 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
-from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.connection import NotListed, TooOld
 from topicledger.model import Refusal
-from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
-from topicledger.observe.topics import SECRET_UNRESOLVED
+from topicledger.observe.cluster_queries import ask_each, failure, record_batch
 from topicledger.schemas import Table
 
 _OF_STATUS = (
@@ -80,7 +78,7 @@ def list_each(
     own = ("run_id", "cluster_id")
     schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema if f.name not in own), *_OF_STATUS])
     ask = partial(_ask, schema, describe, allows_everyone)
-    found = ask_each(spark, clusters, kafka, ask, schema, unresolved=F.col("error") == SECRET_UNRESOLVED)
+    found = ask_each(spark, clusters, kafka, ask, schema)
     of_status = found.where("observed_at IS NULL").select("cluster", *(field.name for field in _OF_STATUS))
     statuses = {
         row["cluster"]: ListedStatus(
@@ -104,25 +102,15 @@ def _ask(
     schema: StructType,
     describe: Callable[[ClusterAdmin], tuple[Columns, int]],
     allows_everyone: Callable[[ClusterAdmin], bool | None],
-    access: ClusterAccess,
+    admin: ClusterAdmin,
 ) -> Iterator[pa.RecordBatch]:
-    name = access.cluster.name
     try:
-        with ClusterAdmin(access.cluster, access.kafka) as admin:
-            columns, count = describe(admin)
-            own: Columns = {"cluster": [name] * count, "observed_at": [datetime.now(UTC)] * count}
-            yield record_batch(schema, {**columns, **own}, count)
-            status: Columns = {"own_principal": [admin.principal], "allow_everyone": [allows_everyone(admin)]}
-            yield record_batch(schema, {"cluster": [name], **status}, 1)
-    except TooOld as error:
-        yield _failed(schema, name, Refusal.BROKER_TOO_OLD.value, error)
+        columns, count = describe(admin)
+        status: Columns = {"own_principal": [admin.principal], "allow_everyone": [allows_everyone(admin)]}
     except NotListed as error:
-        yield _failed(schema, name, Refusal.NOT_PERMITTED.value, error)
-    except SecretError as error:
-        yield _failed(schema, name, SECRET_UNRESOLVED, error)
-    except TopicLedgerError as error:
-        yield _failed(schema, name, Refusal.CLUSTER_UNREACHABLE.value, error)
-
-
-def _failed(schema: StructType, cluster: str, error: str, why: TopicLedgerError) -> pa.RecordBatch:
-    return record_batch(schema, {"cluster": [cluster], "error": [error], "error_message": [str(why)]}, 1)
+        refusal = Refusal.BROKER_TOO_OLD if isinstance(error, TooOld) else Refusal.NOT_PERMITTED
+        yield failure(schema, admin.name, refusal.value, str(error))
+        return
+    own: Columns = {"cluster": [admin.name] * count, "observed_at": [datetime.now(UTC)] * count}
+    yield record_batch(schema, {**columns, **own}, count)
+    yield record_batch(schema, {"cluster": [admin.name], **status}, 1)

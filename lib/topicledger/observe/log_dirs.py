@@ -11,11 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
-from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.log_dirs import BrokerLogs
-from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
-from topicledger.observe.topics import SECRET_UNRESOLVED
+from topicledger.observe.cluster_queries import ask_each, record_batch
 
 _SCHEMA = StructType(
     [
@@ -50,7 +47,7 @@ def observe_log_dirs(spark: SparkSession, clusters: Sequence[ClusterSettings], k
 
     Needs Describe on the cluster.
     """
-    found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
+    found = ask_each(spark, clusters, kafka, _ask, _SCHEMA)
     failed = found.where(F.col("error").isNotNull()).select("cluster", "error_message").collect()
     errors = {row["cluster"]: row["error_message"] for row in failed}
     known = found.where(~F.col("cluster").isin(*errors)) if errors else found
@@ -61,36 +58,21 @@ def observe_log_dirs(spark: SparkSession, clusters: Sequence[ClusterSettings], k
     )
 
 
-def _ask(access: ClusterAccess) -> Iterator[pa.RecordBatch]:
-    name = access.cluster.name
-    try:
-        with ClusterAdmin(access.cluster, access.kafka) as admin:
-            for logs in admin.broker_logs():
-                yield from _batches(name, logs)
-    except SecretError as error:
-        yield _failed(name, SECRET_UNRESOLVED, error)
-    except TopicLedgerError as error:
-        yield _failed(name, type(error).__name__, error)
-
-
-def _batches(cluster: str, logs: BrokerLogs) -> Iterator[pa.RecordBatch]:
-    count = len(logs.sizes)
-    replicas: dict[str, Sequence[object]] = {
-        "cluster": [cluster] * count,
-        "broker_id": [logs.broker_id] * count,
-        "topic": [topic for topic, _ in logs.sizes],
-        "partition": [partition for _, partition in logs.sizes],
-        "bytes": list(logs.sizes.values()),
-    }
-    yield record_batch(_SCHEMA, replicas, count)
-    room: dict[str, Sequence[object]] = {
-        "cluster": [cluster],
-        "broker_id": [logs.broker_id],
-        "total_bytes": [logs.total_bytes],
-        "usable_bytes": [logs.usable_bytes],
-    }
-    yield record_batch(_SCHEMA, room, 1)
-
-
-def _failed(cluster: str, error: str, why: TopicLedgerError) -> pa.RecordBatch:
-    return record_batch(_SCHEMA, {"cluster": [cluster], "error": [error], "error_message": [str(why)]}, 1)
+def _ask(admin: ClusterAdmin) -> Iterator[pa.RecordBatch]:
+    for logs in admin.broker_logs():
+        count = len(logs.sizes)
+        replicas: dict[str, Sequence[object]] = {
+            "cluster": [admin.name] * count,
+            "broker_id": [logs.broker_id] * count,
+            "topic": [topic for topic, _ in logs.sizes],
+            "partition": [partition for _, partition in logs.sizes],
+            "bytes": list(logs.sizes.values()),
+        }
+        yield record_batch(_SCHEMA, replicas, count)
+        room: dict[str, Sequence[object]] = {
+            "cluster": [admin.name],
+            "broker_id": [logs.broker_id],
+            "total_bytes": [logs.total_bytes],
+            "usable_bytes": [logs.usable_bytes],
+        }
+        yield record_batch(_SCHEMA, room, 1)

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
-from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
-from topicledger.observe.topics import SECRET_UNRESOLVED
+from topicledger.model import Refusal
+from topicledger.observe.cluster_queries import ask_each, failure, record_batch
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ def observe_moves(spark: SparkSession, clusters: Sequence[ClusterSettings], kafk
 
     Warns about a cluster that doesn't answer; it has no rows.
     """
-    found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
+    found = ask_each(spark, clusters, kafka, _ask, _SCHEMA)
     for row in found.where(F.col("error").isNotNull()).collect():
         log.warning(
             "cluster %s: it is unknown which replicas are being moved: %s", row["cluster"], row["error_message"]
@@ -42,25 +41,15 @@ def observe_moves(spark: SparkSession, clusters: Sequence[ClusterSettings], kafk
     return found.where(F.col("topic").isNotNull()).select("cluster", "topic", "partition")
 
 
-def _ask(access: ClusterAccess) -> Iterator[pa.RecordBatch]:
-    name = access.cluster.name
-    try:
-        with ClusterAdmin(access.cluster, access.kafka) as admin:
-            listed = admin.list_reassignments()
-        if listed is None:
-            yield _failed(name, "NOT_PERMITTED", "grant this principal Describe on the cluster (Kafka 2.4 or later)")
-        elif listed:
-            columns: dict[str, Sequence[object]] = {
-                "cluster": [name] * len(listed),
-                "topic": [topic for topic, _ in listed],
-                "partition": [partition for _, partition in listed],
-            }
-            yield record_batch(_SCHEMA, columns, len(listed))
-    except SecretError as error:
-        yield _failed(name, SECRET_UNRESOLVED, str(error))
-    except TopicLedgerError as error:
-        yield _failed(name, type(error).__name__, str(error))
-
-
-def _failed(cluster: str, error: str, why: str) -> pa.RecordBatch:
-    return record_batch(_SCHEMA, {"cluster": [cluster], "error": [error], "error_message": [why]}, 1)
+def _ask(admin: ClusterAdmin) -> Iterator[pa.RecordBatch]:
+    listed = admin.list_reassignments()
+    if listed is None:
+        why = "grant this principal Describe on the cluster (Kafka 2.4 or later)"
+        yield failure(_SCHEMA, admin.name, Refusal.NOT_PERMITTED.value, why)
+    elif listed:
+        columns: dict[str, Sequence[object]] = {
+            "cluster": [admin.name] * len(listed),
+            "topic": [topic for topic, _ in listed],
+            "partition": [partition for _, partition in listed],
+        }
+        yield record_batch(_SCHEMA, columns, len(listed))

@@ -27,6 +27,7 @@ from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.model import Refusal, TopicInfo
 from topicledger.observe.cluster_queries import (
     BATCH_ROWS,
+    SECRET_UNRESOLVED,
     ClusterAccess,
     ask_here,
     asked_by_driver,
@@ -60,7 +61,6 @@ SCHEMA = StructType(
 )
 """Columns of `kafka_topics`: one row per topic and, with topic null, one per cluster with its brokers or its error."""
 
-SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 _UNKNOWN_TIMES = 3
 _UNKNOWN_PAUSE_SECONDS = 0.5
 """Pauses before a topic is asked about again."""

@@ -6,18 +6,18 @@ Resources that no row names are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
-from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, with_reasons
-from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.model import Decision
 from topicledger.naming import DriftName
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
@@ -57,6 +57,10 @@ class Valued:
     def live(self) -> str:
         return f"live_{self.name}"
 
+    def said(self) -> Column:
+        """Return what copies of a row must agree on: state and values."""
+        return F.struct("state", F.array_sort(F.map_entries(F.coalesce(self.values_of(), _none()))))
+
     def declared(self) -> Column:
         """Return the values that a declared resource must have, like `values_of`; none if it is absent."""
         return F.when(F.col("state") == ABSENT, _none()).otherwise(F.coalesce(self.values_of(), _none()))
@@ -64,50 +68,6 @@ class Valued:
 
 def _none() -> Column:
     return F.create_map().cast(VALUES)
-
-
-def validated(
-    of: Valued, rules: Callable[[], Collection[Rule]], complete: Transform, conflict: str
-) -> Callable[[Collection[str], Collection[str] | None], Transform]:
-    """Return `Rows.judge` of the kind.
-
-    Copies of a row become one row, with the first owner. If they disagree about state or values, they become one
-    refused row, with `conflict` as the reason.
-    """
-
-    def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
-        def transform(table: DataFrame) -> DataFrame:
-            rows = table.transform(complete)
-            if selected is not None:
-                rows = rows.where(F.col("cluster").isin(*selected))
-            same = Window.partitionBy(*of.table.key)
-            first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
-            said = F.struct("state", F.array_sort(F.map_entries(F.coalesce(of.values_of(), _none()))))
-            found = (
-                rows.transform(with_reasons([known_cluster(clusters), *rules()]))
-                .withColumns(
-                    {
-                        "_row": F.row_number().over(first),
-                        "_conflict": F.min(said).over(same) != F.max(said).over(same),
-                        "resource": of.text_of(),
-                    }
-                )
-                .where("_row = 1")
-            )
-            refused = F.col("error").isNotNull() | F.col("_conflict")
-            error = F.when(F.col("_conflict"), F.lit(Refusal.DUPLICATE_MANIFEST.value)).otherwise(F.col("error"))
-            return found.withColumns(
-                {
-                    "error": error,
-                    "error_message": F.when(F.col("_conflict"), F.lit(conflict)).otherwise(F.col("error_message")),
-                    "phase": F.when(refused, F.lit(Phase.MANIFEST.value)),
-                    "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)),
-                }
-            ).drop("_row", "_conflict")
-
-        return transform
-
-    return judge
 
 
 def deciding(of: Valued, action: ActionKind) -> Deciding:

@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import (
     ABSENT,
     PRESENT,
     Rule,
-    Transform,
     completed,
-    known_cluster,
     legal_state,
-    with_reasons,
 )
-from topicledger.model import Outcome, Phase, Refusal
 from topicledger.resources.acls.acl import (
     ALLOW,
     CLUSTER_NAME,
@@ -36,6 +32,7 @@ from topicledger.resources.acls.acl import (
 )
 from topicledger.resources.acls.hosts import host_reason_column
 from topicledger.resources.acls.names import AclRefusal
+from topicledger.resources.validating import validated
 from topicledger.schemas import ACL_KEY, ACLS
 
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
@@ -234,44 +231,12 @@ def unusual(acl: str) -> Column:
 complete = completed(ACLS.schema, _DEFAULTS)
 
 
-def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
-    """Validate rows of `acls`.
-
-    In: its columns (others are ignored). Out: the columns of `ACLS` with defaults filled in, `resource` (`text_of`),
-    `error`, `error_message`, `phase` and `outcome`; the last four are null if the row is accepted. One row per ACL:
-    duplicates become one row (A1), with the first owner. If they disagree about `state`, they become one refused row.
-
-    `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out.
-    """
-
-    def transform(acls: DataFrame) -> DataFrame:
-        rows = acls.transform(complete)
-        if selected is not None:
-            rows = rows.where(F.col("cluster").isin(*selected))
-        key = ["cluster", *ACL_KEY]
-        same = Window.partitionBy(*key)
-        first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
-        conflict = F.lit("rows for this ACL are both present and absent; keep one of them")
-        judged = (
-            rows.transform(with_reasons([known_cluster(clusters), *row_rules()]))
-            .withColumns(
-                {
-                    "_row": F.row_number().over(first),
-                    "_conflict": F.min("state").over(same) != F.max("state").over(same),
-                    "resource": text_of(),
-                }
-            )
-            .where("_row = 1")
-        )
-        conflicting = F.col("_conflict") & F.col("error").isNull()
-        refused = F.col("error").isNotNull() | conflicting
-        return judged.withColumns(
-            {
-                "error": F.when(conflicting, F.lit(Refusal.DUPLICATE_MANIFEST.value)).otherwise(F.col("error")),
-                "error_message": F.when(conflicting, conflict).otherwise(F.col("error_message")),
-                "phase": F.when(refused, F.lit(Phase.MANIFEST.value)),
-                "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)),
-            }
-        ).drop("_row", "_conflict")
-
-    return transform
+judge = validated(
+    ACLS,
+    row_rules,
+    complete,
+    text_of,
+    lambda: F.col("state"),
+    "rows for this ACL are both present and absent; keep one of them",
+    own_error_first=True,
+)

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from topicledger.kafka.config_values import same_value_column
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_configs, legal_state
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigRefusal
-from topicledger.resources.valued import Valued, validated
+from topicledger.resources.validating import validated
+from topicledger.resources.valued import Valued
 from topicledger.schemas import GROUP_CONFIGS
 
 NO_GROUP = "group is empty; write the group's id"
@@ -65,4 +66,11 @@ def row_rules() -> Sequence[Rule]:
 complete = completed(GROUP_CONFIGS.schema, {"state": PRESENT})
 
 
-judge = validated(OF_GROUPS, row_rules, complete, "rows for this group differ in state or configs; keep one of them")
+judge = validated(
+    GROUP_CONFIGS,
+    row_rules,
+    complete,
+    text_of,
+    OF_GROUPS.said,
+    "rows for this group differ in state or configs; keep one of them",
+)

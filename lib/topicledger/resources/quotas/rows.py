@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
-from topicledger.resources.valued import Valued, validated
+from topicledger.resources.validating import validated
+from topicledger.resources.valued import Valued
 from topicledger.schemas import QUOTAS
 
 _VALUES = "map<string,string>"
@@ -139,4 +140,11 @@ def row_rules() -> Sequence[Rule]:
 complete = completed(QUOTAS.schema, {"state": PRESENT})
 
 
-judge = validated(OF_QUOTAS, row_rules, complete, "rows for this entity differ in state or limits; keep one of them")
+judge = validated(
+    QUOTAS,
+    row_rules,
+    complete,
+    text_of,
+    OF_QUOTAS.said,
+    "rows for this entity differ in state or limits; keep one of them",
+)
