@@ -38,16 +38,9 @@ def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSetting
     of.only("topics", "clusters", "requested_by")
     if "topics" not in of.values:
         of.problem("topics", "is missing: patterns of the topics that this owner may declare")
-    from topicledger.config import patterns  # it takes long to import, and few settings need it
-
     found = OwnerSettings(
-        topics=of.texts("topics"), clusters=of.texts("clusters"), requested_by=of.texts("requested_by")
+        topics=of.patterns("topics"), clusters=of.texts("clusters"), requested_by=of.texts("requested_by")
     )
-    for pattern in found.topics:
-        try:
-            patterns.check(pattern)
-        except ValueError as error:
-            of.problem("topics", str(error))
     for each in found.clusters:
         if each not in clusters:
             of.problem("clusters", f"names unknown cluster `{show(each)}`; {nearest(each, clusters)}")

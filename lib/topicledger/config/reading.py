@@ -212,17 +212,9 @@ def _of_kinds(top: TomlTable) -> Iterator[Section]:
         table, names = top.table(section.table), [each.name for each in fields(section)]
         table.only(*names)
         section_of: Callable[..., Section] = section
-        found = {name: table.texts(name) for name in names}
-        given = [(name, pattern) for name in section.patterns for pattern in found[name]]
-        if given:
-            # The module takes long to import, and few settings need it.
-            from topicledger.config import patterns
-        for name, pattern in given:
-            try:
-                patterns.check(pattern)
-            except ValueError as error:
-                table.problem(name, str(error))
-        yield section_of(**found)
+        yield section_of(
+            **{name: table.patterns(name) if name in section.patterns else table.texts(name) for name in names}
+        )
 
 
 def _audit(table: TomlTable) -> AuditSettings:

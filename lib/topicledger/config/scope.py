@@ -40,12 +40,4 @@ class ScopeSettings:
 def read_scope(table: TomlTable) -> ScopeSettings:
     """[scope]"""
     table.only("ignore_topics")
-    found = table.texts("ignore_topics")
-    if found:
-        from topicledger.config import patterns
-    for pattern in found:
-        try:
-            patterns.check(pattern)
-        except ValueError as error:
-            table.problem("ignore_topics", str(error))
-    return ScopeSettings(ignore_topics=found)
+    return ScopeSettings(ignore_topics=table.patterns("ignore_topics"))

@@ -82,6 +82,19 @@ class TomlTable:
             return ()
         return tuple(value)
 
+    def patterns(self, name: str) -> tuple[str, ...]:
+        """Return a list of patterns (RE2), like `texts`; notes those that RE2 can't compile."""
+        found = self.texts(name)
+        if found:
+            # The module takes long to import, and few settings need it.
+            from topicledger.config import patterns
+        for pattern in found:
+            try:
+                patterns.check(pattern)
+            except ValueError as error:
+                self.problem(name, str(error))
+        return found
+
     def text_values(self, name: str) -> Mapping[str, str]:
         """Return a table of at least one string; empty if the key is missing or wrong."""
         value = self.values.get(name)
