@@ -38,7 +38,7 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
         "scope": None,
     }
     waiting = Approvals(run_id="r", requested_by="ann", plan_digest="of two clusters", needed=1, by=())
-    monkeypatch.setattr(approvals, "find_run", lambda *_: row)
+    monkeypatch.setattr(approvals, "require_run", lambda *_: row)
     monkeypatch.setattr(approvals, "of_run", lambda *_: waiting)
     rows: list[Any] = []
     ledger: Any = SimpleNamespace(

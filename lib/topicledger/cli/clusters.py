@@ -22,10 +22,10 @@ from topicledger.cli.options import (
     requested_by_option,
 )
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.errors import ExitCode, GuardStopped, UsageError
+from topicledger.errors import ExitCode, GuardStopped
 from topicledger.kafka import ClusterAdmin
 from topicledger.ledger import runs
-from topicledger.ledger.run import find_run
+from topicledger.ledger.run import require_new
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
@@ -162,8 +162,7 @@ def accept(
     """
     cluster = settings.cluster(name)
     ledger.ensure(CLUSTERS, RUNS, PLANS)
-    if run_id is not None and find_run(ledger, run_id) is not None:
-        raise UsageError(f"run {run_id} already exists; accepting a cluster can't resume a run: use another run id")
+    require_new(ledger, run_id, "accepting a cluster can't resume a run")
     with ClusterAdmin(cluster, settings.kafka) as admin:
         live = admin.describe_cluster().cluster_id
     known = recorded(ledger)

@@ -18,9 +18,9 @@ from rich.table import Table as Grid
 
 from topicledger.actions.showing import CHANGES
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, UsageError
+from topicledger.errors import ExitCode
 from topicledger.ledger.outcomes import by_action, phase_order
-from topicledger.ledger.run import find_run
+from topicledger.ledger.run import require_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome
@@ -177,9 +177,7 @@ def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
     """Context in which queries suit the size of a run; yields its row. Raises UsageError if there is no such run."""
     with for_few_rows(ledger.spark) as for_many:
         ledger.ensure(RUNS, PLANS, AUDIT)
-        run = find_run(ledger, run_id)
-        if run is None:
-            raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+        run = require_run(ledger, run_id)
         if run["counts"] is None or sum(run["counts"].values()) > FEW_ACTIONS:
             for_many()
         yield run

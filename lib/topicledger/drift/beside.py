@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.drift.find import DRIFT_COLUMNS, Estate, lookup
+from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.observe.listed import Listed
+from topicledger.resources.ending import lookup
 from topicledger.resources.kind import DIFFERENCE, ResourceKind
 
 

@@ -9,11 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import AuditSettings
-from topicledger.config.severities import Severity
 from topicledger.drift.findings import FINDING, nothing
 from topicledger.drift.kinds import checks
 from topicledger.kafka.config_values import by_name, values_by_name
@@ -21,7 +20,7 @@ from topicledger.ledger.acknowledged import last_creates
 from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Outcome
-from topicledger.naming import DriftName
+from topicledger.resources.ending import lookup
 
 DRIFT_COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
 
@@ -156,13 +155,6 @@ def _earlier_defaults(configs: DataFrame) -> DataFrame:
 def _known_ids(audit: DataFrame) -> DataFrame:
     """Ids of topics whose last acknowledged change of ours was their creation."""
     return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
-
-
-def lookup(values: Mapping[str, str] | Mapping[DriftName, Severity], key: Column) -> Column:
-    """Look up a key's value (string); null if it has none."""
-    if not values:
-        return F.lit(None).cast("string")
-    return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]
 
 
 def with_since(earlier: DataFrame, now: datetime) -> Transform:

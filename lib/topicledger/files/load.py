@@ -15,7 +15,7 @@ from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageEr
 from topicledger.files.changes import TableChanges, difference
 from topicledger.files.read import Foreign, files_arguments, frames
 from topicledger.ledger import runs
-from topicledger.ledger.run import Run, find_run
+from topicledger.ledger.run import Run, require_new
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
 from topicledger.model import RunState
@@ -109,8 +109,7 @@ def load(
     """
     rows, resources = frames(ledger.spark, parsed)
     ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
-    if run_id is not None and find_run(ledger, run_id) is not None:
-        raise UsageError(f"run {run_id} already exists; a load can't be resumed: use another run id")
+    require_new(ledger, run_id, "a load can't be resumed")
     named = _clusters([*parsed.rows, *parsed.resource_rows])
     arguments = _arguments(parsed.digests, named, replace, foreign)
     if parsed.variables:

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, TableError, UsageError, exit_code
+from topicledger.errors import ExitCode, TableError, exit_code
 from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.expired import abandon_expired
-from topicledger.ledger.run import SHARDS, Run, find_run
+from topicledger.ledger.run import SHARDS, Run, require_new
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
@@ -103,8 +103,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     reported, and the others are maintained. Raises UsageError for a run id that already exists.
     """
     ledger.ensure(RUNS)
-    if request.run_id is not None and find_run(ledger, request.run_id) is not None:
-        raise UsageError(f"run {request.run_id} already exists; a maintenance can't be resumed: use another run id")
+    require_new(ledger, request.run_id, "a maintenance can't be resumed")
     if request.execute:
         # The key signs the abandoned runs and this run's end: if it is missing, fail before anything is done.
         proof.signer(settings)

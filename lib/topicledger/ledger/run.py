@@ -357,6 +357,20 @@ def find_run(ledger: Ledger, run_id: str) -> Row | None:
     return rows[0] if rows else None
 
 
+def require_run(ledger: Ledger, run_id: str) -> Row:
+    """Return the row of a run; raises UsageError if there is none."""
+    row = find_run(ledger, run_id)
+    if row is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    return row
+
+
+def require_new(ledger: Ledger, run_id: str | None, why: str) -> None:
+    """Raise UsageError if a run with this id exists. `why`: why it can't be resumed."""
+    if run_id is not None and find_run(ledger, run_id) is not None:
+        raise UsageError(f"run {run_id} already exists; {why}: use another run id")
+
+
 def shard_of(run_id: str) -> int:
     """Return the partition of `runs` that has the run's row."""
     return zlib.crc32(run_id.encode()) % SHARDS

@@ -31,6 +31,7 @@ from topicledger.ledger.run import (
     REVERTS_ARGUMENT,
     Run,
     find_run,
+    require_run,
     row_of,
     shard_of,
 )
@@ -45,12 +46,14 @@ from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
-_PROVISIONING = ("plan", "apply", "provision")
+PROVISIONING = ("plan", "apply", "provision")
+"""Commands that plan changes or make them."""
 _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
 """Argument -> what its absence means, for messages; `none` for the others."""
 PATHS_ARGUMENT = "paths"
+"""Key: the files and folders of a plan from files, as JSON, as they were given."""
 VARIABLES_ARGUMENT = "variables"
-"""The files and folders of a plan from files, as JSON, as they were given."""
+"""Key: the values of variables in these files, as JSON."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Key in an audit's arguments: the version of `observed_configs` that it compares with."""
 
@@ -159,10 +162,8 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
 
 def _require_over(ledger: Ledger, run_id: str) -> None:
     """Raise UsageError unless the run is over and changed clusters: an open run can still change something."""
-    row = find_run(ledger, run_id)
-    if row is None:
-        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
-    if (row["arguments"] or {}).get("command") not in _PROVISIONING:
+    row = require_run(ledger, run_id)
+    if (row["arguments"] or {}).get("command") not in PROVISIONING:
         raise UsageError(f"run {run_id} changed no cluster: there is nothing to revert")
     if row["state"] not in (RunState.FINISHED, RunState.ABANDONED):
         raise UsageError(
@@ -190,7 +191,7 @@ def _begin(
     """`moment`: when the requested version of `manifests` was the latest; if None, it is looked up."""
     ledger.ensure(MANIFESTS)
     arguments = {"command": request.command, **{k: v for k, v in bearing.items() if v or k == CLUSTERS_ARGUMENT}}
-    others = [table for table in RESOURCES if request.command in _PROVISIONING and ledger.exists(table)]
+    others = [table for table in RESOURCES if request.command in PROVISIONING and ledger.exists(table)]
     with ThreadPoolExecutor(1 + len(others)) as beside:
         manifest_version, *versions_of_others = beside.map(ledger.latest_version, (MANIFESTS, *others))
     if isinstance(request.manifests, int):
@@ -256,7 +257,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         raise UsageError(f"run {run_id} was abandoned; start a new one")
     arguments = {name: value for name, value in (row["arguments"] or {}).items() if name != "command"}
     began_as = (row["arguments"] or {}).get("command")
-    alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else _PROVISIONING
+    alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else PROVISIONING
     if began_as not in alike:
         raise UsageError(f"run {run_id} was started by {began_as}, not {request.command}: give another run id")
     asked = request.bearing()
@@ -352,16 +353,14 @@ def take_over(ledger: Ledger, settings: Settings, run_id: str) -> Run:
     row = _to_abandon(ledger, run_id)
     if row["state"] == RunState.ABANDONED:
         raise UsageError(f"run {run_id} was abandoned: it is unknown which moves under way are its own")
-    if (row["arguments"] or {}).get("command") not in _PROVISIONING:
+    if (row["arguments"] or {}).get("command") not in PROVISIONING:
         raise UsageError(f"run {run_id} changed no cluster: there is nothing to cancel")
     run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=RunState(row["state"]))
     return _with_next_epoch(run)
 
 
 def _to_abandon(ledger: Ledger, run_id: str) -> Row:
-    row = find_run(ledger, run_id)
-    if row is None:
-        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    row = require_run(ledger, run_id)
     if row["state"] == RunState.FINISHED:
         raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
     return row

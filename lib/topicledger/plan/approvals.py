@@ -19,7 +19,7 @@ from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import read_moves
-from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, find_run
+from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, require_run
 from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
@@ -211,9 +211,7 @@ def approve(
     applied and it is too old.
     """
     ledger.ensure(RUNS)
-    row = find_run(ledger, run_id)
-    if row is None:
-        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    row = require_run(ledger, run_id)
     waits = is_unsent_plan(row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.

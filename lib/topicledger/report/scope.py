@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
-from topicledger.ledger.run import find_run
+from topicledger.ledger.run import require_run
+from topicledger.ledger.runs import AUDIT_COMMAND, PROVISIONING
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -18,8 +19,6 @@ from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
 from topicledger.text import iso_time
 
-AUDIT_COMMAND = "audit"
-_PROVISIONING = ("plan", "apply", "provision")
 _SQL_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
 
@@ -77,18 +76,16 @@ def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
 
 def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
     """The scope of one run; raises UsageError if no run has this id."""
-    row = find_run(ledger, run_id)
-    if row is None:
-        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    row = require_run(ledger, run_id)
     facts = run_facts(row)
-    if facts.command not in (*_PROVISIONING, AUDIT_COMMAND):
+    if facts.command not in (*PROVISIONING, AUDIT_COMMAND):
         raise UsageError(f"run {run_id} was started by {facts.command}, which has no reports; see `runs list`")
     return Scope(run=facts, clusters=clusters)
 
 
 def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
     """The previous run of the same kind, for the same clusters, that got as far as a plan."""
-    alike = _PROVISIONING if run.command in _PROVISIONING else (run.command,)
+    alike = PROVISIONING if run.command in PROVISIONING else (run.command,)
     command = F.col("arguments")["command"].isin(*alike)
     same_clusters = F.coalesce(F.col("arguments")["clusters"], F.lit("")) == run.clusters
     return _newest(ledger, (F.col("started_at") < F.lit(run.started_at)) & command & same_clusters)

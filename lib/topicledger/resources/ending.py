@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase
-from topicledger.naming import RefusalName
+from topicledger.naming import DriftName, RefusalName
 from topicledger.phases import ENDED
 
 REFUSED = (
@@ -32,11 +32,11 @@ def _column(value: Column | str) -> Column:
     return F.col(value) if isinstance(value, str) else value
 
 
-def lookup(values: Mapping[str, str | None], key: Column) -> Column:
+def lookup(values: Mapping[str, str | None] | Mapping[DriftName, str], key: Column) -> Column:
     """Return the value of `key` (string); null if there is none."""
     if not values:
         return F.lit(None).cast("string")
-    entries = [F.lit(part).cast("string") for item in values.items() for part in item]
+    entries = [F.lit(part and str(part)).cast("string") for item in values.items() for part in item]
     return F.create_map(*entries)[key]
 
 
