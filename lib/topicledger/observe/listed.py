@@ -28,6 +28,8 @@ _ERRORS = {each.value: each for each in (Refusal.NOT_PERMITTED, Refusal.BROKER_T
 
 Columns = Mapping[str, Sequence[object]]
 """Columns of an observed table: a list of values by column name."""
+Describe = Callable[[ClusterAdmin], tuple[Columns, int]]
+"""Returns the columns of the resources of a cluster, and their number. Raises NotListed if they can't be listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +69,12 @@ def list_each(
     kafka: KafkaSettings,
     ids: Mapping[str, str],
     table: Table,
-    describe: Callable[[ClusterAdmin], tuple[Columns, int]],
-    allows_everyone: Callable[[ClusterAdmin], bool | None] = lambda _: None,
+    describe: Describe,
+    allows_everyone: Callable[[ClusterAdmin], bool | None] | None,
 ) -> Listed:
-    """List resources of each cluster with `describe`, which returns columns of `table` and the number of rows.
+    """List resources of each cluster, with the columns of `table`.
 
-    `ids`: Kafka's cluster ids by name. `describe` raises NotListed if the resources can't be listed. For
-    `allows_everyone` see `ListedStatus.allow_everyone`.
+    `ids`: Kafka's cluster ids by name. For `allows_everyone` see `ListedStatus.allow_everyone`.
     """
     own = ("run_id", "cluster_id")
     schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema if f.name not in own), *_OF_STATUS])
@@ -100,13 +101,14 @@ def list_each(
 
 def _ask(
     schema: StructType,
-    describe: Callable[[ClusterAdmin], tuple[Columns, int]],
-    allows_everyone: Callable[[ClusterAdmin], bool | None],
+    describe: Describe,
+    allows_everyone: Callable[[ClusterAdmin], bool | None] | None,
     admin: ClusterAdmin,
 ) -> Iterator[pa.RecordBatch]:
     try:
         columns, count = describe(admin)
-        status: Columns = {"own_principal": [admin.principal], "allow_everyone": [allows_everyone(admin)]}
+        everyone = None if allows_everyone is None else allows_everyone(admin)
+        status: Columns = {"own_principal": [admin.principal], "allow_everyone": [everyone]}
     except NotListed as error:
         refusal = Refusal.BROKER_TOO_OLD if isinstance(error, TooOld) else Refusal.NOT_PERMITTED
         yield failure(schema, admin.name, refusal.value, str(error))

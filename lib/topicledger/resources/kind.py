@@ -10,13 +10,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
+from topicledger.kafka import ClusterAdmin
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object
 from topicledger.manifests.rows import Rule, Transform
 from topicledger.model import Decision, Target
 from topicledger.naming import DriftName, KindNames, RefusalName
-from topicledger.observe.listed import Listed
+from topicledger.observe.listed import Describe, Listed, list_each
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies.contract import Judged, Subject
 from topicledger.resources.scoped import Scoped
@@ -25,7 +26,6 @@ from topicledger.schemas import Table
 DIFFERENCE = ("cluster", "topic", "kind", "what", "declared", "live", "message")
 """Columns of a difference between declared and live resources, all strings; `kind` is a `DriftName`."""
 
-Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 Compare: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
 Find: TypeAlias = Callable[[Listed, DataFrame, Settings], Transform]
 Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform, Transform], Transform]
@@ -99,8 +99,15 @@ class Observed:
     """The resources of this kind on live clusters."""
 
     table: Table
-    observe: Observe
-    """Lists them; takes Kafka's id of each cluster by name."""
+    describe: Describe
+    allows_everyone: Callable[[ClusterAdmin], bool | None] | None
+    """See `listed.ListedStatus.allow_everyone`; None if it isn't asked."""
+
+    def observe(
+        self, spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, ids: Mapping[str, str]
+    ) -> Listed:
+        """List them on `clusters`. `ids`: Kafka's cluster ids by name."""
+        return list_each(spark, clusters, kafka, ids, self.table, self.describe, self.allows_everyone)
 
 
 @dataclass(frozen=True, kw_only=True)

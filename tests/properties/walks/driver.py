@@ -45,7 +45,7 @@ from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import decisions, resources
 from topicledger.plan.decisions import Decided, commit_plan
 from topicledger.plan.reevaluate import Reevaluated
-from topicledger.resources.acls import observe as observed_acls
+from topicledger.resources import kind as resource_kind
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.schemas import ACL_KEY
 
@@ -396,7 +396,7 @@ def installed() -> Iterator[None]:
         put(stages, observe_again=lambda run, context, clusters, named: _seen(clusters))
         put(stages, reevaluate=lambda *_, **__: Reevaluated(reported=False, waiting=None))
         put(resources, keep=lambda *_: None)
-        put(observed_acls, list_each=_list_acls)
+        put(resource_kind, list_each=_list_acls)
         for request in (
             "describe_acls",
             "create_acls",

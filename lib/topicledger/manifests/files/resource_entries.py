@@ -88,29 +88,28 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
     return Shared(**values, right=right)  # type: ignore[arg-type]
 
 
-def read_row(
-    table: str,
-    columns: Mapping[str, Read],
-    item: Object,
-    line: int,
-    reader: Reader,
-    cluster: str | None,
-    defaults: Mapping[str, object],
-) -> None:
-    """Report the row of `table` that an entry makes, which begins at `line`.
+def row_reader(table: str, columns: Mapping[str, Read]) -> Callable[..., None]:
+    """Return the `ReadEntry` of a kind whose entries have a row of `table` each.
 
     `columns`: the table's own columns, and how each is read; a field that is left out is null.
     """
-    item.line = line
-    given, known = given_in(item), (*columns, *SHARED)
-    entry = shared(given, item, reader, cluster, defaults)
-    values: dict[str, object] = dict.fromkeys(columns)
-    for name, (value, at) in given.items():
-        if name not in known:
-            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, known)}")
-            entry.right = False
-        elif name in values and value is not None:
-            values[name] = columns[name](reader, name, value, at)
-            entry.right &= values[name] is not None
-    if entry.right:
-        reader.report.resource(table, entry.row(values, reader, line))
+    known = (*columns, *SHARED)
+
+    def read_row(
+        item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
+    ) -> None:
+        item.line = line
+        given = given_in(item)
+        entry = shared(given, item, reader, cluster, defaults)
+        values: dict[str, object] = dict.fromkeys(columns)
+        for name, (value, at) in given.items():
+            if name not in known:
+                reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, known)}")
+                entry.right = False
+            elif name in values and value is not None:
+                values[name] = columns[name](reader, name, value, at)
+                entry.right &= values[name] is not None
+        if entry.right:
+            reader.report.resource(table, entry.row(values, reader, line))
+
+    return read_row

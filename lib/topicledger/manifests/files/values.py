@@ -54,6 +54,10 @@ class Object:
     """(key, line of the repetition)."""
     line: int = 0
 
+    @property
+    def names(self) -> set[str]:
+        return {key.text for key, _, _ in self.pairs}
+
 
 Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None"
 

@@ -248,7 +248,7 @@ class YamlDocuments:
         """Apply YAML's merge key: the mapping's own keys take precedence, then earlier sources."""
         if not opened.merges:
             return
-        have = {key.text for key, _, _ in target.pairs}
+        have = target.names
         for merged in opened.merges:
             for source in merged if isinstance(merged, list) else [merged]:
                 if not isinstance(source, Object):
@@ -265,7 +265,7 @@ class YamlDocuments:
                 target.duplicates += source.duplicates
 
     def _find_duplicates(self, value: Object) -> None:
-        if len({key.text for key, _, _ in value.pairs}) == len(value.pairs):
+        if len(value.names) == len(value.pairs):
             return
         seen: set[str] = set()
         for key, _, line in value.pairs:

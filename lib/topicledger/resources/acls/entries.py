@@ -124,7 +124,7 @@ def schemas() -> Mapping[str, Mapping[str, object]]:
 
 def is_acl(item: Object) -> bool:
     """Whether an entry is an ACL rather than a topic."""
-    names = {key.text for key, _, _ in item.pairs}
+    names = item.names
     return "topic" not in names and not names.isdisjoint({"principal", "operation", *SHORTHANDS})
 
 

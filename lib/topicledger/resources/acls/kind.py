@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from topicledger.resources.acls import actions, decide, drift, entries, policies, rows
+from topicledger.resources.acls import actions, decide, drift, entries, observe, policies, rows
 from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
-from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
 from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
@@ -29,7 +28,7 @@ KIND = ResourceKind(
         schemas=entries.schemas,
         expansions=entries.expansions,
     ),
-    observed=Observed(table=OBSERVED_ACLS, observe=observe_acls),
+    observed=Observed(table=OBSERVED_ACLS, describe=observe.describe, allows_everyone=observe.allows_everyone),
     deciding=Deciding(
         compare=decide.guarded,
         decide=decide.decide,

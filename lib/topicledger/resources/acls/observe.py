@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from pyspark.sql import SparkSession
-
-from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin
-from topicledger.observe.listed import Columns, Listed, list_each
+from topicledger.observe.listed import Columns
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.requests import ALLOW_EVERYONE
-from topicledger.schemas import ACL_KEY, OBSERVED_ACLS
-
-
-def observe_acls(
-    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, ids: Mapping[str, str]
-) -> Listed:
-    """List the ACLs of `clusters`. `ids`: Kafka's cluster ids by name."""
-    return list_each(spark, clusters, kafka, ids, OBSERVED_ACLS, _describe, allows_everyone)
+from topicledger.schemas import ACL_KEY
 
 
 def allows_everyone(admin: ClusterAdmin) -> bool | None:
@@ -26,6 +14,7 @@ def allows_everyone(admin: ClusterAdmin) -> bool | None:
     return requests.authorizer_settings(admin)[ALLOW_EVERYONE]
 
 
-def _describe(admin: ClusterAdmin) -> tuple[Columns, int]:
+def describe(admin: ClusterAdmin) -> tuple[Columns, int]:
+    """See `kind.Observed.describe`."""
     acls = sorted(set(requests.describe_acls(admin)))
     return {name: [getattr(each, name) for each in acls] for name in ACL_KEY}, len(acls)

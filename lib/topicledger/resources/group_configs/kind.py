@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from topicledger.resources import valued
-from topicledger.resources.group_configs import actions, entries, policies, rows
+from topicledger.resources.group_configs import actions, entries, observe, policies, rows
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigDrift
-from topicledger.resources.group_configs.observe import observe_groups
 from topicledger.resources.group_configs.reasons import reasons
 from topicledger.resources.group_configs.rows import OF_GROUPS
 from topicledger.resources.group_configs.words import OF_DRIFT, WORDS
@@ -35,7 +34,7 @@ KIND = ResourceKind(
         schemas=dict,
         expansions=None,
     ),
-    observed=Observed(table=OBSERVED_GROUP_CONFIGS, observe=observe_groups),
+    observed=Observed(table=OBSERVED_GROUP_CONFIGS, describe=observe.describe, allows_everyone=None),
     deciding=valued.deciding(OF_GROUPS, actions.KIND),
     actions=(actions.KIND,),
     policies=Policies(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Read, read_row
+from topicledger.manifests.files.resource_entries import SHARED, Read, row_reader
 from topicledger.manifests.files.values import Object
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 
@@ -16,12 +16,8 @@ FIELDS = (*_OWN, *SHARED)
 
 def is_quota(item: Object) -> bool:
     """Whether an entry is a quota rather than another resource."""
-    names = {key.text for key, _, _ in item.pairs}
+    names = item.names
     return "topic" not in names and not names.isdisjoint((*ENTITY, *LIMITS))
 
 
-def read_quota(
-    item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
-) -> None:
-    """Report the row of one entry, which begins at `line`."""
-    read_row("quotas", _OWN, item, line, reader, cluster, defaults)
+read_quota = row_reader("quotas", _OWN)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from topicledger.resources import valued
 from topicledger.resources.kind import Entries, Observed, Policies, ResourceKind, Rows
-from topicledger.resources.quotas import actions, entries, policies, rows
+from topicledger.resources.quotas import actions, entries, observe, policies, rows
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaDrift
-from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
 from topicledger.resources.quotas.rows import OF_QUOTAS
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS
@@ -36,7 +35,7 @@ KIND = ResourceKind(
         schemas=dict,
         expansions=None,
     ),
-    observed=Observed(table=OBSERVED_QUOTAS, observe=observe_quotas),
+    observed=Observed(table=OBSERVED_QUOTAS, describe=observe.describe, allows_everyone=None),
     deciding=valued.deciding(OF_QUOTAS, actions.KIND),
     actions=(actions.KIND,),
     policies=Policies(
