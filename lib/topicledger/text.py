@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -20,6 +21,8 @@ _MESSAGE_CHARACTERS = 2_000
 ISO_TIME = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 """The format of `iso_time` for Spark's `date_format`, for moments in UTC."""
 _NAMED = 3
+FORMAT_VERSION = 1
+"""The format of every result document."""
 SHOWN_FAILURES = 20
 """Failed rows that a summary shows; tables and reports have all of them."""
 
@@ -56,7 +59,7 @@ def plain(text: str) -> str:
 
 def console(piped: int) -> Console:
     """Return a console on stdout, as wide as the terminal or `piped` columns. It keeps `:smile:` in a name as text."""
-    return Console(width=None if sys.stdout.isatty() else piped, emoji=False)
+    return Console(width=None if sys.stdout.isatty() else piped, emoji=False, highlight=False)
 
 
 def listed(names: Sequence[str], count: int | None = None, *, most: int = _NAMED, between: str = ", ") -> str:
@@ -87,6 +90,16 @@ def grid_of(*names: str, title: str | None = None, numbers: Collection[str] = ()
     return grid
 
 
+def print_first(console: Console, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print the first rows as a table with columns `names`, and a note if there are more of them."""
+    grid = grid_of(*names)
+    for row in rows[:SHOWN_FAILURES]:
+        grid.add_row(*map(cell, row))
+    console.print(grid)
+    if len(rows) > SHOWN_FAILURES:
+        console.print(f"{first_of(SHOWN_FAILURES, len(rows))}; all of them: --format json")
+
+
 def any_of(names: Sequence[str]) -> str:
     """Return names as alternatives: `a`, `a or b`, `a, b or c`."""
     *others, last = names
@@ -104,6 +117,11 @@ def iso_time(moment: datetime) -> str:
     A moment without a zone is in this process's own zone, as PySpark's are.
     """
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def document(content: Mapping[str, object], indent: int | None = 2) -> str:
+    """Return a command's result as JSON, with the version of its format."""
+    return json.dumps({"format_version": FORMAT_VERSION, **content}, default=json_value, indent=indent)
 
 
 def json_value(value: object) -> str:

@@ -89,7 +89,7 @@ def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
     """Print the totals, if there are any moves."""
     for each in moves:
-        console.print(f"Moves on {cell(each.cluster)}: {each}", highlight=False, soft_wrap=True)
+        console.print(f"Moves on {cell(each.cluster)}: {each}", soft_wrap=True)
         if not each.brokers:
             continue
         names = ("broker", "bytes in", "bytes out")

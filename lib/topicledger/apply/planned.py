@@ -70,15 +70,15 @@ def heading(owner: str | None, cluster: str) -> str:
 
 def render_planned(pending: Pending, run_id: str, console: Console) -> None:
     """Print the first actions, and the number of all."""
-    console.print(f"Planned: {pending.count:,}", style="table.title", highlight=False)
+    console.print(f"Planned: {pending.count:,}", style="table.title")
     for (owner, cluster), actions in groupby(pending.first, key=lambda each: (each.owner, each.cluster)):
-        console.print(heading(owner, cluster), markup=False, highlight=False, soft_wrap=True)
+        console.print(heading(owner, cluster), markup=False, soft_wrap=True)
         for action in actions:
             style = STYLES.get(action.sign)
-            console.print(f"  {action}", style=style, markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {action}", style=style, markup=False, soft_wrap=True)
     if pending.count > len(pending.first):
         first = f"{first_of(len(pending.first), pending.count)}, by owner"
-        console.print(f"{first}; all of them: runs show --run-id {plain(run_id)}", highlight=False, soft_wrap=True)
+        console.print(f"{first}; all of them: runs show --run-id {plain(run_id)}", soft_wrap=True)
     render_moves(pending.moves, console)
 
 
@@ -91,4 +91,4 @@ def render_stopped(pending: Pending, run_id: str, console: Console) -> None:
         f"stopped by guards: {stopped_in_words(pending.stopped)}",
         f"if they are meant, before `apply`: {allow}",
     ):
-        console.print(plain(line), highlight=False, soft_wrap=True)
+        console.print(plain(line), soft_wrap=True)

@@ -24,14 +24,11 @@ def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
 
 def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
     """Print a summary for people. `configs_compared`: whether the run compared live configs on all its clusters."""
-    console.print(
-        f"run {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}",
-        highlight=False,
-    )
+    console.print(f"run {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}")
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
         # As the grid's title, the text would be wrapped at the grid's small width.
-        console.print("Actions by cluster and outcome", style="table.title", highlight=False)
+        console.print("Actions by cluster and outcome", style="table.title")
         grid = grid_of("cluster", *names, numbers=names)
         for counts in summary.clusters:
             cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
@@ -39,22 +36,20 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         console.print(grid)
         for counts in summary.clusters:
             for reason, topics in counts.skipped.items():
-                console.print(
-                    f"{topics:,} skipped on {cell(counts.cluster)}: {cell(reason)}", highlight=False, soft_wrap=True
-                )
+                console.print(f"{topics:,} skipped on {cell(counts.cluster)}: {cell(reason)}", soft_wrap=True)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
         if Decision.DECLARED in summary.decisions:
             message = "nothing to delete: no topic without a manifest matches"
-        console.print(message, highlight=False, soft_wrap=True)
+        console.print(message, soft_wrap=True)
     if declared := summary.decisions.get(Decision.DECLARED, 0):
         one, many = "1 topic that a pattern matches is", f"{declared:,} topics that a pattern matches are"
         text = f"{one if declared == 1 else many} declared in manifests: prune leaves them"
-        console.print(text, highlight=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
     left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
-    console.print(f"left alone: {left_alone}", highlight=False)
+    console.print(f"left alone: {left_alone}")
     if (scope := summary.pending.scope) is not None:
-        console.print(scope_line(summary, scope), highlight=False, soft_wrap=True)
+        console.print(scope_line(summary, scope), soft_wrap=True)
     if summary.pending.first:
         render_planned(summary.pending, summary.run_id, console)
     render_stopped(summary.pending, summary.run_id, console)
@@ -62,20 +57,16 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         first = ""
         if summary.waits_for is not None:
-            console.print(f"not approved: {plain(summary.waits_for)}", highlight=False, soft_wrap=True)
+            console.print(f"not approved: {plain(summary.waits_for)}", soft_wrap=True)
             first = "once it is approved, "
         command = plain(apply_command(summary.run_id, summary.pending.files))
-        console.print(
-            f"{summary.pending_changes} {are} planned: {first}{command} makes {them}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.print(f"{summary.pending_changes} {are} planned: {first}{command} makes {them}", soft_wrap=True)
     if summary.failures:
         _render_failures(summary, console)
     if summary.warnings:
         _render_warnings(summary, console)
     for problem in summary.problems:
-        console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not finished: {plain(problem)}", soft_wrap=True)
 
 
 def scope_line(summary: Summary, scope: str) -> str:
@@ -94,9 +85,9 @@ def scope_line(summary: Summary, scope: str) -> str:
 
 def render_waiting(summary: Summary, console: Console) -> None:
     """Print which approval an `apply` still needs, without the plan, which its user has read."""
-    console.print(f"not approved: {plain(summary.waits_for or '')}", highlight=False, soft_wrap=True)
+    console.print(f"not approved: {plain(summary.waits_for or '')}", soft_wrap=True)
     for problem in summary.problems:
-        console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not finished: {plain(problem)}", soft_wrap=True)
 
 
 def _render_failures(summary: Summary, console: Console) -> None:
@@ -114,8 +105,8 @@ def _render_failures(summary: Summary, console: Console) -> None:
     console.print(grid)
     shown = sum(failure.topics for failure in summary.failures)
     if summary.failure_count > shown:
-        console.print(f"{first_of(shown, summary.failure_count)}; all of them:", highlight=False)
-        console.print(plain(summary.query), highlight=False, soft_wrap=True)
+        console.print(f"{first_of(shown, summary.failure_count)}; all of them:")
+        console.print(plain(summary.query), soft_wrap=True)
 
 
 def _render_warnings(summary: Summary, console: Console) -> None:
@@ -130,7 +121,7 @@ def _render_warnings(summary: Summary, console: Console) -> None:
         grid.add_row(*map(cell, (cluster, listed(topics), action, policy, first[str(said)])))
     console.print(grid)
     if summary.warning_count > len(summary.warnings):
-        console.print(first_of(len(summary.warnings), summary.warning_count), highlight=False)
+        console.print(first_of(len(summary.warnings), summary.warning_count))
 
 
 def _outcome_order(name: str) -> tuple[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 
@@ -17,12 +16,12 @@ from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
+from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.planned_files import paths_in
 from topicledger.plan.resources import COUNTED
 from topicledger.schemas import AUDIT
-from topicledger.text import SHOWN_FAILURES
+from topicledger.text import SHOWN_FAILURES, document
 
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _ALIKE = (
@@ -150,7 +149,7 @@ class Summary:
             "outside": pending["outside"],
             "stopped": pending["stopped"],
         }
-        return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
+        return document({**found, **counts, **planned})
 
 
 def summarise(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.manifests.rows import PRESENT
-from topicledger.model import FORMAT_VERSION
 from topicledger.resources.acls import requests
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
@@ -23,7 +21,7 @@ from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, c
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
-from topicledger.text import cell, grid_of, nearest
+from topicledger.text import cell, document, grid_of, nearest
 
 _KNOWN_OPERATIONS = sorted({each for named in OPERATIONS.values() for each in named})
 
@@ -69,7 +67,7 @@ class Answer:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
+        return document({"exit_code": int(ExitCode.DONE), **asdict(self)})
 
 
 def _asked(command: Callable[..., int]) -> Callable[..., Any]:
@@ -256,7 +254,7 @@ def _text(acl: Acl) -> str:
 
 def render(answer: Answer, console: Console) -> None:
     """Print effective permissions, a row for each."""
-    console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}", highlight=False)
+    console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}")
     if answer.rights:
         grid = grid_of("principal", "resource", "operation", "host", "result", "because", "except")
         for each in answer.rights:
@@ -267,9 +265,9 @@ def render(answer: Answer, console: Console) -> None:
             grid.add_row(*map(cell, values), *texts)
         console.print(grid)
     else:
-        console.print("nobody may do anything", highlight=False)
+        console.print("nobody may do anything")
     for note in answer.notes:
-        console.print(cell(note), highlight=False, soft_wrap=True)
+        console.print(cell(note), soft_wrap=True)
 
 
 def _lines(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,10 +26,10 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.ledger import runs
 from topicledger.ledger.run import require_new
 from topicledger.ledger.tables import Ledger
-from topicledger.model import FORMAT_VERSION, RunState
+from topicledger.model import RunState
 from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
 from topicledger.schemas import CLUSTERS, PLANS, RUNS
-from topicledger.text import cell, grid_of, iso_time
+from topicledger.text import cell, document, grid_of, iso_time
 
 ACCEPT_COMMAND = "clusters accept"
 
@@ -92,7 +91,7 @@ class Names:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
+        return document({"exit_code": int(ExitCode.DONE), **asdict(self)})
 
 
 def list_names(ledger: Ledger, settings: Settings, only: Collection[str] = ()) -> Names:
@@ -149,7 +148,7 @@ class Acceptance:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
+        return document({"exit_code": int(ExitCode.DONE), **asdict(self)})
 
 
 def accept(
@@ -220,4 +219,4 @@ def render_acceptance(acceptance: Acceptance, console: Console) -> None:
         for each in acceptance.open_runs
     ]
     for line in lines:
-        console.print(cell(line), highlight=False, soft_wrap=True)
+        console.print(cell(line), soft_wrap=True)

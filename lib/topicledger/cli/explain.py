@@ -21,7 +21,7 @@ from topicledger.kinds import NAMES
 from topicledger.ledger.rows import WARNING
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
-from topicledger.model import FORMAT_VERSION, TOPIC, Action, ReplicaAction, TopicResult
+from topicledger.model import TOPIC, Action, ReplicaAction, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
@@ -40,7 +40,7 @@ from topicledger.policies.contract import CHANGES, is_move
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.text import cell, grid_of, plain
+from topicledger.text import FORMAT_VERSION, cell, document, grid_of, plain
 from topicledger.text import console as text_console
 
 
@@ -78,7 +78,7 @@ def list_policies(settings: Settings | None, *, as_json: bool) -> None:
     for section, name, factory in users_own(settings) if settings is not None else ():
         found.append({"judges": section, "policy": name, "settings": _settings(factory), "what": _what(factory)})
     if as_json:
-        click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
+        click.echo(document({"policies": found}))
         return
     grid = grid_of("action", "policy", "settings", "what")
     for each in found:
@@ -119,7 +119,7 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
         for each in made
     ]
     if as_json:
-        click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
+        click.echo(document({"policies": found}))
         return ExitCode.DONE
     print_policies(settings.path, found)
     return ExitCode.DONE
@@ -336,9 +336,9 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     console = text_console(200)
     named = next(answer[each] for each in (TOPIC, *(kind.resource_type for kind in NAMES)) if each in answer)
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
-    console.print(cell(title), highlight=False)
+    console.print(cell(title))
     for note in answer["notes"]:
-        console.print(cell(note), highlight=False, soft_wrap=True)
+        console.print(cell(note), soft_wrap=True)
     if not verdicts:
         return
     grid = grid_of("policy", "action", "settings", "mode", "verdict", "inputs", "message")

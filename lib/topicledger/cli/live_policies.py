@@ -13,11 +13,11 @@ from rich.console import Console
 from topicledger import policies
 from topicledger.cli.options import Options, print_result
 from topicledger.config.settings import ClusterSettings, Owners, Settings
-from topicledger.errors import ExitCode, UsageError
+from topicledger.errors import ExitCode, UsageError, exit_code
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
-from topicledger.model import FORMAT_VERSION, Action
+from topicledger.model import Action
 from topicledger.model.scope import Scope
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
@@ -28,7 +28,7 @@ from topicledger.policies import Policy
 from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, topics_of, with_inside
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.text import SHOWN_FAILURES, cell, first_of, grid_of, nearest, show
+from topicledger.text import cell, document, grid_of, nearest, print_first, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,7 @@ def audit_policies(
     judged = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))
     mine = judged.transform(only_inside(limits, settings.owners, declared))
     found = _found(mine, rules, list(problems.values()), detailed)
-    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, indent=2)
-    print_result(document, lambda console: render(found, console), options)
+    print_result(document(asdict(found)), lambda console: render(found, console), options)
     return found.exit_code
 
 
@@ -173,17 +172,13 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
         )
         for place, rule in enumerate(rules)
     ]
-    code = ExitCode.DONE
-    if problems:
-        code = ExitCode.ERROR
-    elif detailed and some:
-        code = ExitCode.CHANGES_PENDING
+    code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and bool(some)})
     return LivePolicies(topics=rows.count(), policies=of_rules, findings=some, problems=list(problems), exit_code=code)
 
 
 def render(found: LivePolicies, console: Console) -> None:
     """Print the number of topics that break each policy, and the first of them."""
-    console.print(f"{found.topics} topics, each evaluated as if it were created now as it is", highlight=False)
+    console.print(f"{found.topics} topics, each evaluated as if it were created now as it is")
     numbers = ("evaluated", "broken", "unjudgeable")
     grid = grid_of("policy", "mode", "settings", *numbers, numbers=numbers)
     for each in found.policies:
@@ -192,14 +187,8 @@ def render(found: LivePolicies, console: Console) -> None:
     console.print(grid)
     if found.findings:
         names = ("cluster", "topic", "owner", "policy", "mode", "verdict", "message")
-        grid = grid_of(*names)
-        for finding in found.findings[:SHOWN_FAILURES]:
-            grid.add_row(*(cell(getattr(finding, name)) for name in names))
-        console.print(grid)
-        if len(found.findings) > SHOWN_FAILURES:
-            shown = first_of(SHOWN_FAILURES, len(found.findings))
-            console.print(f"{shown}; all of them: --format json", highlight=False)
+        print_first(console, names, [[getattr(each, name) for name in names] for each in found.findings])
     elif not found.problems:
-        console.print("no topic breaks any of them", highlight=False)
+        console.print("no topic breaks any of them")
     for problem in found.problems:
-        console.print(f"not evaluated: {cell(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not evaluated: {cell(problem)}", soft_wrap=True)

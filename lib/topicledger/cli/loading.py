@@ -28,6 +28,11 @@ var_option = click.option(
 )
 
 
+def paths_of(files: Sequence[str]) -> list[Path | Literal["-"]]:
+    """Return the files that a command is given; - is stdin."""
+    return ["-" if name == "-" else Path(name) for name in files]
+
+
 def require_files_of(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     """Raise UsageError if files are given to `apply` for a plan that wasn't made from files."""
     if files and not run.of_files:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import click
 
 from topicledger.apply.display import display_only
-from topicledger.cli.loading import var_option
+from topicledger.cli.loading import paths_of, var_option
 from topicledger.cli.options import (
     Options,
     common,
@@ -31,8 +30,8 @@ from topicledger.files.load import Loaded, Replace, compare, leftovers, load, re
 from topicledger.files.read import Foreign, read, remarks
 from topicledger.files.writing import as_yaml
 from topicledger.manifests.files import ParsedManifests
-from topicledger.model import FORMAT_VERSION
 from topicledger.resources.registry import KINDS
+from topicledger.text import document
 
 
 @click.command("load_manifests")
@@ -87,10 +86,9 @@ def load_manifests(
     replacing = Replace(owners=replace_owner) if replace or replace_owner else None
     of_other_tool = None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None))
     settings = open_settings(options)
-    paths: list[Path | Literal["-"]] = ["-" if name == "-" else Path(name) for name in files]
     parsed = read(
         settings,
-        paths,
+        paths_of(files),
         sys.stdin,
         stdin_format=cast(Any, stdin_format),
         foreign=of_other_tool,
@@ -122,10 +120,10 @@ def load_manifests(
             click.echo(line, err=True)
     for line in leftovers(loaded):
         click.echo(line, err=True)
-    found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}
+    found = document({"exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
     lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
     with display_only("the result", instead="`runs list` has the run"):
-        print_result(json.dumps(found), lambda _: click.echo("\n".join(lines)), options)
+        print_result(found, lambda _: click.echo("\n".join(lines)), options)
     return ExitCode.DONE
 
 
@@ -151,8 +149,8 @@ def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
             for table, those in parsed.resources.items()
         },
     }
-    found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": True, "rows": rows}
-    print_result(json.dumps(found), lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)
+    found = document({"exit_code": 0, "dry_run": True, "rows": rows}, indent=None)
+    print_result(found, lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)
     return ExitCode.DONE
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import logging
 import signal
 import sys
@@ -30,9 +29,8 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import versions
-from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import MANIFESTS
-from topicledger.text import console, printable
+from topicledger.text import console, document, printable
 
 log = logging.getLogger(__name__)
 
@@ -189,14 +187,8 @@ def _failed(
         log.exception("stopped by")
     click.echo(f"error: {printable(message)}", err=True)
     if options.result_file is not None:
-        document = {
-            "format_version": FORMAT_VERSION,
-            "run_id": run_id,
-            "exit_code": int(code),
-            "error": message,
-            **(details or {}),
-        }
-        _write(options.result_file, json.dumps(document))
+        result = {"run_id": run_id, "exit_code": int(code), "error": message, **(details or {})}
+        _write(options.result_file, document(result, indent=None))
     return code
 
 

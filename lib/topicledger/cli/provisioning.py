@@ -23,7 +23,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
-from topicledger.cli.loading import load_planned_files, require_files_of, var_option
+from topicledger.cli.loading import load_planned_files, paths_of, require_files_of, var_option
 from topicledger.cli.options import (
     Options,
     common,
@@ -166,7 +166,7 @@ def plan(
         ),
         options,
         deadline,
-        ["-" if name == "-" else Path(name) for name in files],
+        paths_of(files),
         strict=strict,
         variables=variables,
     )
@@ -204,7 +204,7 @@ def apply(
         ),
         options,
         deadline,
-        ["-" if name == "-" else Path(name) for name in files],
+        paths_of(files),
         cancel=cancel,
     )
 

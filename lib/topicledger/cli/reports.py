@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,9 +11,8 @@ from topicledger import report
 from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
-from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import AUDIT, PLANS, RUNS
-from topicledger.text import printable
+from topicledger.text import document, printable
 
 
 @click.command("report")
@@ -59,19 +57,16 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
     report.write(out, report.render(found))
     if index is not None:
         report.write(index / report.INDEX_FILE, report.render_index(report.entries(index)))
-    document = json.dumps(
-        {
-            "format_version": FORMAT_VERSION,
-            "exit_code": 0,
-            "run_id": options.run_id,
-            "kind": found.kind.value,
-            "out": str(out),
-            "outcomes": found.outcomes(),
-            "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
-        }
-    )
+    result = {
+        "exit_code": 0,
+        "run_id": options.run_id,
+        "kind": found.kind.value,
+        "out": str(out),
+        "outcomes": found.outcomes(),
+        "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
+    }
     with display_only("the result", instead=f"the report is in {out}"):
-        print_result(document, lambda _: click.echo(written(out)), options)
+        print_result(document(result, indent=None), lambda _: click.echo(written(out)), options)
     return ExitCode.DONE
 
 
@@ -84,7 +79,7 @@ def _write_index(folder: Path, options: Options) -> int:
     found = report.entries(folder)
     out = folder / report.INDEX_FILE
     report.write(out, report.render_index(found))
-    document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, "out": str(out), "reports": len(found)})
+    result = document({"exit_code": 0, "out": str(out), "reports": len(found)}, indent=None)
     with display_only("the result", instead=f"the report is in {out}"):
-        print_result(document, lambda _: click.echo(written(out)), options)
+        print_result(result, lambda _: click.echo(written(out)), options)
     return ExitCode.DONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -24,12 +23,11 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.ledger.verified import render
-from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
 from topicledger.plan.allowing import GUARDS, in_words, parse_allow
 from topicledger.plan.planned_files import apply_command
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
-from topicledger.text import printable
+from topicledger.text import document, printable
 from topicledger.text import show as show_name
 
 
@@ -90,9 +88,9 @@ def runs_approve(options: Options, by: str | None, note: str | None, allow: str 
     with for_few_rows(ledger.spark):
         found = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
 
-    document = {"format_version": FORMAT_VERSION, **asdict(found), "missing": found.missing}
+    result = document({**asdict(found), "missing": found.missing})
     with display_only(f"the approval of run {found.run_id}", instead="`runs approve` shows it again"):
-        print_result(json.dumps(document, indent=2), lambda console: render_approval(found, console), options)
+        print_result(result, lambda console: render_approval(found, console), options)
     return ExitCode.DONE
 
 
@@ -104,7 +102,7 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,
     ):
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(line), markup=False, soft_wrap=True)
 
 
 @runs_group.command("verify")

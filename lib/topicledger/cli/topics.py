@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
@@ -11,10 +10,9 @@ from rich.console import Console
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
-from topicledger.model import FORMAT_VERSION
 from topicledger.review import history
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
-from topicledger.text import iso_time, json_value, show
+from topicledger.text import document, iso_time, show
 
 _MOST_CHARACTERS = 1_000
 
@@ -37,8 +35,7 @@ def topics_show(options: Options, topic: str) -> int:
         tables = [each for each in (MANIFESTS, PLANS, AUDIT, DRIFT, RUNS, APPROVALS) if ledger.exists(each)]
         ledger.ensure(*tables)
         found = history.of_topic(ledger, options.cluster[0], topic)
-    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, default=json_value, indent=2)
-    print_result(document, lambda console: render(found, console), options)
+    print_result(document(asdict(found)), lambda console: render(found, console), options)
     return ExitCode.DONE
 
 
@@ -46,7 +43,7 @@ def render(found: history.TopicHistory, console: Console) -> None:
     """Print a history, one line per event."""
 
     def say(words: str, style: str | None = None) -> None:
-        console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(words, style=style, markup=False, soft_wrap=True)
 
     say(f"{show(found.topic)} on {show(found.cluster)}: {len(found.events)} events", "bold")
     for each in found.events:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,18 +12,18 @@ from rich.console import Console
 from topicledger.cli.live_policies import only_inside
 from topicledger.cli.options import Options, print_result
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.errors import ExitCode
+from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import PRESENT
-from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
+from topicledger.model import SET_ON_TOPIC
 from topicledger.model.scope import Scope
 from topicledger.model.topic_configs import Version
 from topicledger.model.upgrades import as_text, concerned, of_default, of_value
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
 from topicledger.schemas import MANIFESTS
-from topicledger.text import SHOWN_FAILURES, cell, first_of, grid_of
+from topicledger.text import cell, document, print_first
 
 _DECLARED, _LIVE, _DEFAULT = "declared", "live", "default"
 _BUILT_IN = "DEFAULT_CONFIG"
@@ -85,14 +84,9 @@ def audit_upgrade(
     mine = only_inside(limits, settings.owners, declared)
     live = configs.join(owners, on=["cluster", "topic"], how="left").transform(mine)
     found = findings(accepted.transform(mine), live, version)
-    code = ExitCode.DONE
-    if problems:
-        code = ExitCode.ERROR
-    elif detailed and found:
-        code = ExitCode.CHANGES_PENDING
+    code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and bool(found)})
     audit = UpgradeAudit(kafka=as_text(version), findings=found, problems=problems, exit_code=code)
-    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(audit)}, indent=2)
-    print_result(document, lambda console: render(audit, console), options)
+    print_result(document(asdict(audit)), lambda console: render(audit, console), options)
     return code
 
 
@@ -139,15 +133,9 @@ def render(audit: UpgradeAudit, console: Console) -> None:
     """Print the first findings."""
     names = ("cluster", "topic", "owner", "source", "effect", "message")
     if audit.findings:
-        grid = grid_of(*names)
-        for each in audit.findings[:SHOWN_FAILURES]:
-            topic = each.topic or f"{each.topics:,} with the default"
-            grid.add_row(*(cell(topic if name == "topic" else getattr(each, name)) for name in names))
-        console.print(grid)
-        if len(audit.findings) > SHOWN_FAILURES:
-            shown = first_of(SHOWN_FAILURES, len(audit.findings))
-            console.print(f"{shown}; all of them: --format json", highlight=False)
+        shown = [replace(each, topic=each.topic or f"{each.topics:,} with the default") for each in audit.findings]
+        print_first(console, names, [[getattr(each, name) for name in names] for each in shown])
     elif not audit.problems:
-        console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics", highlight=False)
+        console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics")
     for problem in audit.problems:
-        console.print(f"not evaluated: {cell(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not evaluated: {cell(problem)}", soft_wrap=True)

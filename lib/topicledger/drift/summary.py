@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -15,10 +14,10 @@ from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, RunState
+from topicledger.model import RunState
 from topicledger.model.config_texts import shown
 from topicledger.schemas import DRIFT
-from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, first_of, grid_of, listed, plain
+from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, document, first_of, grid_of, listed, plain
 
 REFUSED = "manifests_refused"
 """Name of the count of invalid manifest rows, which were not compared, in a run's `counts`."""
@@ -76,7 +75,7 @@ class DriftSummary:
 
     def to_json(self) -> str:
         """The versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=2)
+        return document(asdict(self))
 
 
 def summarise(
@@ -127,10 +126,7 @@ def summarise(
 
 def render(summary: DriftSummary, console: Console) -> None:
     """Print a summary for people."""
-    console.print(
-        f"audit {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}",
-        highlight=False,
-    )
+    console.print(f"audit {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}")
     if summary.clusters:
         grid = grid_of("cluster", "kind", "found", title="Drift by cluster and kind", numbers=("found",))
         order = list(map(str, SEVERITIES))
@@ -140,14 +136,11 @@ def render(summary: DriftSummary, console: Console) -> None:
         console.print(grid)
         _render_drift(summary, console)
     elif not summary.problems:
-        console.print("no drift", highlight=False)
+        console.print("no drift")
     if summary.manifests_refused:
-        console.print(
-            f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why",
-            highlight=False,
-        )
+        console.print(f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why")
     for problem in summary.problems:
-        console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not finished: {plain(problem)}", soft_wrap=True)
 
 
 def _in_words(drift: Drift) -> str:
@@ -174,5 +167,5 @@ def _render_drift(summary: DriftSummary, console: Console) -> None:
         grid.add_row(*map(cell, (first.severity, first.cluster, topics, _in_words(first), since)))
     console.print(grid)
     if summary.drift_count > len(summary.drift):
-        console.print(f"{first_of(len(summary.drift), summary.drift_count)}; all of them:", highlight=False)
-        console.print(plain(summary.query), highlight=False, soft_wrap=True)
+        console.print(f"{first_of(len(summary.drift), summary.drift_count)}; all of them:")
+        console.print(plain(summary.query), soft_wrap=True)

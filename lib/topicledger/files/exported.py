@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -10,8 +9,7 @@ from rich.console import Console
 
 from topicledger.errors import ExitCode, exit_code
 from topicledger.files.load import Loaded
-from topicledger.model import FORMAT_VERSION
-from topicledger.text import SHOWN_FAILURES, cell, grid_of, listed, plain, show
+from topicledger.text import SHOWN_FAILURES, cell, document, grid_of, listed, plain, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +64,7 @@ class Exported:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return json.dumps(
-            {"format_version": FORMAT_VERSION, "exit_code": int(self.exit_code), **asdict(self)}, indent=2
-        )
+        return document({"exit_code": int(self.exit_code), **asdict(self)})
 
 
 def render(exported: Exported, console: Console) -> None:
@@ -81,21 +77,18 @@ def render(exported: Exported, console: Console) -> None:
     console.print(grid)
     if exported.loaded is not None:
         loaded = exported.loaded
-        console.print(
-            f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests",
-            highlight=False,
-        )
+        console.print(f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests")
         for table, of_table in loaded.resources.items():
             counted = ", ".join(f"{of_table[name]} {name}" for name in ("added", "changed", "unchanged"))
-            console.print(f"{counted} in {table}", highlight=False)
+            console.print(f"{counted} in {table}")
     for title, messages in (("Not exported", exported.not_exported), ("Note", exported.notes)):
         lines = folded(messages)
         for cluster, text in lines[:SHOWN_FAILURES]:
-            console.print(f"{title}: {cell(cluster)}: {cell(text)}", highlight=False, soft_wrap=True)
+            console.print(f"{title}: {cell(cluster)}: {cell(text)}", soft_wrap=True)
         if len(lines) > SHOWN_FAILURES:
-            console.print(f"{title}: {SHOWN_FAILURES} of {len(lines)} lines; all are in --format json", highlight=False)
+            console.print(f"{title}: {SHOWN_FAILURES} of {len(lines)} lines; all are in --format json")
     for problem in exported.problems:
-        console.print(f"not exported: {plain(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not exported: {plain(problem)}", soft_wrap=True)
 
 
 def folded(messages: Sequence[TopicMessage]) -> list[tuple[str, str]]:

@@ -6,7 +6,6 @@ that such a run may still read are kept. A plan that is too old to be applied do
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,9 +22,9 @@ from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.run import SHARDS, Run, require_new
 from topicledger.ledger.tables import Ledger, Size
-from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
+from topicledger.model import Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
-from topicledger.text import cell, grid_of, plain
+from topicledger.text import cell, document, grid_of, plain
 
 COMMAND = "maintain"
 VACUUM_HOURS = 168
@@ -93,7 +92,7 @@ class Maintained:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=2)
+        return document(asdict(self))
 
 
 def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
@@ -233,14 +232,13 @@ def render(maintained: Maintained, console: Console) -> None:
             if maintained.executed
             else "past guards.max_plan_age, abandoned by --execute"
         )
-        console.print(f"plans {done}: {plain(', '.join(maintained.abandoned))}", highlight=False, soft_wrap=True)
+        console.print(f"plans {done}: {plain(', '.join(maintained.abandoned))}", soft_wrap=True)
     if maintained.contradicted:
         console.print(
             "not abandoned, since audit has applied actions of these plans: "
             f"{plain(', '.join(maintained.contradicted))}. "
             "Somebody added or changed rows: DESCRIBE HISTORY of both tables shows when. "
             "`runs abandon` seals them as they are",
-            highlight=False,
             soft_wrap=True,
         )
     executed = maintained.executed
@@ -264,6 +262,6 @@ def render(maintained: Maintained, console: Console) -> None:
         needed = [each.table for each in maintained.tables if each.work]
         if needed or maintained.abandoned:
             where = ", ".join(needed) or RUNS.name
-            console.print(f"work is needed on {where}: maintain --execute does it", highlight=False)
+            console.print(f"work is needed on {where}: maintain --execute does it")
         else:
-            console.print("no work is needed", highlight=False)
+            console.print("no work is needed")

@@ -12,7 +12,7 @@ def render(verified: Verified, console: Console) -> None:
     """Print the verified runs and the first findings."""
 
     def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        console.print(text, markup=False, soft_wrap=True)
 
     if not verified.runs:
         say("no run was verified" if verified.earlier or verified.other_key_runs else "no run has a digest yet")

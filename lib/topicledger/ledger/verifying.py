@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,9 +31,9 @@ from topicledger.ledger.proof import (
     verifier,
 )
 from topicledger.ledger.tables import Ledger
-from topicledger.model import FORMAT_VERSION, RunState
+from topicledger.model import RunState
 from topicledger.schemas import RUNS, Table
-from topicledger.text import show
+from topicledger.text import document, show
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +108,7 @@ class Verified:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        own = {"format_version": FORMAT_VERSION, "exit_code": self.exit_code, "unproven": self.unproven}
-        return json.dumps({**own, **asdict(self)}, indent=2)
+        return document({"exit_code": self.exit_code, "unproven": self.unproven, **asdict(self)})
 
 
 _OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))

@@ -15,7 +15,6 @@ from topicledger.naming import ActionName
 
 __all__ = [
     "AUTHORIZATION_FAILED",
-    "FORMAT_VERSION",
     "INTERNAL_TOPICS",
     "OURS",
     "SET_ON_TOPIC",
@@ -126,8 +125,6 @@ class RunState(StrEnum):
     ABANDONED = "abandoned"
 
 
-FORMAT_VERSION = 1
-"""The format of every result document."""
 OURS = -1
 """The `error_code` of a refusal that is ours, not the broker's."""
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from topicledger import __version__
-from topicledger.model import FORMAT_VERSION
+from topicledger.text import FORMAT_VERSION
 
 log = logging.getLogger(__name__)
 
