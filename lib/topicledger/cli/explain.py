@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger import policies
@@ -39,7 +39,7 @@ from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES, is_move
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
-from topicledger.schemas import MANIFESTS, USAGES
+from topicledger.schemas import MANIFESTS, USAGES, Table
 from topicledger.text import FORMAT_VERSION, cell, document, grid_of, plain
 from topicledger.text import console as text_console
 
@@ -152,13 +152,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
 
     Raises GuardStopped if it isn't the expected cluster.
     """
-    ledger.ensure(MANIFESTS, USAGES)
     made = building.from_settings(settings)
-    judged = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name]))
-    seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
-    refused = seen.statuses[cluster.name].refused
-    if refused is not None:
-        raise GuardStopped(refused.message)
+    judged, seen = observed(ledger, settings, cluster)
     known = facts(ledger, settings, [cluster], seen.brokers)
     mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)
     topics, configs = to_describe(settings.changes, judged.where(mine), seen), None
@@ -187,10 +182,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         judged_row = judged_rows.orderBy(F.col("phase").isNotNull()).limit(1).collect()[0]
         if judged_row["phase"] is not None:
             answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**judged_row.asDict()))
-        verdicts = [
-            verdict_of(each.asDict(), rule.settings, row)
-            for each, rule in zip(judged_row["verdicts"], rules, strict=True)
-        ]
+        verdicts = verdicts_on(judged_row, rules, row)
     elif row["decision"] == Action.ADD_PARTITIONS or row["alters"] is not None:
         rows = rows.transform(deletes_judged(made, known, settings)).localCheckpoint()
         for action in CHANGES:
@@ -206,10 +198,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         living = rows.transform(as_creates(configs, settings.ignored_configs))
         rules = [each for each in made if each.action is Action.CREATE]
         (lives,) = living.transform(policies.verdicts(rules, known)).where(mine).collect()
-        verdicts = [
-            verdict_of(each.asDict(), rule.settings, lives.asDict(recursive=True))
-            for each, rule in zip(lives["verdicts"], rules, strict=True)
-        ]
+        verdicts = verdicts_on(lives, rules, lives.asDict(recursive=True))
     elif not is_moved:
         answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to evaluate")
     if moved is not None and is_moved:
@@ -219,6 +208,22 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             verdicts += _of_change(each.asDict(), rules, answer["notes"])
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE
+
+
+def observed(
+    ledger: Ledger, settings: Settings, cluster: ClusterSettings, *tables: Table
+) -> tuple[DataFrame, Observation]:
+    """Return the validated manifests of a cluster, and observe it; creates `tables`, too, if they don't exist.
+
+    Raises GuardStopped if it isn't the expected cluster.
+    """
+    ledger.ensure(MANIFESTS, USAGES, *tables)
+    judged = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name]))
+    seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
+    refused = seen.statuses[cluster.name].refused
+    if refused is not None:
+        raise GuardStopped(refused.message)
+    return judged, seen
 
 
 def _moves(
@@ -262,15 +267,22 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
     for guard in ("max_losses", "max_disruptions"):
         if row[f"_{guard}"] is not None:
             notes.append(f"counts for guards.{guard}: {row[f'_{guard}']}")
-    return [verdict_of(each.asDict(), rule.settings, row) for each, rule in zip(row["verdicts"], rules, strict=True)]
+    return verdicts_on(row, rules, row)
 
 
-def verdict_of(judged: Mapping[str, Any], settings: Mapping[str, object], row: Mapping[str, Any]) -> Verdict:
-    """Convert a verdict of `policies.verdicts` on a row."""
+def verdicts_on(
+    judged: Row | Mapping[str, Any], rules: Sequence[Policy], row: Mapping[str, Any], inputs: str | None = None
+) -> list[Verdict]:
+    """Return the verdicts of `policies.verdicts` on a row; `inputs` stands for those that a rule doesn't return."""
+    by_default = _declared(row) if inputs is None else inputs
+    return [_verdict(each, rule.settings, by_default) for each, rule in zip(judged["verdicts"], rules, strict=True)]
+
+
+def _verdict(judged: Row, settings: Mapping[str, object], by_default: str) -> Verdict:
     verdict, message, inputs = "fine", None, judged["inputs"]
     if inputs is None and judged["asked"]:
         # A user's own rule needn't return its inputs.
-        inputs = _declared(row)
+        inputs = by_default
     if not judged["asked"]:
         verdict = "not asked"
     elif judged["reason"] is not None:

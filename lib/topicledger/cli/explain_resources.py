@@ -1,4 +1,7 @@
-"""`policies explain` for resources other than topics: the verdict of each policy for one of them."""
+"""`policies explain` for resources other than topics: the verdict of each policy for one of them.
+
+Topics have a pipeline of their own in `explain`: a topic may need several actions at once, which brokers validate.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,14 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from topicledger import policies
-from topicledger.cli.explain import Verdict, print_answer, verdict_of
+from topicledger.cli.explain import Verdict, observed, print_answer, verdicts_on
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.errors import ClusterError, ExitCode, GuardStopped, UsageError
+from topicledger.errors import ClusterError, ExitCode, UsageError
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests import rows as manifests
 from topicledger.model import Decision
-from topicledger.observe.clusters import observe
 from topicledger.plan.reevaluate import facts
 from topicledger.resources import building
 from topicledger.resources.kind import ResourceKind
-from topicledger.schemas import MANIFESTS, USAGES
 
 
 def explain(
@@ -30,13 +30,9 @@ def explain(
     Raises GuardStopped if it isn't the expected cluster, ClusterError if its resources are unknown.
     """
     subject = kind.policies.subject
-    ledger.ensure(MANIFESTS, USAGES, kind.table)
     rules = [each for each in building.from_settings(settings) if each.action in subject.actions]
-    declared = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
-    seen = observe(ledger, settings, [cluster], declared.where(F.col("phase").isNull()))
+    _, seen = observed(ledger, settings, cluster, kind.table)
     status = seen.statuses[cluster.name]
-    if status.refused is not None:
-        raise GuardStopped(status.refused.message)
     if status.error is not None:
         raise ClusterError(status.error)
     listed = kind.observed.observe(ledger.spark, [cluster], settings.kafka, {cluster.name: str(status.cluster_id)})
@@ -67,10 +63,6 @@ def explain(
         known = facts(ledger, settings, [cluster], seen.brokers)
         judging = policies.verdicts(rules, known, subject)
         (told,) = rows.withColumn("decision", action).transform(judging).where(mine).collect()
-        for each, rule in zip(told["verdicts"], rules, strict=True):
-            values = each.asDict()
-            # A user's own rule needn't return its inputs.
-            values["inputs"] = values["inputs"] or (text if values["asked"] else None)
-            verdicts.append(verdict_of(values, rule.settings, row))
+        verdicts = verdicts_on(told, rules, row, inputs=text)
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE

@@ -1,4 +1,7 @@
-"""Export resources of live clusters beside topics, as rows of their tables."""
+"""Export resources of live clusters beside topics, as rows of their tables.
+
+Topics have a pipeline of their own in `export`: it also describes their configs, and proposes owners.
+"""
 
 from __future__ import annotations
 

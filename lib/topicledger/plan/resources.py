@@ -1,6 +1,7 @@
 """Planning of resources other than topics: compares the declarations in their tables with clusters.
 
 If no resource of a kind is declared or managed, a run doesn't ask clusters for the kind, and reads no table of it.
+Topics have a pipeline of their own in `decisions`: they have ids, placements, budgets, and several actions at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`runs revert` of resources other than topics: a run's rows inverted, and validated and decided like declared ones.
 
 Resources that another client or a later run changed since are skipped: they aren't as the reverted run left them.
+Topics have a pipeline of their own in `revert`: it undoes each action by itself, as actions on topics overlap.
 """
 
 from __future__ import annotations
