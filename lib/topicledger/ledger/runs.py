@@ -212,7 +212,7 @@ def _begin(
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
     requester, scope = request.requested_by or os_user(), request.scope
-    if request.command in _PROVISIONING:
+    if request.command in PROVISIONING:
         scope = replace(scope, barred=barred(settings.owners, requester))
     row = {
         "run_id": run_id,
