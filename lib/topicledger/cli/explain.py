@@ -246,8 +246,8 @@ def _moves(
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_json: bool) -> None:
     """Print the verdicts on one resource. `answer`: its name, its decision and notes."""
     if as_json:
-        document = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
-        click.echo(json.dumps(document, indent=2, default=str))
+        result = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
+        click.echo(json.dumps(result, indent=2, default=str))
     else:
         _render(answer, verdicts)
 
