@@ -233,7 +233,7 @@ def test_a_run_evaluates_again_on_its_own_observation(
     rules = PolicySettings(create=(policy("partition_budget", max=10_000),))
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, policies=rules)
     estate.declare({"topic": "own.look"})
-    judge = pipeline._judged_on_resolved
+    judge = pipeline._evaluated_on_resolved
 
     def crowd(*arguments: Any) -> Validated:
         (row, *_) = estate.rows(OBSERVED)
@@ -241,7 +241,7 @@ def test_a_run_evaluates_again_on_its_own_observation(
         estate.ledger.replace_clusters(OBSERVED, crowded, ["main"])
         return judge(*arguments)
 
-    monkeypatch.setattr(pipeline, "_judged_on_resolved", crowd)
+    monkeypatch.setattr(pipeline, "_evaluated_on_resolved", crowd)
     assert estate.run(run_id="own", wait_visible=60.0).exit_code == 0
     assert estate.last("own")["own.look"] == DONE
 
