@@ -6,7 +6,7 @@ Hundreds of resources with random differences are decided on and compared in one
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ from topicledger.resources.acls import decide as plan_acls
 from topicledger.resources.acls import kind as acl_kind
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.names import AclSettings
+from topicledger.resources.group_configs import kind as group_kind
+from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quota_kind
-from topicledger.resources.quotas import rows as quotas
-from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
+from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 TOPICS = phases.OBSERVED
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a"}
@@ -273,7 +274,7 @@ def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
     for number in range(300):
         right = {
             "cluster": "main",
-            "principal": f"User:u{number}",
+            "principal": f"{draw.choice(['User', 'User', 'User', 'Group'])}:u{number}",
             "permission": draw.choice(["ALLOW", "DENY"]),
             "operation": draw.choice(["READ", "WRITE", "ALL"]),
             "resource_type": "TOPIC",
@@ -282,7 +283,9 @@ def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
             "host": draw.choice(["*", "10.0.0.1"]),
         }
         if draw.random() < 0.7:
-            declared.append({**right, "state": draw.choice(["present", "present", "absent"])})
+            # No broker ever matches a host's name: the row is refused, and keeps the ACL that it may mean.
+            host = draw.choice([right["host"]] * 9 + ["app01.example.org"])
+            declared.append({**right, "host": host, "state": draw.choice(["present", "present", "absent"])})
         if draw.random() < 0.7:
             live.append(right)
     listed = Listed(
@@ -299,28 +302,79 @@ def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
     assert {kind for _, kind in plan} == set(names.values())
 
 
-def test_random_quotas_differ_for_plan_and_audit_alike(spark: SparkSession) -> None:
+def _quota(draw: random.Random, number: int, *, declared: bool) -> dict[str, Any]:
+    limits = {name: draw.choice([None, 1.0, 2.0]) for name in ("producer_byte_rate", "request_percentage")}
+    if declared and draw.random() < 0.1:
+        limits["producer_byte_rate"] = -1.0
+    return {"user": f"u{number}", **limits}
+
+
+def _group(draw: random.Random, number: int, *, declared: bool) -> dict[str, Any]:
+    # A broker reads "01" and " 1" as the same number.
+    values = ["1", "2", "01", " 1"] if declared else ["1", "2"]
+    names = ("consumer.session.timeout.ms", "share.session.timeout.ms", "unknown")
+    configs = {name: draw.choice(values) for name in names if draw.random() < 0.5}
+    if declared and draw.random() < 0.1:
+        configs = {"": "1"}
+    return {"group": f"g{number}", "configs": configs}
+
+
+@dataclass(frozen=True)
+class Values:
+    """A kind of names with values: how a resource is drawn, its drift, and the error of a refused row."""
+
+    kind: ResourceKind
+    draw: Callable[..., dict[str, Any]]
+    kinds: Sequence[str]
+    invalid: str
+
+
+VALUED = (
+    Values(quota_kind.KIND, _quota, ("quota_missing", "quota_differs", "quota_unmanaged"), "INVALID_QUOTA"),
+    Values(
+        group_kind.KIND,
+        _group,
+        ("group_config_missing", "group_config_differs", "group_config_unmanaged"),
+        "INVALID_GROUP_CONFIG",
+    ),
+)
+
+
+def test_every_kind_of_resource_is_compared_here() -> None:
+    compared = [acl_kind.KIND, *(each.kind for each in VALUED)]
+    assert {each.names.resource_type for each in compared} == {each.names.resource_type for each in registry.KINDS}
+
+
+@pytest.mark.parametrize("of", VALUED, ids=lambda each: each.kind.names.resource_type)
+def test_random_values_differ_for_plan_and_audit_alike(spark: SparkSession, of: Values) -> None:
+    """Client quotas and group configs; a refused row leaves its resource as it is, and is no drift."""
     draw = random.Random(1)
     declared: list[dict[str, Any]] = []
     live: list[dict[str, Any]] = []
     for number in range(300):
-        entity = {"cluster": "main", "user": f"u{number}"}
         for rows in (declared, live):
-            if draw.random() < 0.8:
-                limits = {name: draw.choice([None, 1.0, 2.0]) for name in ("producer_byte_rate", "request_percentage")}
-                absent = rows is declared and draw.random() < 0.2
-                if any(limits.values()) or absent:
-                    rows.append({**entity, **({"state": "absent"} if absent else limits)})
-    listed = Listed(rows=frame(spark, OBSERVED_QUOTAS.schema, live).drop("run_id"), statuses={"main": ListedStatus()})
-    judged = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).localCheckpoint()
-    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
-    rows = dicts(
-        judged.transform(quota_kind.KIND.deciding.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions))
+            row = {"cluster": "main", **of.draw(draw, number, declared=rows is declared)}
+            if rows is declared and draw.random() < 0.2:
+                key = ("cluster", *of.kind.table.key)
+                row = {"state": "absent", **{name: value for name, value in row.items() if name in key}}
+            has_values = any(value for name, value in row.items() if name not in of.kind.table.key)
+            if draw.random() < 0.8 and has_values:
+                rows.append(row)
+    listed = Listed(
+        rows=frame(spark, of.kind.observed.table.schema, live).drop("run_id"), statuses={"main": ListedStatus()}
     )
-    plan = {row["resource"] for row in rows if row["decision"] in ("alter_quota", "unmanaged")}
-    found = dicts(judged.transform(find_resource_drift(quota_kind.KIND, _nothing(spark), listed, topics, SETTINGS)))
+    judged = (
+        frame(spark, of.kind.table.schema, declared).transform(of.kind.rows.judge(["main"], None)).localCheckpoint()
+    )
+    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
+    decisions = of.kind.deciding.decide(listed, STATUSES, SETTINGS, lambda rows: rows)
+    rows = dicts(judged.transform(decisions))
+    (action,) = of.kind.actions
+    plan = {row["resource"] for row in rows if row["decision"] in (action.name, "unmanaged") and row["phase"] is None}
+    found = dicts(judged.transform(find_resource_drift(of.kind, _nothing(spark), listed, topics, SETTINGS)))
     assert plan == {row["what"] for row in found}
-    assert {row["kind"] for row in found} == {"quota_missing", "quota_differs", "quota_unmanaged"}
+    assert {row["kind"] for row in found} == set(of.kinds)
+    assert {row["error"] for row in rows if row["phase"] is not None} == {of.invalid}
 
 
 def _nothing(spark: SparkSession) -> Estate:

@@ -153,6 +153,20 @@ def test_acl_that_became_the_last_or_first_since_the_plan_is_refused(
         assert applied(admin, add(OF_TOPIC)) == {name: None}
 
 
+def test_all_checks_of_a_request_use_one_list_of_acls(admin: MagicMock) -> None:
+    """Another client may change ACLs between two lists, and the first check would be stale."""
+    admin.describe_acls.side_effect = [[], [OTHER]]
+    assert applied(admin, add(FOREIGN), add(OF_TOPIC)) == {
+        " ".join(FOREIGN): "OWN_RIGHTS",
+        " ".join(OF_TOPIC): "CHANGED_SINCE_PLAN",
+    }
+    admin.describe_acls.side_effect = [[OTHER, OF_TOPIC], []]
+    assert applied(admin, delete(OTHER), delete(OF_TOPIC)) == {
+        " ".join(OTHER): "LAST_CLUSTER_ACL",
+        " ".join(OF_TOPIC): "CHANGED_SINCE_PLAN",
+    }
+
+
 @pytest.mark.parametrize("action", [add, delete])
 def test_restart_waits_until_brokers_show_what_it_sent(admin: MagicMock, action: Any) -> None:
     """Only then is it known that nothing was done, and refused may mean that nothing was sent (A6)."""

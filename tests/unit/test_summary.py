@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import io
+from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from tests.unit.frames import frame
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render_waiting
-from topicledger.apply.summary import Failure, Summary, _failures, summarise
-from topicledger.config.settings import PolicySettings
+from topicledger.apply.summary import Failure, Summary, Warned, _failures, _warnings, summarise
+from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
+from topicledger.kinds import NAMES
+from topicledger.ledger.rows import WARNING
+from topicledger.ledger.run import Run
 from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING
+from topicledger.schemas import AUDIT
 
 COLUMNS = "cluster string, topic string, resource string, action string, phase string, outcome string"
 ANSWER = "error_code int, error string, error_message string"
@@ -77,3 +85,36 @@ def test_a_plan_counts_actions_that_its_approval_lets_through(
     found = summarise(run, results, {}, planning_only=planning_only, warned=False)
     assert (found.exit_code, found.pending_changes) == (code, pending)
     assert [each.outcomes for each in found.clusters] == [{"planned" if planning_only else "open": 2}]
+
+
+POLICIES = (
+    *(each.name for each in fields(PolicySettings) if each.name != "of_kinds"),
+    *(each.resource_type for each in NAMES),
+)
+"""Names of the lists of policies in the settings."""
+
+
+def run_with(spark: SparkSession, kind: str, spec: PolicySpec) -> Run:
+    """Return a run with one policy about one kind, whose audit has a warning and a refusal."""
+    of_topics = kind in ("create", "delete", "change")
+    policies = PolicySettings(**{kind: (spec,)}) if of_topics else PolicySettings(of_kinds={kind: (spec,)})
+    run = create_autospec(Run, instance=True)
+    run.settings = Settings(path=Path("x"), tables=TablesSettings(root="x"), clusters={}, policies=policies)
+    violations = [{"policy": "mild", "message": f"{WARNING}odd"}, {"policy": "strict", "message": "wrong"}]
+    row = {"cluster": "main", "resource": "r", "action": kind, "violations": violations}
+    run.audit.return_value = frame(spark, AUDIT.schema, [row])
+    return run
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+def test_warnings_of_policies_about_each_kind_are_shown(spark: SparkSession, kind: str) -> None:
+    """Nothing of the plan has a warning: only policies that may warn later have the run's rows read."""
+    refusing = PolicySpec(use="any")
+    assert _warnings(run_with(spark, kind, refusing), warned=False) == ([], 0)
+    warning = run_with(spark, kind, replace(refusing, mode="warn"))
+    (found,), count = _warnings(warning, warned=False)
+    message = f"{WARNING}odd"
+    assert (found, count) == (
+        Warned(cluster="main", topic=None, resource="r", action=kind, policy="mild", message=message),
+        1,
+    )

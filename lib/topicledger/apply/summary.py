@@ -351,10 +351,8 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
 
 def _warnings(run: Run, *, warned: bool) -> tuple[Sequence[Warned], int]:
     """Read the first warnings of policies and of the run itself, and their number. `warned`: see `summarise`."""
-    made = run.settings.policies
-    specs = (spec for each in fields(made) for spec in getattr(made, each.name))
     # Policies are evaluated again with the values that brokers resolved, and may warn then.
-    if not warned and not any(spec.mode == "warn" for spec in specs):
+    if not warned and not any(spec.mode == "warn" for spec in run.settings.policies.all):
         return [], 0
     shown = ("cluster", "topic", "resource", "action")
     warnings = (

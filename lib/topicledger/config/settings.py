@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -246,6 +247,11 @@ class PolicySettings:
     """Policies for every change of configs or partitions, beside the policies of `create` about these."""
     of_kinds: Mapping[str, tuple[PolicySpec, ...]] = field(default_factory=dict)
     """Policies for actions on other resources, by resource type."""
+
+    @property
+    def all(self) -> tuple[PolicySpec, ...]:
+        """Policies of every kind."""
+        return (*self.create, *self.delete, *self.change, *chain.from_iterable(self.of_kinds.values()))
 
 
 @dataclass(frozen=True, kw_only=True)

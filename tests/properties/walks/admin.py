@@ -28,6 +28,7 @@ _CODES = {
     "44": (kafka.POLICY_VIOLATION, False),
 }
 """Code, and whether the request was carried out nevertheless."""
+_UNTOLD = "UNKNOWN_SERVER_ERROR"
 _CURSED = TopicResult(error_code=kafka.UNKNOWN_SERVER_ERROR, error_message="the server had an error")
 
 
@@ -102,7 +103,9 @@ class Admin:
         cluster = self._read(Moment.OPEN)
         for name in topics:
             topic = cluster.topics.get(name)
-            if topic is not None:
+            if name in cluster.untold:
+                yield TopicInfo(topic=name, permitted=False, unknown=_UNTOLD)
+            elif topic is not None:
                 assignments = {number: part.replicas for number, part in topic.partitions.items()}
                 yield TopicInfo(topic=name, topic_id=topic.uid, assignments=assignments)
 
@@ -113,7 +116,9 @@ class Admin:
         cluster = self._read(*([Moment.OPEN] if throttles else []))
         for name in topics:
             topic = cluster.topics.get(name)
-            if topic is None:
+            if name in cluster.untold:
+                yield TopicConfigs(topic=name, error_code=kafka.UNKNOWN_SERVER_ERROR)
+            elif topic is None:
                 yield TopicConfigs(topic=name, error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 found = (ConfigEntry(key, value, False, SET_ON_TOPIC, False) for key, value in topic.configs.items())
@@ -126,7 +131,9 @@ class Admin:
         return {key: each.target for key, each in self._read(Moment.OPEN).moving().items()}
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
-        states = self._read().states()
+        cluster = self._read()
+        untold = dict.fromkeys(cluster.untold, TopicState(permitted=False, unknown=_UNTOLD))
+        states = cluster.states() | untold
         return {name: states[name] for name in topics if name in states}
 
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Key, int]:
@@ -152,8 +159,7 @@ class Admin:
         return True
 
     def authorizer_settings(self) -> Mapping[str, bool | None]:
-        self._read(Moment.OPEN)
-        return {ALLOW_EVERYONE: False}
+        return {ALLOW_EVERYONE: self._read(Moment.OPEN).open_to_all}
 
     def may_alter_acls(self) -> bool:
         self._read()

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from tests.properties.walks.estate import ALTERS, CREATES, DELETES, GROWS, IDS, MOVES, TOPICS, Estate
+from tests.properties.walks.estate import ACLS, ALTERS, CREATES, DELETES, GROWS, IDS, MOVES, ON, TOPICS, Estate
 from tests.properties.walks.history import KINDS, OTHERS, Abandon, Approve, Item, Start
 from tests.properties.walks.world import (
     ANOTHER_RUN,
@@ -14,14 +14,19 @@ from tests.properties.walks.world import (
     AT_READ,
     CURSE,
     FAULTS,
+    GRANTS,
     RELEASES,
+    REVOKES,
     TAKES,
     TO_ALL,
+    TOLD,
+    UNTOLD,
     Event,
     To,
 )
 
 _EDITS = tuple(f"{each} an acl" for each in ("edits", "moves", "removes", "corrects"))
+_OF_ACLS = (*_EDITS, GRANTS, REVOKES)
 HAPPENINGS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys((*FAULTS, *AT_COMMIT, *AT_READ, *TO_ALL), ("",)),
     **dict.fromkeys(("moves", "moves the first", "moves back", "cancels"), tuple(MOVES)),
@@ -31,12 +36,17 @@ HAPPENINGS: Mapping[str, Sequence[str]] = {
     "makes": tuple(CREATES),
     "grows": tuple(GROWS),
     "alters": tuple(ALTERS),
-    **dict.fromkeys((CURSE, "declares otherwise"), TOPICS),
-    **dict.fromkeys(_EDITS, tuple("0123")),
+    **dict.fromkeys((CURSE, UNTOLD, TOLD, "declares otherwise"), TOPICS),
+    **dict.fromkeys(_EDITS, tuple(map(str, range(len(ACLS))))),
+    **dict.fromkeys((GRANTS, REVOKES), ON),
 }
 """By kind of event, what it may be about."""
 
-_KINDS = (*HAPPENINGS, *FAULTS, *FAULTS, *_EDITS, *_EDITS, *(("stop", "replicas are slow", ANOTHER_RUN) * 8))
+_KINDS = (
+    *(*HAPPENINGS, *FAULTS, *FAULTS),
+    *((*_EDITS, UNTOLD, UNTOLD, UNTOLD) * 2),
+    *(("stop", "replicas are slow", ANOTHER_RUN) * 8),
+)
 """Kinds of events, each as often as it is drawn: stops and slow replicas are what most faults of moves need."""
 _AFTERS = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16)
 _AFTERS_OF_A_KIND = (0, 0, 0, 0, 1, 1, 2, 3)
@@ -65,16 +75,26 @@ class History:
         return "\n".join(map(str, (self.estate, *self.items)))
 
 
-def history(chance: random.Random) -> History:
-    """Make a history: starts and other commands, each with what happens meanwhile.
+ABOUT_ACLS: Sequence[Item] = (
+    *(Start(kind) for kind in ("acls", "acls", "acls", "acls+", "topics")),
+    Start("acls", wait=True),
+    Abandon("acls"),
+    Approve("acls"),
+)
+"""Commands of histories that are mostly about ACLs."""
+
+
+def history(chance: random.Random, *, of_acls: bool = False) -> History:
+    """Make a history: starts and other commands, each with what happens meanwhile. `of_acls`: mostly about ACLs.
 
     Few kinds of events, commands and requests that fail occur in it, but these often: of many kinds, one would seldom
     meet another (Groce et al., Swarm Testing, ISSTA 2012).
     """
-    kinds = chance.choices(_KINDS, k=chance.randint(2, 5))
-    commands = chance.choices(COMMANDS, k=chance.randint(1, 3))
+    kinds = chance.choices((*_KINDS, *(_OF_ACLS * 16)) if of_acls else _KINDS, k=chance.randint(2, 5))
+    commands = chance.choices(ABOUT_ACLS if of_acls else COMMANDS, k=chance.randint(1, 3))
     requests = chance.choices(list(To), k=chance.randint(1, 2))
-    items: list[Item] = []
+    # Else the first run would find no ACL to remove.
+    items: list[Item] = [_event(chance, chance.choice(_EDITS), requests) for _ in range(2 if of_acls else 0)]
     for _ in range(chance.randint(1, 4)):
         items.append(chance.choice(commands))
         items += (_event(chance, chance.choice(kinds), requests) for _ in range(chance.randint(0, 4)))
@@ -86,6 +106,7 @@ def history(chance: random.Random) -> History:
         approvals=chance.choice((0, 0, 0, 1)),
         max_acl_deletes=chance.choice((9, 9, 1)),
         allows=chance.random() < 0.5,
+        open_to_all=chance.random() < 0.5,
     )
     return History(estate, tuple(items))
 

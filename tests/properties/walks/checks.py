@@ -53,7 +53,8 @@ class Checks:
         self.looked: dict[str, int] = {}
         """By table, the version that was the latest when this start looked last."""
         self.was_cursed: set[str] = set()
-        """Topics that answered, or answer, -1 to everything."""
+        """Topics that answered, or answer, -1 to everything, or about which brokers do."""
+        self._sent_acls: set[_Action] = set()
         self._in_a_row: Counter[tuple[str, str]] = Counter()
         """By cluster and topic, answers without an outcome since the last that had one."""
         self.may_be_anything = False
@@ -85,6 +86,8 @@ class Checks:
             self._require_sendable(cluster, target)
             if target.action == "acl_delete":
                 self._require_undeclared(cluster, target)
+        if cluster.open_to_all and targets[0].resource_type == "acl":
+            self._require_warned(cluster, targets)
 
     def changes(self, cluster: Cluster) -> None:
         """Anything of a cluster is about to be changed."""
@@ -196,6 +199,26 @@ class Checks:
         reasons = [_why_it_stays(acl, [Acl.of(row) for row in rows]) for rows in self._versions(ACLS.name)]
         self._world.require(None in reasons, f"{name} is deleted, and {reasons[-1]}")
 
+    def _require_warned(self, cluster: Cluster, targets: Sequence[Target]) -> None:
+        """First and last ACLs on a resource are those of which the plan warned; the cluster's own are never sent.
+
+        A request that may have been sent before may be repeated: it changes nothing, or what the plan knew.
+        """
+        adds = targets[0].action == "acl_add"
+        sent = {each.resource: Acl.of(each.after if adds else each.before) for each in targets}
+        others = cluster.acls if adds else cluster.acls.difference(sent.values())
+        for name, acl in sent.items():
+            key = (self.run_id, cluster.name, targets[0].action, name)
+            again = key in self._sent_acls
+            self._sent_acls.add(key)
+            if again or (acl in cluster.acls) == adds or cluster.is_covered(acl, others):
+                continue
+            plan = self._planned(cluster, targets[0].action, name) or {}
+            warnings = {each["policy"] for each in plan.get("violations") or ()}  # type: ignore[attr-defined]
+            warned = acl.resource_type != "CLUSTER" and ("first_acl" if adds else "last_acl") in warnings
+            which = "first" if adds else "last"
+            self._world.require(warned, f"{name} is the {which} ACL on its resource, and the plan didn't warn of it")
+
     # -- rows
 
     def rows(self, run_id: str, ended: Iterable[PhaseResult]) -> None:
@@ -259,12 +282,12 @@ class Checks:
     # -- the end
 
     def others_ended(self, run_id: str) -> None:
-        """A run can't be finished: everything has ended but the actions on what always answers -1."""
+        """A run can't be finished: everything has ended but the actions on what brokers answer -1 about."""
         if self.row_of(run_id)["state"] != RunState.APPLYING:
             return
         for plan in self._plans(run_id):
             name, cluster = str(plan["resource"]), self._world.clusters[str(plan["cluster"])]
-            ends = name in cluster.cursed or self._ends(run_id, plan)
+            ends = name in cluster.cursed | cluster.untold or self._ends(run_id, plan)
             self._world.require(ends, f"{run_id} can't be finished, and {name} is open: it has no trouble of its own")
 
     def _ends(self, run_id: str, plan: Mapping[str, object]) -> Sequence[Mapping[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from topicledger import kafka
@@ -62,6 +63,10 @@ class Cluster:
         self.now = 0.0
         self.slow = False
         self.cursed: set[str] = set()
+        self.untold: set[str] = set()
+        """Topics that brokers don't describe: they answer -1 instead."""
+        self.open_to_all = False
+        """Whether everybody may use a resource that no ACL is about (I2)."""
         self._uid = 0
 
     def new_uid(self) -> str:
@@ -167,6 +172,13 @@ class Cluster:
         for name, topic in self.topics.items():
             found |= {(TOPIC, name, key): value for key, value in topic.configs.items() if "throttled" in key}
         return found
+
+    # -- ACLs
+
+    def is_covered(self, acl: Acl, by: Collection[Acl]) -> bool:
+        """Whether any of these is about the same resource; ACLs of a walk name resources in full."""
+        about = (acl.resource_type, acl.resource_name)
+        return any((each.resource_type, each.resource_name) == about for each in by)
 
     # -- other clients
 

@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -313,8 +312,11 @@ def _list_acls(spark: Any, clusters: Any, kafka: Any, ids: Mapping[str, str], *_
         for acl in _admin(each).describe_acls()
     ]
     names = ["cluster", "cluster_id", "observed_at", *ACL_KEY]
-    known = {"allow_everyone": False} if "allow_everyone" in {each.name for each in fields(ListedStatus)} else {}
-    statuses = {each.name: ListedStatus(own_principal=Admin.principal, **known) for each in clusters}
+    live = STAGE.world.clusters
+    statuses = {
+        each.name: ListedStatus(own_principal=Admin.principal, allow_everyone=live[each.name].open_to_all)
+        for each in clusters
+    }
     return Listed(rows=frames.DataFrame(names, rows), statuses=statuses)
 
 

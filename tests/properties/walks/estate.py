@@ -42,6 +42,7 @@ TOPICS = (*MOVES, *CREATES, *DELETES, *GROWS, *ALTERS)
 CLUSTER_OF = {**{name: each for name, (each, _) in MOVES.items()}, **CREATES, **DELETES, **GROWS, **ALTERS}
 
 MANAGED, UNMANAGED = "User:app", "User:other"
+CLUSTER = "kafka-cluster"
 
 
 def _acl(operation: str, host: str = "*", principal: str = MANAGED, name: str = "t") -> Acl:
@@ -49,15 +50,32 @@ def _acl(operation: str, host: str = "*", principal: str = MANAGED, name: str = 
         principal=principal,
         permission="ALLOW",
         operation=operation,
-        resource_type="TOPIC",
+        resource_type="CLUSTER" if name == CLUSTER else "TOPIC",
         pattern_type="LITERAL",
         resource_name=name,
         host=host,
     )
 
 
-ACLS = (_acl("READ"), _acl("WRITE"), _acl("READ", name="u"), _acl("DESCRIBE", name="u"))
-"""ACLs declared on the first cluster; the cluster lacks the last one."""
+ACLS = (
+    _acl("READ"),
+    _acl("WRITE"),
+    _acl("READ", name="u"),
+    _acl("READ", name="v"),
+    _acl("DESCRIBE", name="u"),
+    _acl("READ", name="w"),
+    _acl("IDEMPOTENT_WRITE", name=CLUSTER),
+)
+"""ACLs declared on the first cluster."""
+_LACKED = ACLS[4:]
+"""Those of them that the cluster lacks when a walk begins."""
+ON = ("t", "u", "v", "w", CLUSTER)
+"""Names of the resources that ACLs are about."""
+
+
+def foreign(name: str) -> Acl:
+    """Return somebody else's ACL on a resource."""
+    return _acl("DESCRIBE", principal=UNMANAGED, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +94,8 @@ class Estate:
     max_acl_deletes: int = 9
     allows: bool = False
     """Whether approvals allow what guards stopped."""
+    open_to_all: bool = False
+    """Whether everybody may use resources of the first cluster that no ACL is about."""
 
     def settings(self) -> Settings:
         return Settings(
@@ -95,7 +115,7 @@ class Estate:
         )
 
 
-def clusters() -> dict[str, Cluster]:
+def clusters(estate: Estate) -> dict[str, Cluster]:
     """As they are when a walk begins."""
     found = {name: Cluster(name, its_id) for name, its_id in IDS.items()}
     for name, (cluster, wanted) in MOVES.items():
@@ -105,7 +125,8 @@ def clusters() -> dict[str, Cluster]:
             found[cluster].make(name, {0: (1,)})
     for name, cluster in ALTERS.items():
         found[cluster].topics[name].configs["x"] = "1"
-    found[EAST].acls = {*ACLS[:-1], _acl("READ", principal=UNMANAGED)}
+    found[EAST].acls = {*ACLS, *(foreign(each) for each in ON if each != "u")}.difference(_LACKED)
+    found[EAST].open_to_all = estate.open_to_all
     return found
 
 

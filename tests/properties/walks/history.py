@@ -10,9 +10,22 @@ from typing import Any
 
 from tests.properties.walks.checks import Checks
 from tests.properties.walks.driver import STAGE, WalkStop, abandon, set_up
-from tests.properties.walks.estate import CLUSTER_OF, TOPICS, Declared, Estate, clusters, planned
+from tests.properties.walks.estate import CLUSTER_OF, EAST, TOPICS, Declared, Estate, clusters, foreign, planned
 from tests.properties.walks.ledger import MemoryLedger
-from tests.properties.walks.world import ANOTHER_RUN, BY_OTHERS, CURSE, Crash, Event, Moment, Pending, World
+from tests.properties.walks.world import (
+    ANOTHER_RUN,
+    BY_OTHERS,
+    CURSE,
+    GRANTS,
+    REVOKES,
+    TOLD,
+    UNTOLD,
+    Crash,
+    Event,
+    Moment,
+    Pending,
+    World,
+)
 from topicledger import pipeline
 from topicledger.apply.dispatch import Context
 from topicledger.apply.progress import Progress
@@ -73,7 +86,7 @@ class Walk:
 
     def __init__(self, estate: Estate, reached: Counter[str]) -> None:
         self.estate, self.settings = estate, estate.settings()
-        self.world = world = World(clusters=clusters(), reached=reached, at_once=estate.at_once)
+        self.world = world = World(clusters=clusters(estate), reached=reached, at_once=estate.at_once)
         self.declared = Declared()
         self.ledger = MemoryLedger(world)
         self.ledger.late_commits = estate.late_commits
@@ -226,6 +239,15 @@ class Walk:
         elif event.kind == CURSE:
             world.clusters[CLUSTER_OF[event.what]].cursed.add(event.what)
             self.checks.was_cursed.add(event.what)
+        elif event.kind == UNTOLD:
+            world.clusters[CLUSTER_OF[event.what]].untold.add(event.what)
+            self.checks.was_cursed.add(event.what)
+        elif event.kind == TOLD:
+            world.clusters[CLUSTER_OF[event.what]].untold.discard(event.what)
+        elif event.kind == GRANTS:
+            world.clusters[EAST].acls.add(foreign(event.what))
+        elif event.kind == REVOKES:
+            world.clusters[EAST].acls.discard(foreign(event.what))
         elif event.kind == "declares otherwise":
             self.declared.topics ^= {event.what}
             self.checks.touched.add(event.what)
@@ -259,11 +281,11 @@ class Walk:
             cluster.slow = False
         for kind in (*KINDS, *OTHERS):
             self._finish_one(kind)
-        # A topic that always answers -1 may keep its own action open, and nothing else.
+        # A topic about which brokers answer -1 may keep its own action open, and nothing else.
         for kind in filter(self.is_open, (*KINDS, *OTHERS)):
             self.checks.others_ended(self._latest[kind])
         for cluster in self.world.clusters.values():
-            cluster.cursed = set()
+            cluster.cursed, cluster.untold = set(), set()
         for kind in (*KINDS, *OTHERS):
             self._finish_one(kind)
             too_old = isinstance(self._last_end, GuardStopped)

@@ -64,6 +64,10 @@ ELSEWHERE = "a run elsewhere"
 ANOTHER_RUN = "another run is started:"
 CURSE = "always answers -1"
 """Each request for the topic answers -1 and does nothing, for ever (N1)."""
+UNTOLD, TOLD = "isn't described", "is described again"
+"""Brokers answer -1 instead of describing the topic, until they describe it again; requests that change it are done."""
+GRANTS, REVOKES = "another client adds its ACL on", "another client removes its ACL on"
+"""Such ACLs are `estate.foreign`."""
 
 
 @dataclass(frozen=True)

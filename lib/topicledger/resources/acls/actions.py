@@ -178,18 +178,17 @@ def _changed(result: TopicResult, target: Target) -> TopicResult:
 
 def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """CreateAcls, without first ACLs that would lock out this run, or others without a warning in the plan."""
-    stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets})
-    unwarned = [each for each in targets if not _is_warned(each, FIRST_ACL) and not each.maybe_sent]
-    stopped |= cluster_acls.first_unwarned(context, {target.resource: _acl(target) for target in unwarned})
+    known = {each.resource for each in targets if _is_known(each, FIRST_ACL)}
+    stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets}, known)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.create_acls, context.admin), changes=True):
         yield _applied(context, target, answer)
 
 
-def _is_warned(target: Target, policy: str) -> bool:
-    """Return whether the plan warned about what the action does to other principals."""
-    return any(each.policy == policy for each in target.violations)
+def _is_known(target: Target, policy: str) -> bool:
+    """Return whether the plan warned about what the action does to other principals, or it may have been sent."""
+    return target.maybe_sent or any(each.policy == policy for each in target.violations)
 
 
 def _refused(
@@ -207,11 +206,8 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
         missing = _wait_for_replacements(context, targets)
         stopped = {resource: (AclRefusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
     removed = {target.resource: _acl(target) for target in targets if target.resource not in stopped}
-    stopped |= cluster_acls.last_refused(context, removed)
-    warned = {each.resource for each in targets if _is_warned(each, LAST_ACL) or each.maybe_sent}
-    unwarned = {name: acl for name, acl in removed.items() if name not in warned}
-    others = [acl for name, acl in removed.items() if name in warned]
-    stopped |= cluster_acls.last_unwarned(context, unwarned, others)
+    known = {each.resource for each in targets if _is_known(each, LAST_ACL)}
+    stopped |= cluster_acls.last_refused(context, removed, known)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.delete_acls, context.admin), changes=True):

@@ -9,6 +9,7 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.connection import NotListed
@@ -30,68 +31,48 @@ Stopped = dict[str, tuple[RefusalName, str]]
 """Resource -> why its request isn't sent."""
 
 
-def first_refused(context: ClusterContext, adds: Mapping[str, Acl]) -> Stopped:
-    """Refuse the first ACLs on the cluster itself, unless they allow the run's own principal what it needs.
+def first_refused(context: ClusterContext, adds: Mapping[str, Acl], warned: AbstractSet[str]) -> Stopped:
+    """Refuse first ACLs that the plan doesn't allow, right before their request.
 
-    `adds`: by resource. Asks the cluster only if one of them is on the cluster itself.
+    On the cluster itself: those that don't allow the run's own principal what it needs. On another resource: those that
+    became the first since the plan, and would end everybody else's access. `adds`: by resource; `warned`: those of
+    which the plan warned, or that may have been sent.
     """
-    found = _Found(context, adds)
-    own, stopped = context.admin.principal, found.unknown
-    if not found.may_be_open or found.live or own in context.limits.of_kinds.of(AclSettings).super_users:
-        return stopped
+    found = _Found(context, adds, warned)
+    words = "became the first ACL on {} since the plan, and would end everybody else's access to it; plan again"
+    covered = _covering(found.live)
+    since = {name: _since_plan(each, words) for name, each in found.others.items() if not covered(each)}
+    return {**found.unknown, **since, **_first_on_cluster(context, found)}
+
+
+def _first_on_cluster(context: ClusterContext, found: _Found) -> Stopped:
+    own = context.admin.principal
+    if found.live_on_cluster or own in context.limits.of_kinds.of(AclSettings).super_users:
+        return {}
     if own is None:
-        return dict.fromkeys(found.asked, (AclRefusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)))
-    mine = {name: each for name, each in found.asked.items() if _grants(each, own)}
+        return dict.fromkeys(found.on_cluster, (AclRefusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)))
+    mine = {name: each for name, each in found.on_cluster.items() if _grants(each, own)}
     granted = {each.operation for each in mine.values()}
     kept = mine if "ALL" in granted or granted.issuperset(NEEDED) else {}
     message = takes_own(own, found.allow_everyone)
-    return {name: (AclRefusal.OWN_RIGHTS, message) for name in found.asked if name not in kept}
+    return {name: (AclRefusal.OWN_RIGHTS, message) for name in found.on_cluster if name not in kept}
 
 
-def last_refused(context: ClusterContext, removals: Mapping[str, Acl]) -> Stopped:
-    """Refuse the removal of the last ACLs on the cluster itself. `removals`: by resource; see `first_refused`."""
-    found = _Found(context, removals)
-    if not found.may_be_open or found.live.difference(found.asked.values()):
-        return found.unknown
-    there = [name for name, each in found.asked.items() if each in found.live]
-    return dict.fromkeys(there, (AclRefusal.LAST_CLUSTER_ACL, opens_cluster(found.allow_everyone)))
+def last_refused(context: ClusterContext, removals: Mapping[str, Acl], warned: AbstractSet[str]) -> Stopped:
+    """Refuse removals of last ACLs that the plan doesn't allow, right before their request.
 
-
-def first_unwarned(context: ClusterContext, adds: Mapping[str, Acl]) -> Stopped:
-    """Refuse ACLs that became the first on a resource since the plan: they would end everybody else's access.
-
-    `adds`: by resource, without those that the plan warned about. If the brokers' setting is unknown, nothing is
-    refused: the plan warned about the cluster as a whole.
+    On the cluster itself: all of them. On another resource: those that became the last since the plan; everybody could
+    use it. For the parameters see `first_refused`.
     """
-    asked, live, stopped = _open_to_all(context, adds)
-    words = "became the first ACL on {} since the plan, and would end everybody else's access to it; plan again"
-    covered = _covering(live)
-    return stopped | {name: _since_plan(each, words) for name, each in asked.items() if not covered(each)}
-
-
-def last_unwarned(context: ClusterContext, removals: Mapping[str, Acl], warned: Collection[Acl]) -> Stopped:
-    """Refuse the removal of ACLs that became the last on a resource since the plan: everybody could use it.
-
-    `removals`: as in `first_unwarned`; `warned`: the others that are removed.
-    """
-    asked, live, stopped = _open_to_all(context, removals)
-    covered = _covering(live.difference(asked.values(), warned))
+    found = _Found(context, removals, warned)
     words = "became the last ACL on {} since the plan: without it everybody could use it; plan again"
-    last = {name: each for name, each in asked.items() if each in live and not covered(each)}
-    return stopped | {name: _since_plan(each, words) for name, each in last.items()}
-
-
-def _open_to_all(context: ClusterContext, acls: Mapping[str, Acl]) -> tuple[Mapping[str, Acl], frozenset[Acl], Stopped]:
-    """Return ACLs on other resources than the cluster, and all that exist; none unless the cluster is open."""
-    asked = {name: each for name, each in acls.items() if each.resource_type != CLUSTER}
-    if not asked or not context.ask(lambda: requests.authorizer_settings(context.admin))[ALLOW_EVERYONE]:
-        return {}, frozenset(), {}
-    try:
-        live = _acls_of(context)
-    except NotListed as error:
-        return {}, frozenset(), dict.fromkeys(asked, (Refusal.NOT_PERMITTED, str(error)))
-    context.require_planned_cluster()
-    return asked, live, {}
+    covered = _covering(found.live.difference(removals.values()))
+    last = {name: each for name, each in found.others.items() if each in found.live and not covered(each)}
+    since = {name: _since_plan(each, words) for name, each in last.items()}
+    stay = found.live_on_cluster.difference(found.on_cluster.values())
+    there = [name for name, each in found.on_cluster.items() if each in found.live and not stay]
+    on_cluster = dict.fromkeys(there, (AclRefusal.LAST_CLUSTER_ACL, opens_cluster(found.allow_everyone)))
+    return {**found.unknown, **since, **on_cluster}
 
 
 def _since_plan(acl: Acl, words: str) -> tuple[RefusalName, str]:
@@ -121,29 +102,39 @@ def _acls_of(context: ClusterContext) -> frozenset[Acl]:
 
 
 class _Found:
-    """ACLs on the cluster itself, if any is requested, and whether brokers allow access to resources without ACLs."""
+    """ACLs of the cluster and its authorizer's setting, read once for all that is checked before a request.
 
-    def __init__(self, context: ClusterContext, acls: Mapping[str, Acl]) -> None:
-        self.asked = {name: each for name, each in acls.items() if each.resource_type == CLUSTER}
+    A change by another client between two reads would make the first of them stale.
+    """
+
+    def __init__(self, context: ClusterContext, acls: Mapping[str, Acl], warned: AbstractSet[str]) -> None:
+        self.on_cluster = {name: each for name, each in acls.items() if each.resource_type == CLUSTER}
+        """ACLs on the cluster itself, by resource; none unless brokers may allow access without ACLs."""
+        self.others = {name: each for name, each in acls.items() if name not in warned | self.on_cluster.keys()}
+        """Those on other resources without a warning; none unless brokers allow that. If it is unknown, the plan
+        warned about the cluster as a whole."""
         self.allow_everyone: bool | None = False
         self.live: frozenset[Acl] = frozenset()
         self.unknown: Stopped = {}
         """Resource -> refusal, if the ACLs may not be listed."""
-        if not self.asked:
+        if not self.on_cluster and not self.others:
             return
         self.allow_everyone = context.ask(lambda: requests.authorizer_settings(context.admin))[ALLOW_EVERYONE]
-        if self.allow_everyone is not False:
-            try:
-                there = _acls_of(context)
-            except NotListed as error:
-                self.unknown = dict.fromkeys(self.asked, (Refusal.NOT_PERMITTED, str(error)))
-            else:
-                self.live = frozenset(each for each in there if each.resource_type == CLUSTER)
+        if not self.allow_everyone:
+            self.others = {}
+        if self.allow_everyone is False:
+            self.on_cluster = {}
+        names = [*self.on_cluster, *self.others]
+        try:
+            self.live = _acls_of(context) if names else self.live
+        except NotListed as error:
+            self.unknown = dict.fromkeys(names, (Refusal.NOT_PERMITTED, str(error)))
+            self.on_cluster, self.others = {}, {}
         context.require_planned_cluster()
 
     @property
-    def may_be_open(self) -> bool:
-        return bool(self.asked) and self.allow_everyone is not False and not self.unknown
+    def live_on_cluster(self) -> frozenset[Acl]:
+        return frozenset(each for each in self.live if each.resource_type == CLUSTER)
 
 
 def _grants(acl: Acl, own: str) -> bool:
