@@ -18,8 +18,6 @@ _NEAR = 0.7
 """Lowest difflib ratio of similar names: `mian` and `main` have 0.75, `manage` and `main` 0.6."""
 _SHOWN_CHARACTERS = 120
 _MESSAGE_CHARACTERS = 2_000
-ISO_TIME = "yyyy-MM-dd'T'HH:mm:ss'Z'"
-"""The format of `iso_time` for Spark's `date_format`, for moments in UTC."""
 _NAMED = 3
 FORMAT_VERSION = 1
 """The format of every result document."""

@@ -119,7 +119,7 @@ def _decided_acls(make: Make) -> Any:
     statuses = {name: ClusterStatus(cluster_id=f"id-{name}") for name in ("east", "west")}
     listed = Listed(
         rows=make(OBSERVED_ACLS, _LIVE),
-        statuses={"east": ListedStatus(own_principal="User:topicledger"), "west": ListedStatus()},
+        statuses={"east": ListedStatus(own_principal="User:topicledger", allow_everyone=True), "west": ListedStatus()},
     )
     judged = make(ACLS, _ACLS).transform(acls.KIND.rows.judge(["east", "west"], None))
     return judged.transform(acls.KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)).drop("acl")

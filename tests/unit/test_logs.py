@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -31,6 +32,7 @@ def test_a_line_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> Non
         ("orders", 3, None),
     ]
     assert list(lines[1]) == ["time", "level", "logger", "run_id", "cluster", "batch", "attempt", "message"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z", str(lines[1]["time"]))
     assert (lines[1]["level"], lines[1]["run_id"], lines[1]["message"]) == ("WARNING", "nightly", "within\nit")
 
 

@@ -19,12 +19,14 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from py4j.protocol import Py4JNetworkError
 
 from tests.commands import REPOSITORY
 from tests.waiting import until
 from topicledger.cli.options import Options
 from topicledger.errors import TableError, UsageError
+from topicledger.serving import command as served
 from topicledger.serving import protocol
 from topicledger.serving.client import ask
 from topicledger.serving.command import provisioned_if_due, seconds, serve
@@ -498,6 +500,22 @@ def test_server_outlives_tables_that_can_not_be_read(caplog: pytest.LogCaptureFi
     ]
     with pytest.raises(Py4JNetworkError):
         provisioned_if_due(pace, Tables(Py4JNetworkError("Answer from Java side is empty")), options, do)  # type: ignore[arg-type]
+
+
+def test_server_says_that_it_starts_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting takes half a minute. The tables need not exist yet."""
+    config.write_text(f'[tables]\nroot = "{config.parent}"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n')
+    asked: list[bool] = []
+
+    def no_spark(*_: object, new: bool) -> None:
+        asked.append(new)
+        raise UsageError("no Spark here")
+
+    monkeypatch.setattr(served, "open_ledger", no_spark)
+    monkeypatch.setattr(served.signal, "signal", lambda *_: None)
+    started = CliRunner().invoke(served.main, ["serve", "--config", str(config)])
+    said = f"starting Spark for {config}; commands start their own until it is ready\nerror: no Spark here\n"
+    assert (started.exit_code, started.stderr, asked) == (2, said, [True])
 
 
 def test_server_waits_for_the_first_load(caplog: pytest.LogCaptureFixture) -> None:

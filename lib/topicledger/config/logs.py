@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
-from topicledger.text import printable
+from topicledger.text import json_value, printable
 
 _about: ContextVar[tuple[str | None, int | None, int | None]] = ContextVar("_about", default=(None, None, None))
 
@@ -41,7 +41,7 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         cluster, batch, attempt = _about.get()
         content = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": json_value(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname,
             "logger": record.name,
             "run_id": self._run_id,

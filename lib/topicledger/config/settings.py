@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -251,7 +250,7 @@ class PolicySettings:
     @property
     def all(self) -> tuple[PolicySpec, ...]:
         """Policies of every kind."""
-        return (*self.create, *self.delete, *self.change, *chain.from_iterable(self.of_kinds.values()))
+        return (*self.create, *self.delete, *self.change, *(each for specs in self.of_kinds.values() for each in specs))
 
 
 @dataclass(frozen=True, kw_only=True)

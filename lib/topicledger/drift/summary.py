@@ -13,11 +13,11 @@ from topicledger.apply.display import displayed
 from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
-from topicledger.ledger.sql import sql_text
+from topicledger.ledger.sql import iso_times, sql_text
 from topicledger.model import RunState
 from topicledger.model.config_texts import shown
 from topicledger.schemas import DRIFT
-from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, document, first_of, grid_of, listed, plain
+from topicledger.text import SHOWN_FAILURES, alike, cell, document, first_of, grid_of, listed, plain
 
 REFUSED = "manifests_refused"
 """Name of the count of invalid manifest rows, which were not compared, in a run's `counts`."""
@@ -99,7 +99,7 @@ def summarise(
     first = (
         rows.orderBy(worst, "cluster", "topic", "kind", "what")
         .limit(SHOWN_FAILURES)
-        .withColumn("since", F.date_format("since", ISO_TIME))
+        .withColumn("since", iso_times(F.col("since")))
         .select(*Drift.__dataclass_fields__)
     )
     query = f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}"

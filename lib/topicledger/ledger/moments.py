@@ -8,6 +8,7 @@ from datetime import datetime
 
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS, Table
+from topicledger.text import iso_time
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def versions_then(
 def _version_at(ledger: Ledger, table: Table, at: datetime, latest: int) -> int | None:
     version = ledger.version_at(table, at)
     if version is None:
-        log.warning("there was no table %s at %s (UTC): the plan leaves out its resources", table.name, f"{at:%F %T}")
+        log.warning("there was no table %s at %s: the plan leaves out its resources", table.name, iso_time(at))
     else:
         ledger.require_version(table, version, latest=latest)
     return version

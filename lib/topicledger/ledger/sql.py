@@ -1,10 +1,12 @@
-"""SQL for what the DataFrame API does not have: definitions of tables, literals, conditions; and types compared."""
+"""SQL for what the DataFrame API does not have: definitions of tables, literals, conditions; types compared; times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from topicledger.schemas import Table
@@ -39,6 +41,11 @@ def sql_value(value: object) -> str:
     if isinstance(value, datetime):
         return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC'"
     return str(value) if isinstance(value, int) else sql_text(str(value))
+
+
+def iso_times(moment: Column) -> Column:
+    """Format a column of moments like `text.iso_time`, whatever the session's time zone is."""
+    return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), "yyyy-MM-dd'T'HH:mm:ss'Z'")
 
 
 def by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:

@@ -22,9 +22,9 @@ from pyspark.sql.types import MapType, StructField
 from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence, retried
-from topicledger.ledger.sql import by_key, sql_text, sql_value
+from topicledger.ledger.sql import by_key, iso_times, sql_text, sql_value
 from topicledger.schemas import TABLES, Table
-from topicledger.text import ISO_TIME, iso_time
+from topicledger.text import iso_time
 
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -60,7 +60,7 @@ class Ledger(Definitions):
         def read() -> Row:
             versions = self._delta(table).history().select("version", "timestamp")
             found = F.max(F.when(F.col("timestamp") <= F.lit(time), F.col("version"))).alias("found")
-            first = F.date_format(F.min("timestamp"), ISO_TIME).alias("first")
+            first = iso_times(F.min("timestamp")).alias("first")
             return versions.agg(found, first).collect()[0]
 
         row = self._retried(table, "read", read)

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.rows import audit_rows, touched, written_violations
 from topicledger.ledger.run import Run
+from topicledger.ledger.sql import iso_times
 from topicledger.model import Action, Outcome, Phase
 from topicledger.policies.contract import text
 from topicledger.policies.evaluating import warning
 from topicledger.schemas import ACTION_KEY, AUDIT
-from topicledger.text import ISO_TIME
 
 CHANGED_BACK = "changed_back"
 """The `policy` of the warning."""
@@ -73,6 +73,6 @@ def _message() -> Column:
     now = F.coalesce("was", F.lit("the broker's default"))
     return text(
         F.col("name"), " is ", now, " again: ", F.col("runs"), f" runs of the last {_DAYS} days ", what,
-        ", the last of them ", F.col("last_run"), " at ", F.date_format("last", ISO_TIME),
+        ", the last of them ", F.col("last_run"), " at ", iso_times(F.col("last")),
         "; find who changes it back, declare their value, or name the config in changes.ignore",
     )  # fmt: skip

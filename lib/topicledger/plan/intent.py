@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.actions.kind import DECLARED
+from topicledger.ledger.sql import iso_times
 from topicledger.manifests.rows import Transform, content
 from topicledger.model import TOPIC, Outcome, Refusal
 from topicledger.resources import registry
 from topicledger.resources.ending import refused
 from topicledger.resources.kind import ResourceKind
-from topicledger.text import ISO_TIME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def expired(max_age: float, now: datetime) -> Transform:
         ending = F.when(F.col("maybe_sent"), F.lit("nothing more of it is sent")).otherwise(F.lit("it was not sent"))
         message = F.concat(
             F.lit("planned at "),
-            F.date_format("planned_at", ISO_TIME),
+            iso_times(F.col("planned_at")),
             F.lit(f", and guards.max_plan_age is {max_age:g} s: "),
             ending,
             F.lit("; plan again"),

@@ -9,13 +9,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns as re2
+from topicledger.ledger.sql import iso_times
 from topicledger.manifests.owners import owner_key
 from topicledger.model import Action
 from topicledger.model.prune import MAX_DAYS
 from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
 from topicledger.policies.create import owner_required
-from topicledger.text import ISO_TIME
 
 END_OFFSET = "end_offset"
 """The key in `plans.before` of a delete for the sum of the topic's end offsets when it was planned."""
@@ -151,7 +151,7 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
                     F.col("_last") > since,
                     text(
                         "its last record is from ",
-                        _utc(F.col("_last")),
+                        iso_times(F.col("_last")),
                         f"; delete it after {days} quiet days",
                     ),
                 ).when(
@@ -164,7 +164,7 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
                     ),
                 ),
                 "unjudgeable": unknown,
-                "inputs": text("last record ", _utc(F.col("_last"))),
+                "inputs": text("last record ", iso_times(F.col("_last"))),
             }
         )
 
@@ -176,19 +176,15 @@ def _never_known(days: int, now: datetime) -> Column:
     since = F.coalesce("seen_since", F.lit(now))
     return text(
         "it keeps no records, so Kafka doesn't report when the last one came. Its end offset ", F.col("end_offset"),
-        " was first seen at ", _utc(since), ": if it is still the same at ",
-        _utc(since + F.make_interval(days=F.lit(days))), ", the topic was quiet for ", days, " days; prune again then",
+        " was first seen at ", iso_times(since), ": if it is still the same at ",
+        iso_times(since + F.make_interval(days=F.lit(days))),
+        ", the topic was quiet for ", days, " days; prune again then",
     )  # fmt: skip
 
 
 def _asked(topics: DataFrame) -> DataFrame:
     """Return the deletes about which a policy asks clusters: also refused ones, to report all problems (P3)."""
     return topics.where("asked").select("cluster", "topic")
-
-
-def _utc(moment: Column) -> Column:
-    """Return a timestamp as text in UTC, independent of the session's time zone."""
-    return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), ISO_TIME)
 
 
 @built_in(Action.DELETE)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from topicledger import __version__
-from topicledger.text import FORMAT_VERSION
+from topicledger.text import FORMAT_VERSION, iso_time
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Health:
 
 
 def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return iso_time(datetime.now(UTC))
 
 
 def memory_bytes() -> int:

@@ -135,6 +135,15 @@ def date_format(column: Any, pattern: str) -> Column:
     return _of(lambda moment: moment.astimezone(UTC).strftime(ours), column)
 
 
+def current_timezone() -> Column:
+    return literal("UTC")
+
+
+def to_utc_timestamp(column: Any, timezone: Any) -> Column:
+    # Moments in memory have a zone of their own.
+    return _of(lambda moment, _: moment, column, timezone)
+
+
 def to_json(column: Any) -> Column:
     return _of(lambda value: json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False), column)
 
