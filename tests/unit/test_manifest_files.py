@@ -211,11 +211,30 @@ def test_a_yaml_surprise_is_an_error_that_says_to_quote_it(parse: Parse, written
     assert texts(quoted) == []
 
 
-def test_no_says_what_it_means(parse: Parse) -> None:
-    (error,) = parse("m.yaml", "cluster: c\ntopics: [{topic: t, configs: {preallocate: no}}]").errors
-    assert str(error) == (
-        "m.yaml:2: `configs`: `preallocate`: `no` means false in YAML 1.1; quote it ('no') or write false"
-    )
+SEVERAL = "can be written in several ways"
+ADVICE = {
+    ("m.yaml", "preallocate", "no"): "`no` means false in YAML 1.1; write true or false",
+    ("m.yaml", "retention.ms", "1e6"): f"`1e6` is a number that {SEVERAL}; write a whole number or a duration such as",
+    ("m.yaml", "retention.bytes", "0x10"): "`0x10` is a number in another base in YAML; write a whole number or a size",
+    ("m.yaml", "min.cleanable.dirty.ratio", ".inf"): "means infinity or not a number in YAML; write a number",
+    ("m.yaml", "min.cleanable.dirty.ratio", "1e6"): f"`1e6` is a number that {SEVERAL}; Kafka accepts 0 to 1",
+    ("m.yaml", "min.cleanable.dirty.ratio", "1e-1"): "; quote it ('1e-1') or write it in plain digits",
+    ("m.yaml", "unknown", "1e6"): "; quote it ('1e6') or write it in plain digits",
+    ("m.json", "retention.ms", "1e6"): f"`1e6` {SEVERAL}; write a whole number or a duration such as",
+    ("m.json", "unknown", "1e6"): f"`1e6` {SEVERAL}; write plain digits or a string",
+    ("m.yaml", "retention.ms", "${X}"): "`${X}` has no value; give --var X=VALUE",
+}
+"""By file, config and value: what to write. Quoted, some of them are wrong, too."""
+
+
+@pytest.mark.parametrize(("file", "config", "written"), ADVICE)
+def test_nobody_is_told_to_quote_what_is_wrong_quoted(parse: Parse, file: str, config: str, written: str) -> None:
+    text = f'[{{"cluster": "c", "topic": "t", "configs": {{"{config}": {written}}}}}]'
+    if file == "m.yaml":
+        text = f"cluster: c\ntopics:\n  - topic: t\n    configs:\n      {config}: {written}\n"
+    (error,) = parse(file, text).errors
+    assert f"`configs`: `{config}`: " in str(error)
+    assert ADVICE[file, config, written] in str(error)
 
 
 @pytest.mark.parametrize("written", ["2.8-IV1", "10.0.0.1", "a:b", "1a", "-", "12h", "producer", "none", "noon", "1,2"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +20,12 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.unit.frames import NOW, decision_rows, estate_facts, frame, policy_facts
 from topicledger import policies
-from topicledger.config.settings import PolicySpec
+from topicledger.config.settings import ChangeSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.model import Action, Refusal, ReplicaAction
 from topicledger.naming import ActionName
 from topicledger.policies import Policy, built_in
 from topicledger.policies.contract import Judged
+from topicledger.resources import building
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.building import check_built_in
 from topicledger.resources.quotas.names import QuotaAction
@@ -1170,4 +1172,28 @@ def test_moves_that_add_replicas_take_what_creates_leave(spark: SparkSession) ->
     assert {row["topic"]: row["error_message"] for row in refused.collect()} == {
         "d": "cluster main with 2 brokers, 7 on average, may have 14 replicas: 9 exist, 0 are freed by deletes, 4 "
         "are taken by creates, and by moves before it by name, it needs 2; left are 1"
+    }
+
+
+def test_policies_about_the_replication_factor_evaluate_moves(spark: SparkSession) -> None:
+    """A typo that lowers the factor is refused; a move that keeps a factor from before the policy isn't."""
+    spec = PolicySpec(use="replication_factor", options={"min": 2}, where="policies.create[1]")
+    settings = Settings(
+        path=Path("my.toml"),
+        tables=TablesSettings(root=""),
+        clusters={},
+        changes={"main": ChangeSettings(replicas="on")},
+        policies=PolicySettings(create=(spec,)),
+    )
+    made = [each for each in building.from_settings(settings) if each.name == spec.use]
+    assert {each.action for each in made} == {Action.CREATE, ReplicaAction.REASSIGN}
+    rows = [
+        replicas("lower", "0:1,2,3;1:1,2,3", "0:1,2;1:1"),
+        replicas("low before", "0:1", "0:2"),
+        replicas("enough", "0:1,2,3", "0:1,2"),
+    ]
+    decided = decision_rows(spark, *({name: each[name] for name in each if name != "says"} for each in rows))
+    refused = decided.transform(policies.judge(made, policy_facts(spark))).where("error is not null")
+    assert {row["topic"]: (row["error"], row["error_message"]) for row in refused.collect()} == {
+        "lower": ("POLICY_VIOLATION", "replication_factor is 1; allowed is 2 and more")
     }

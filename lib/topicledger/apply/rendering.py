@@ -46,7 +46,9 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         one, many = "1 topic that a pattern matches is", f"{declared:,} topics that a pattern matches are"
         text = f"{one if declared == 1 else many} declared in manifests: prune leaves them"
         console.print(text, soft_wrap=True)
-    left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
+    left_alone = ", ".join(
+        f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items() if name != Decision.DECLARED
+    )
     console.print(f"left alone: {left_alone}")
     if (scope := summary.pending.scope) is not None:
         console.print(scope_line(summary, scope), soft_wrap=True)

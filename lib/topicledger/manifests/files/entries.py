@@ -25,6 +25,7 @@ from topicledger.manifests.files.values import (
     Object,
     Surprise,
     Value,
+    advised,
     describe,
     kind_of,
     named,
@@ -273,7 +274,7 @@ class Reader:
             elif not self._is_unicode(f"a key of `{field_name}`", key.text, at):
                 wrong = True
             else:
-                text = self._text_of(name, item, at)
+                text = self._text_of(name, key.text, item, at)
                 if text is not None and stored is not None:
                     text = stored(key.text, text, at)
                 if text is None:
@@ -297,14 +298,14 @@ class Reader:
                 found = True
         return found
 
-    def _text_of(self, name: str, item: Value, line: int) -> str | None:
+    def _text_of(self, name: str, key: str, item: Value, line: int) -> str | None:
         if isinstance(item, str):
             return item if self._is_unicode(name, item, line) else None
         if isinstance(item, bool):
             return "true" if item else "false"
         if isinstance(item, Number):
             return item.text
-        self.report.error(line, f"{name}{_not_a_text(item)}")
+        self.report.error(line, f"{name}{_not_a_text(key, item)}")
         return None
 
     def _stored(self, name: str, text: str, line: int) -> str | None:
@@ -375,9 +376,9 @@ def _plain_digits(value: Value) -> str:
     return "; write plain digits, not quoted" if isinstance(text, str | Number) else ""
 
 
-def _not_a_text(value: Value) -> str:
+def _not_a_text(key: str, value: Value) -> str:
     if isinstance(value, Surprise):
-        return f": {value.reason}"
+        return f": {advised(key, value)}"
     if value is None:
         return " is null; for the broker's default, leave the key out"
     hint = ': write a comma-separated string, "a,b"' if isinstance(value, list) else ""

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.text import show
 
 
@@ -120,3 +121,14 @@ def named(name: str) -> str:
 def describe(value: Value) -> str:
     """Describe a value that should be a list or mapping; for a surprise, give its reason."""
     return value.reason if isinstance(value, Surprise) else kind_of(value)
+
+
+def advised(config: str, value: Surprise) -> str:
+    """Return a surprise's reason; without the advice to quote it if no Kafka accepts the quoted value either."""
+    try:
+        stored(config, value.text)
+    except ConfigTextError as error:
+        what_to_write = str(error).partition("; ")[2]
+        if what_to_write and not TEMPLATE.search(value.text):
+            return f"{value.reason.partition('; ')[0]}; {what_to_write}"
+    return value.reason
