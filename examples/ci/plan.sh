@@ -5,7 +5,8 @@
 #
 # PLAN_FILE must be outside the checkout: a link of that name in the change would have another file written or published.
 # WHO is the author of the change. Needs TOPICLEDGER_CONFIG, the run settings. Ends with 0 if the plan may be approved, and with 1
-# if a topic is refused, a guard stops something or the plan isn't finished: PLAN_FILE has the reasons.
+# if a topic is refused, a guard stops something, or a cluster has no plan because it can't be reached: PLAN_FILE has the
+# reasons, and the plan of the other clusters.
 set -euo pipefail
 
 plan_file=$1 run_id=$2 who=$3
@@ -13,8 +14,7 @@ shift 3
 
 code=0
 topicledger plan --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --requested-by "$who" "$@" || code=$?
-case $code in
-    0 | 4 | 5) topicledger runs show --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --format markdown >"$plan_file" ;;
-    *) printf 'The plan of run `%s` ended with exit code %s: its log says why.\n' "$run_id" "$code" >"$plan_file" ;;
-esac
+if ((code == 2)) || ! topicledger runs show --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --format markdown >"$plan_file"; then
+    printf 'The plan of run `%s` ended with exit code %s: its log says why.\n' "$run_id" "$code" >"$plan_file"
+fi
 ((code == 0))

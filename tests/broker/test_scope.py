@@ -13,7 +13,7 @@ from tests import commands
 from tests.broker.direct import live
 from tests.broker.invoking import invoke, load
 from topicledger.ledger.tables import Ledger
-from topicledger.schemas import MANIFESTS, PLANS, RUNS
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 BOTH = """
@@ -30,6 +30,9 @@ topics:
 SETTINGS = """
 [guards]
 approvals = 1
+max_removed_rows = 1
+[changes]
+undeclared = "delete"
 
 [[policies.create]]
 use = "num_partitions"
@@ -80,3 +83,52 @@ def test_a_team_plans_and_applies_only_its_own_changes(
     nobody = invoke("plan", "--config", config, "--owner", "nobody")
     assert nobody.exit_code == 0, nobody.output
     assert "scope: owner nobody: nothing that is declared or exists; outside of it 2 topics" in nobody.stdout
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_a_removed_row_is_seen_and_its_topic_deleted_once_allowed(
+    kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Its team's plan has nothing else, and a second plan that overlaps it does nothing twice."""
+    config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=SETTINGS)
+    ledger, file = Ledger(spark, str(config.with_name("ledger"))), tmp_path / "c.yaml"
+
+    def done(*arguments: str | Path, code: int) -> str:
+        result = invoke(*arguments, "--config", config)
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    def of_owner(owner: str, *topics: str) -> str:
+        rows = "".join(f"  - {{topic: {each}, num_partitions: 1, owner: {owner}}}\n" for each in topics)
+        return f"cluster: main\ntopics:\n{rows}"
+
+    # Both plans would create the team's topic; the second one comes too late.
+    assert load(config, of_owner("c", "removed.kept", "removed.gone")).exit_code == 0
+    assert load(config, of_owner("d", "removed.other")).exit_code == 0
+    overlapping = {"first": ("--owner", "c"), "second": ("--topic", "^removed[.]gone$")}
+    for run_id, limits in overlapping.items():
+        done("plan", "--run-id", run_id, "--requested-by", "ann", *limits, code=0)
+        done("runs", "approve", "--run-id", run_id, "--by", "bob", code=0)
+    done("apply", "--run-id", "first", "--wait-visible", "30", code=0)
+    before = {name: info.topic_id for name, info in live(kafka, "removed.").items()}
+    assert set(before) == {"removed.kept", "removed.gone"}
+    late = invoke("apply", "--run-id", "second", "--config", config)
+    assert late.exit_code in (0, 4), late.output
+    outcomes = {(row["phase"], row["outcome"]) for row in ledger.read(AUDIT).where("run_id = 'second'").collect()}
+    assert ("apply", "ok") not in outcomes, outcomes
+    assert {name: info.topic_id for name, info in live(kafka, "removed.").items()} == before
+
+    file.write_text(of_owner("c", "removed.kept"))
+    shown = done("plan", "--run-id", "removal", "--requested-by", "ann", "--replace-owner", "c", file, code=5)
+    assert "leaves the tables: main / removed.gone, owner c" in shown
+    assert "stopped by guards: main: deletes=1 (1 action)" in shown
+    # Nothing can be sent, so the files are not loaded.
+    version = ledger.latest_version(MANIFESTS)
+    done("apply", "--run-id", "removal", file, code=5)
+    assert ledger.latest_version(MANIFESTS) == version
+    done("runs", "approve", "--run-id", "removal", "--allow", "deletes=1", "--by", "bob", code=0)
+    done("apply", "--run-id", "removal", file, code=0)
+    assert set(live(kafka, "removed.")) == {"removed.kept"}
+    declared = ledger.read(MANIFESTS).where("topic like 'removed.%'").collect()
+    assert {row["topic"] for row in declared} == {"removed.kept", "removed.other"}

@@ -112,6 +112,8 @@ def test_wrong_settings(
         ("rebalance --drain 1 --fill 2", "rebalance needs either --drain BROKER or --fill BROKER"),
         ("prune --topic ^a --idle-days 1 --owner a", "s.toml has no [owners], and topics without a manifest"),
         ("load_manifests m.yaml --replace --replace-owner a", "give it or --replace-owner"),
+        ("plan m.yaml --replace --replace-owner a", "give it or --replace-owner"),
+        ("plan --replace-owner a", "--replace and --replace-owner are about FILES"),
         ("load_manifests m.yaml --stdin-format csv", "--stdin-format is for stdin"),
         ("load_manifests m.yaml --dry-run --run-id r", "--dry-run adds no run"),
         ("export --cluster orders --into-table --overwrite", "--overwrite is for files"),

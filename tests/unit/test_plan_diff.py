@@ -199,7 +199,14 @@ PLANS = {
                 Reason(count=1, message="run r0 added partitions, 1 -> 3", resources=["orders.b"]),
                 action="add_partitions",
                 phase="policy",
-            )
+            ),
+            ended(
+                None,
+                Reason(count=1, message="run r0 created it: it stays", resources=["orders.c"]),
+                outcome="skipped",
+                action="delete",
+                phase="observe",
+            ),
         ],
         reverts="r0",
     ),

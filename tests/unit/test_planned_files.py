@@ -16,16 +16,19 @@ from tests.unit.frames import frame, manifest_rows, plain
 from topicledger.cli import loading
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
+from topicledger.files.changes import gone
+from topicledger.files.load import Replace
 from topicledger.files.read import files_arguments
+from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
 from topicledger.model import RunState
 from topicledger.plan import planned_files
 from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
-from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 
 
-def run_planned_from(digests: dict[str, str]) -> Any:
-    return SimpleNamespace(run_id="r1", arguments={"files": json.dumps(files_arguments(digests))})
+def run_planned_from(digests: dict[str, str], **more: str) -> Any:
+    return SimpleNamespace(run_id="r1", arguments={"files": json.dumps(files_arguments(digests)), **more})
 
 
 def parsed(digests: dict[str, str]) -> ParsedManifests:
@@ -55,7 +58,7 @@ def test_files_of_which_none_is_as_planned_are_refused() -> None:
 def test_very_many_files_must_all_be_as_planned() -> None:
     many = {f"{number}.yaml": str(number) for number in range(101)}
     assert as_planned(run_planned_from(many), parsed(many)).digests == many
-    with pytest.raises(UsageError, match="planned from 101 files, and these aren't the same ones"):
+    with pytest.raises(UsageError, match="planned from 101 files, and these aren't the same"):
         as_planned(run_planned_from(many), parsed(many | {"100.yaml": "changed"}))
 
 
@@ -76,6 +79,9 @@ def test_stopped_actions_need_their_files_too(spark: SparkSession, monkeypatch: 
     declared = manifest_rows(spark)
     run: Any = SimpleNamespace(
         run_id="r1",
+        of_files=True,
+        by_manifests=True,
+        of_earlier_manifests=False,
         plans=lambda: plans,
         open_actions=lambda: plans.where("phase is null"),
         manifests=lambda _: declared,
@@ -115,3 +121,64 @@ def test_files_of_a_plan_with_nothing_to_send_are_not_loaded(
     assert capsys.readouterr().err == (
         "nothing of the plan can be sent, so its files are not loaded\n" if given else ""
     )
+
+
+def test_a_plan_that_removes_rows_needs_all_of_its_files() -> None:
+    """Rows of a file that is left out, or that changed, would be removed with the others."""
+    two = {"a.yaml": "1", "b.yaml": "2"}
+    run = run_planned_from(two, replaces="[]")
+    assert as_planned(run, parsed(two)).digests == two
+    for given in ({"a.yaml": "1"}, {"a.yaml": "1", "b.yaml": "changed"}, {**two, "c.yaml": "3"}):
+        with pytest.raises(UsageError, match="planned from 2 files, and these aren't the same"):
+            as_planned(run, parsed(given))
+
+
+def test_the_owners_of_removed_rows_are_kept_with_the_plan() -> None:
+    assert planned_files.replace_in({}) is None
+    assert planned_files.replace_in({"replaces": "[]"}) == Replace()
+    assert planned_files.replace_in({"replaces": '["team a"]'}) == Replace(owners=("team a",))
+    assert planned_files.removals_in({"removals": '["main / old, owner a"]'}) == ("main / old, owner a",)
+    assert loading.replaced(False, ()) is None
+    assert loading.replaced(True, ()) == Replace()
+    assert loading.replaced(False, ("a",)) == Replace(owners=("a",))
+    with pytest.raises(UsageError, match="give it or --replace-owner"):
+        loading.replaced(True, ("a",))
+
+
+def test_a_plan_reads_tables_without_the_rows_that_its_load_removes(spark: SparkSession) -> None:
+    names = (("a", "x"), ("b", "x"), ("c", "y"), (None, "x"))
+    table = manifest_rows(spark, *({"topic": name, "owner": owner} for name, owner in names))
+    files = manifest_rows(spark, {"topic": "a", "owner": "x", "num_partitions": 7}, {"topic": "new", "owner": "x"})
+    removed = gone(MANIFESTS, table, files, ["main"], (" X ",))
+    assert {row["topic"] for row in removed.collect()} == {"b", None}
+    assert {row["topic"] for row in gone(MANIFESTS, table, files, ["main"], ()).collect()} == {"b", "c", None}
+    assert gone(MANIFESTS, table, files, ["other"], ()).isEmpty()
+    changes = Unloaded(rows=files, removed=removed)
+    after = changes.over(table, MANIFESTS.key)
+    assert after.columns == table.columns
+    assert {(row["topic"], row["num_partitions"]) for row in after.collect()} == {("a", 7), ("c", None), ("new", None)}
+    assert {row["topic"] for row in changes.touched.collect()} == {"a", "new", "b", None}, "the scope of the plan"
+    kept = Unloaded(rows=files).over(table, MANIFESTS.key)
+    assert {row["topic"] for row in kept.collect()} == {"a", "b", "c", None, "new"}
+
+
+def test_removed_rows_that_changed_since_the_plan_are_named(spark: SparkSession) -> None:
+    then = manifest_rows(spark, {"topic": "same"}, {"topic": "changed", "configs": {"a": "1"}}, {"topic": "only then"})
+    now = manifest_rows(spark, {"topic": "same"}, {"topic": "changed", "configs": {"a": "2"}}, {"topic": "only now"})
+    found = planned_files._unlike(MANIFESTS, then, now)
+    assert set(found) == {"main changed", "main only then", "main only now"}
+    assert planned_files._unlike(MANIFESTS, then, then) == []
+
+
+@pytest.mark.parametrize(("code", "loaded", "loads"), [(0, False, 1), (0, True, 0), (4, False, 0)])
+def test_files_of_a_plan_with_nothing_to_do_are_loaded_once(
+    monkeypatch: pytest.MonkeyPatch, code: int, loaded: bool, loads: int
+) -> None:
+    """A change of owners alone plans nothing, and must not be lost; of a plan that refused a row, nothing is loaded."""
+    done: list[Any] = []
+    monkeypatch.setattr(planned_files, "were_loaded", lambda _: loaded)
+    monkeypatch.setattr(loading, "_load", lambda _, files: done.append(files))
+    run: Any = SimpleNamespace(exit_code=code)
+    loading.load_files_of_finished(run, [Path("a.yaml")])
+    loading.load_files_of_finished(run, [])
+    assert len(done) == loads

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame, manifest_rows
-from topicledger.plan.prune import declared_since
+from topicledger.plan.undeclared import declared_since
 from topicledger.schemas import PLANS
 
 MAY_MEAN: dict[str, tuple[dict[str, Any], set[str]]] = {

@@ -80,6 +80,7 @@ def test_a_plan_counts_actions_that_its_approval_lets_through(
         scope=EVERYTHING,
         settings=SimpleNamespace(policies=PolicySettings(), changes={}),
         rebalances=None,
+        reverts=None,
         ledger=SimpleNamespace(sql_name=lambda _: "audit"),
     )
     found = summarise(run, results, {}, planning_only=planning_only, warned=False)

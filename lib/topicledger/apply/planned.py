@@ -40,6 +40,8 @@ class Pending:
     """The run's scope in words; None for everything on its clusters."""
     outside: int = 0
     """Topics and other resources outside the scope with pending changes."""
+    removals: Sequence[str] = ()
+    """The first rows that loading the plan's files removes, in words."""
     stopped: Sequence[Stopped] = ()
     """Actions of a plan that guards stopped: `runs approve --allow` lets them through."""
 

@@ -52,10 +52,13 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     console.print(f"left alone: {left_alone}")
     if (scope := summary.pending.scope) is not None:
         console.print(scope_line(summary, scope), soft_wrap=True)
+    for line in summary.pending.removals:
+        console.print(f"leaves the tables: {plain(line)}", soft_wrap=True)
     if summary.pending.first:
         render_planned(summary.pending, summary.run_id, console)
     render_stopped(summary.pending, summary.run_id, console)
-    if summary.pending_changes and summary.state == RunState.PLANNED:
+    # A plan that lacks a cluster which can't be reached can be applied to the others.
+    if summary.pending_changes and summary.state in (RunState.PLANNING, RunState.PLANNED):
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         first = ""
         if summary.waits_for is not None:

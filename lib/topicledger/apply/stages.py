@@ -51,10 +51,10 @@ from topicledger.model.moves import Withdrawn
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import resources
-from topicledger.plan.intent import TOPICS, declared_otherwise, expired, no_longer_declared
-from topicledger.plan.prune import declared_since
+from topicledger.plan.intent import TOPICS, declared_otherwise, expired
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
+from topicledger.plan.undeclared import declared_since, no_longer_asked_for
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
@@ -278,7 +278,7 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
         return declared_since(now, latest, list(run.settings.clusters))
     if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(manifests.judged_by(run.settings, run.selected))
-        return no_longer_declared(TOPICS, declared, latest, F.col("manifest_version"), of_files=run.of_files)
+        return no_longer_asked_for(now, declared, latest, run)
     # The plan differs from the manifests on purpose: only a change of the manifests since the plan matters.
     then = run.latest_version_then
     return declared_otherwise(TOPICS, run.ledger.read(MANIFESTS, then), now, then, latest)

@@ -18,7 +18,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
-from topicledger.plan.planned_files import paths_in
+from topicledger.plan.planned_files import paths_in, removals_in
 from topicledger.plan.resources import COUNTED
 from topicledger.schemas import AUDIT
 from topicledger.text import SHOWN_FAILURES, document
@@ -148,6 +148,7 @@ class Summary:
             "scope": pending["scope"],
             "outside": pending["outside"],
             "stopped": pending["stopped"],
+            "removals": pending["removals"],
         }
         return document({**found, **counts, **planned})
 
@@ -219,11 +220,12 @@ def summarise(
             ClusterCounts(cluster=cluster, outcomes=outcomes[cluster], skipped=shown.skipped.get(cluster, {}))
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
-        decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
+        decisions={name: decisions.get(name, 0) for name in _left_alone(run, decisions)},
         pending=Pending(
             count=pending,
             first=shown.planned,
             files=paths_in(run.arguments),
+            removals=removals_in(run.arguments),
             moves=shown.moves,
             scope=str(run.scope) if run.scope.narrows else None,
             outside=sum(decisions.get(name, 0) for name in _OUTSIDE),
@@ -286,9 +288,10 @@ def _may_move(run: Run) -> bool:
     return run.rebalances is not None or any(each.replicas == "on" for each in run.settings.changes.values())
 
 
-def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
+def _left_alone(run: Run, decisions: Mapping[str, int]) -> Sequence[str]:
     of_prune = [Decision.DECLARED.value] if Decision.DECLARED in decisions else []
-    always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value, *of_prune)
+    others = [] if run.reverts is not None else [Decision.DRIFTED.value, Decision.UNMANAGED.value]
+    always = (Decision.UNCHANGED.value, *others, *of_prune)
     more = (Decision.LEFT_OUT.value, *(name for name in COUNTED if name not in _OUTSIDE))
     return (*always, *(name for name in more if decisions.get(name)))
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from topicledger.errors import UsageError
-from topicledger.files.read import read
+from topicledger.config.settings import Settings
+from topicledger.errors import ExitCode, UsageError
+from topicledger.files.load import Replace
+from topicledger.files.read import files_arguments, read
+from topicledger.ledger import runs
 from topicledger.ledger.outcomes import Standing
 from topicledger.ledger.run import Run
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.variables import variables_in
-from topicledger.model import RunState
 from topicledger.plan import planned_files
 from topicledger.plan.standing import standing
 
@@ -33,12 +38,48 @@ def paths_of(files: Sequence[str]) -> list[Path | Literal["-"]]:
     return ["-" if name == "-" else Path(name) for name in files]
 
 
+def replace_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add `--replace` and `--replace-owner`."""
+    every = click.option(
+        "--replace",
+        is_flag=True,
+        help="Also remove, from the clusters that FILES name, the rows that no file has, of any owner.",
+    )
+    of_owner = click.option(
+        "--replace-owner",
+        multiple=True,
+        metavar="OWNER",
+        help="As --replace, rows of this owner only; may be repeated.",
+    )
+    return every(of_owner(command))
+
+
+def replaced(every: bool, owners: tuple[str, ...]) -> Replace | None:
+    """Return the request of `replace_options`; raises UsageError if both are given."""
+    if every and owners:
+        raise UsageError("--replace removes the rows of all owners: give it or --replace-owner")
+    return Replace(owners=owners) if every or owners else None
+
+
+def files_of(
+    ledger: Ledger, settings: Settings, parsed: ParsedManifests, paths: Sequence[str], replacing: Replace | None
+) -> runs.Files:
+    """Return the files of a plan. Raises GuardStopped if loading them removes too many rows."""
+    unloaded, removals = planned_files.unloaded(ledger, settings, parsed, replacing)
+    return runs.Files(
+        argument=json.dumps(files_arguments(parsed.digests), sort_keys=True),
+        paths=paths,
+        variables=parsed.variables,
+        unloaded=unloaded,
+        replaces="" if replacing is None else json.dumps(replacing.owners),
+        removals=removals,
+    )
+
+
 def require_files_of(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     """Raise UsageError if files are given to `apply` for a plan that wasn't made from files."""
     if files and not run.of_files:
         raise UsageError(f"run {run.run_id} wasn't planned from files: leave them out")
-    if files and run.state is RunState.FINISHED:
-        click.echo("the files are not loaded: load_manifests loads them", err=True)
 
 
 def load_planned_files(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
@@ -52,9 +93,26 @@ def load_planned_files(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
         if files:
             click.echo("nothing of the plan can be sent, so its files are not loaded", err=True)
         return
-    if not files:
+    if files:
+        _load(run, files)
+    else:
         planned_files.require_loaded(run)
+
+
+def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
+    """Load the files of a plan that ended because it had nothing to send, unless they are loaded.
+
+    Raises UsageError if they aren't as planned.
+    """
+    if not files:
         return
+    if run.exit_code != ExitCode.DONE:
+        click.echo("the plan refused something, so its files are not loaded: load_manifests loads them", err=True)
+    elif not planned_files.were_loaded(run):
+        _load(run, files)
+
+
+def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
     found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables)
     parsed = planned_files.as_planned(run, found)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 
 from topicledger.apply.display import display_only
-from topicledger.cli.loading import paths_of, var_option
+from topicledger.cli.loading import paths_of, replace_options, replaced, var_option
 from topicledger.cli.options import (
     Options,
     common,
@@ -26,7 +26,7 @@ from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
-from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
+from topicledger.files.load import Loaded, compare, leftovers, load, removals
 from topicledger.files.read import Foreign, read, remarks
 from topicledger.files.writing import as_yaml
 from topicledger.manifests.files import ParsedManifests
@@ -36,14 +36,7 @@ from topicledger.text import document
 
 @click.command("load_manifests")
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--replace",
-    is_flag=True,
-    help="Also remove, from the clusters that the files name, the rows that no file has, of any owner.",
-)
-@click.option(
-    "--replace-owner", multiple=True, metavar="OWNER", help="As --replace, rows of this owner only; may be repeated."
-)
+@replace_options
 @click.option("--stdin-format", type=click.Choice(["yaml", "json", "csv"]), help="The format of stdin (FILE is -).")
 @click.option(
     "--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are in the format of another tool."
@@ -75,15 +68,13 @@ def load_manifests(
     """
     if foreign is not None and len(options.cluster) > 1:
         raise UsageError("load_manifests --from takes only one --cluster, the cluster of all topics")
-    if replace and replace_owner:
-        raise UsageError("--replace removes the rows of all owners: give it or --replace-owner")
+    replacing = replaced(replace, replace_owner)
     if stdin_format is not None and "-" not in files:
         raise UsageError("--stdin-format is for stdin: give - among the FILES, or leave it out")
     if dry_run and (options.run_id is not None or requested_by is not None):
         raise UsageError("--dry-run adds no run: leave out --run-id and --requested-by")
     if show and not dry_run:
         raise UsageError("--show prints what files expand to, and loads nothing: give --dry-run with it")
-    replacing = Replace(owners=replace_owner) if replace or replace_owner else None
     of_other_tool = None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None))
     settings = open_settings(options)
     parsed = read(

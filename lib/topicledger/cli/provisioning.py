@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
-from topicledger.cli.loading import load_planned_files, paths_of, require_files_of, var_option
+from topicledger.cli import loading
 from topicledger.cli.options import (
     Options,
     common,
@@ -38,7 +37,8 @@ from topicledger.cli.options import (
 from topicledger.cli.scope import scope_options
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
-from topicledger.files.read import files_arguments, frames, read, remarks
+from topicledger.files.load import Replace
+from topicledger.files.read import read, remarks
 from topicledger.files.reading import NO_VARIABLES
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
@@ -122,7 +122,8 @@ _wait = click.option(
     "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
 )
 @click.option("--strict", is_flag=True, help="Unknown names of configs in FILES are errors, not warnings.")
-@var_option
+@loading.replace_options
+@loading.var_option
 @click.option("--all", "everything", is_flag=True, help="With FILES: plan all changes, not only what FILES declare.")
 @scope_options
 @detailed_option
@@ -135,6 +136,8 @@ def plan(
     only: tuple[str, ...],
     limits: Scope,
     strict: bool,
+    replace: bool,
+    replace_owner: tuple[str, ...],
     variables: Mapping[str, str],
     everything: bool,
     manifest_version: int | None,
@@ -146,7 +149,7 @@ def plan(
     """Plan a run, evaluate its policies and guards, and have the clusters validate it. Changes nothing.
 
     With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin), plan what they declare, from `manifests` as they
-    would be with these loaded; `apply` with the same FILES loads them.
+    would be with these loaded; `apply` with the same FILES loads them. With --replace, rows that no file has go, too.
     """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
@@ -154,6 +157,9 @@ def plan(
         raise UsageError("--strict is about FILES: give some, or leave it out")
     if variables and not files:
         raise UsageError("--var is about FILES: give some, or leave it out")
+    replacing = loading.replaced(replace, replace_owner)
+    if replacing is not None and not files:
+        raise UsageError("--replace and --replace-owner are about FILES: give some, or leave them out")
     if everything and not files:
         raise UsageError("--all is about FILES: without them, everything is planned anyway")
     limits = dataclasses.replace(limits, kinds=only, files=bool(files) and not everything)
@@ -166,9 +172,10 @@ def plan(
         ),
         options,
         deadline,
-        paths_of(files),
+        loading.paths_of(files),
         strict=strict,
         variables=variables,
+        replacing=replacing,
     )
 
 
@@ -204,7 +211,7 @@ def apply(
         ),
         options,
         deadline,
-        paths_of(files),
+        loading.paths_of(files),
         cancel=cancel,
     )
 
@@ -265,12 +272,14 @@ def run_request(
     *,
     strict: bool = False,
     variables: Mapping[str, str] = NO_VARIABLES,
+    replacing: Replace | None = None,
     cancel: bool = False,
 ) -> int:
     """Start or resume a run, carry out its command, and print the result; return the exit code.
 
     `files`: manifest files to plan from, as if they were loaded; `apply` loads them. `strict`: their warnings are
-    errors. `variables`: values for variables in them. `cancel`: cancel moves under way when the run is stopped.
+    errors. `variables`: values for variables in them. `replacing`: the rows that loading them removes. `cancel`: cancel
+    moves under way when the run is stopped.
     """
     with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
@@ -285,19 +294,16 @@ def run_request(
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
-            kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
-            rows, resources = frames(ledger.spark, parsed)
             paths = [str(path) for path in files]
-            unloaded = runs.Files(
-                argument=kept, paths=paths, variables=parsed.variables, rows=rows, resources=resources
+            request = dataclasses.replace(
+                request, manifests=loading.files_of(ledger, settings, parsed, paths, replacing)
             )
-            request = dataclasses.replace(request, manifests=unloaded)
         # This comes before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             if request.command == "apply":
-                require_files_of(run, files)
+                loading.require_files_of(run, files)
             summary = _provisioned(run, request, rules, options, stop, files)
     changes = narrowed(settings.changes, kinds_of(run))
     compared = not request.by_manifests or all(
@@ -338,6 +344,8 @@ def _provisioned(
     )
     planning_only, applying_only = request.command == "plan", request.command == "apply"
     if run.state is RunState.FINISHED:
+        if applying_only:
+            loading.load_files_of_finished(run, files)
         click.echo(f"run {run.run_id} has finished before: nothing is sent, this is its result", err=True)
         return dataclasses.replace(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
@@ -349,7 +357,7 @@ def _provisioned(
             planning_only=planning_only,
             applying_only=applying_only,
             detailed=request.detailed_exitcode,
-            load=partial(load_planned_files, run, files) if applying_only else lambda: None,
+            load=partial(loading.load_planned_files, run, files) if applying_only else lambda: None,
         )
     announced = click.get_current_context().find_object(Announced)
     announce(run, run.settings.notify, lambda: of_run(summary, run.row["requested_by"], datetime.now(UTC)), announced)

@@ -32,6 +32,7 @@ from topicledger.config.settings import (
     Scope,
     Settings,
     TablesSettings,
+    Undeclared,
     WhoObserves,
 )
 from topicledger.config.severities import IGNORE, SEVERITIES, Severity
@@ -181,7 +182,7 @@ def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettin
 
 
 def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSettings:
-    table.only("configs", "partitions", "replicas", "pin", "ignore")
+    table.only("configs", "partitions", "replicas", "undeclared", "pin", "ignore")
     ignore = table.values.get("ignore", list(default.ignore))
     if not isinstance(ignore, list) or not all(isinstance(each, str) and each for each in ignore):
         table.problem("ignore", "must be a list of names of configs")
@@ -190,6 +191,7 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         configs=cast(ConfigChanges, table.choice("configs", default.configs, "off", "declared", "exact")),
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
         replicas=cast(ReplicaChanges, table.choice("replicas", default.replicas, "off", "on")),
+        undeclared=cast(Undeclared, table.choice("undeclared", default.undeclared, "keep", "delete")),
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
     )

@@ -5,13 +5,13 @@ Secrets are never read here: a cluster's client options contain references (`env
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from topicledger.config.digests import canonical, digest_of
 from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
 from topicledger.config.proof import ProofSettings
@@ -28,6 +28,7 @@ ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
 Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
 ReplicaChanges: TypeAlias = Literal["off", "on"]
+Undeclared: TypeAlias = Literal["keep", "delete"]
 WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
 MAX_BATCH_RECORDS = 10_000
@@ -76,7 +77,7 @@ class ClusterSettings:
 
     def to_json(self) -> str:
         """Return one line of JSON that `from_json` reads back into an equal object."""
-        return _canonical(
+        return canonical(
             {
                 "name": self.name,
                 "bootstrap_servers": self.bootstrap_servers,
@@ -131,6 +132,8 @@ class ChangeSettings:
     replicas: ReplicaChanges = "off"
     """`on` moves replicas if the topic differs from the replication factor, placement or assignments in its manifest,
     within guards.max_moves, and elects preferred leaders."""
+    undeclared: Undeclared = "keep"
+    """`delete` deletes topics that this ledger created and whose row was removed, within guards.max_deletes."""
     pin: bool = False
     """Set a declared config on the topic even if the topic already has the same value from the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -140,7 +143,7 @@ class ChangeSettings:
     @property
     def any(self) -> bool:
         """Whether a run corrects any difference."""
-        return (self.configs, self.partitions, self.replicas) != ("off", "off", "off")
+        return (self.configs, self.partitions, self.replicas, self.undeclared) != ("off", "off", "off", "keep")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +168,7 @@ class OwnerSettings:
     clusters: tuple[str, ...] = ()
     """Clusters that the patterns apply to. By default all."""
     requested_by: tuple[str, ...] = ()
-    """Requesters whose runs may plan this owner's resources; blanks around them and case don't matter. By default
-    everybody's."""
+    """Requesters whose runs may plan this owner's resources, regardless of blanks and case. By default all."""
 
 
 class OwnerLine(NamedTuple):
@@ -341,7 +343,7 @@ class Settings:
         if any(asked := (self.guards.approvals, self.guards.approvals_for)):
             guards["approvals"] = asked
         guards |= {name: most for name, most in self.guards.of_kinds.items() if most}
-        return _digest(
+        return digest_of(
             {
                 "tables": {"root": self.tables.root},
                 "clusters": clusters,
@@ -366,7 +368,7 @@ class Settings:
         """Return the same digest for settings that affect an audit."""
         usual = ChangeSettings().ignore
         ignored = {name: sorted(each) for name, each in self.ignored_configs.items() if each != usual}
-        return _digest(
+        return digest_of(
             {
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
@@ -384,17 +386,10 @@ _DIGESTED = ("use", "mode", "needs", "clusters", "owners", "labels", "options")
 
 
 def _as_digested(changes: ChangeSettings) -> dict[str, object]:
-    """Return the part that decisions depend on; without replicas it is the same as in earlier versions."""
+    """Return the part that decisions depend on; keys that change nothing are left out, as in earlier versions."""
     found = asdict(changes)
     if changes.replicas == "off":
         del found["replicas"]
+    if changes.undeclared == "keep":
+        del found["undeclared"]
     return found
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
-
-
-def _canonical(content: object) -> str:
-    """Return canonical JSON, with TOML's dates and times as ISO text."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)

@@ -80,10 +80,9 @@ def side_by_side(estate: Estate) -> Transform:
     `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`, `internal`,
     `permitted`, `unknown`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and
     `live_by_name` (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`,
-    name -> value;
-    `known_id`; `racks`, broker -> rack, of brokers that are up; `moving`, partitions whose replicas are being moved;
-    `uneven`, the number of partitions of a spread topic that a run would move; `pinned`, true if a default value
-    doesn't satisfy a declared config.
+    name -> value; `known_id`; `known_run`; `racks`, broker -> rack, of brokers that are up; `moving`, partitions whose
+    replicas are being moved; `uneven`, the number of partitions of a spread topic that a run would move; `pinned`, true
+    if a default value doesn't satisfy a declared config.
     """
     key = ["cluster", "topic"]
     audited = F.col("cluster").isin(*estate.cluster_ids)
@@ -153,8 +152,9 @@ def _earlier_defaults(configs: DataFrame) -> DataFrame:
 
 
 def _known_ids(audit: DataFrame) -> DataFrame:
-    """Ids of topics whose last acknowledged change of ours was their creation."""
-    return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
+    """Ids of topics whose last acknowledged change of ours was their creation, and the runs that created them."""
+    created = {"topic_id": "known_id", "run_id": "known_run"}
+    return last_creates(audit).withColumnsRenamed(created)
 
 
 def with_since(earlier: DataFrame, now: datetime) -> Transform:

@@ -35,7 +35,7 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
         ),
         F.when(
             F.col("state").isNull() & ~refused & lives & ~F.col("internal"),
-            one(DriftKind.UNMANAGED, "no manifest names it"),
+            F.array(finding(DriftKind.UNMANAGED, _unnamed())),
         ),
         F.when(
             (present | absent) & listed & ~lives,
@@ -47,6 +47,12 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     configs = [_configs_not_permitted(), _config_differs(), _config_undeclared(), _broker_default_changed()]
     places = placement.checks(settings)
     return [*of_topic, *(F.when(present & lives, check) for check in (*of_live, *configs, *places))]
+
+
+def _unnamed() -> Column:
+    ours = F.col("known_id") == F.col("topic_id")
+    removed = F.concat(F.lit("no manifest names it any more; run "), F.col("known_run"), F.lit(" created it"))
+    return F.when(ours, removed).otherwise(F.lit("no manifest names it"))
 
 
 def _undescribed() -> Column:

@@ -25,7 +25,7 @@ class TableChanges:
     counts: Mapping[str, int]
     """Numbers of rows: added, changed, unchanged, removed."""
     removed: DataFrame | None = None
-    """Keys and owners of the rows that no file has, materialised; None without --replace."""
+    """The rows that no file has, materialised; None without --replace."""
     removable: Column | None = None
     """Condition of rows that may be removed, with the alias `old`."""
 
@@ -76,14 +76,27 @@ def difference(
     )
     if owners is None:
         return TableChanges(table=table, rows=rows, counts={**counts, "removed": 0})
-    removable = F.col("old.cluster").isin(*clusters)
-    if owners:
-        removable = removable & is_one_of(F.col("old.owner"), owners)
-    gone = there.alias("old").where(removable).join(rows.alias("new"), on=same, how="left_anti")
     # Read once, so that the same rows are counted, listed and removed.
-    removed = gone.select(*table.key, "owner").localCheckpoint()
+    removed = gone(table, there, rows, clusters, owners).localCheckpoint()
     counts["removed"] = removed.count()
-    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, removable=removable)
+    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, removable=_removable(clusters, owners))
+
+
+def gone(
+    table: Table, there: DataFrame, rows: DataFrame, clusters: Sequence[str], owners: tuple[str, ...]
+) -> DataFrame:
+    """Return the rows of a table, as it is `there`, in these clusters that `rows` lack.
+
+    `owners`: only rows of these owners; empty for all.
+    """
+    same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in table.key]
+    found = there.alias("old").where(_removable(clusters, owners)).join(rows.alias("new"), on=same, how="left_anti")
+    return found.select(*table.schema.names)
+
+
+def _removable(clusters: Sequence[str], owners: tuple[str, ...]) -> Column:
+    of_clusters = F.col("old.cluster").isin(*clusters)
+    return of_clusters & is_one_of(F.col("old.owner"), owners) if owners else of_clusters
 
 
 def adopt(ledger: Ledger, table: Table, rows: DataFrame, owner: str | None) -> Mapping[str, int]:

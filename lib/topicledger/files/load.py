@@ -146,6 +146,33 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     return _with_leftovers(loaded, parsed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Removals:
+    """Rows that a load with `--replace` would remove."""
+
+    rows: Mapping[str, DataFrame]
+    """Table name -> rows."""
+    lines: Sequence[str]
+    """The first rows of each table, in words."""
+
+
+def removals_of(ledger: Ledger, settings: Settings, parsed: ParsedManifests, replace: Replace) -> Removals:
+    """Return the rows that `load` would remove; raises GuardStopped as `load` does."""
+    rows, resources = frames(ledger.spark, parsed)
+    loaded, changes = _changes(ledger, rows, resources, parsed, replace)
+    _require_few_removed(loaded, settings, parsed, replace)
+    lines = list(map(str, loaded.removed_rows))
+    for each in changes[1:]:
+        if each.removed is not None and each.counts["removed"]:
+            first = each.removed.select(*each.table.key).orderBy(*each.table.key).limit(SHOWN_REMOVED).collect()
+            lines += [f"{each.table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
+    more = loaded.all_removed - len(lines)
+    return Removals(
+        rows={each.table.name: each.removed for each in changes if each.removed is not None},
+        lines=[*lines, *([f"and {more:,} more"] if more else [])],
+    )
+
+
 def _changes(
     ledger: Ledger,
     rows: DataFrame,
@@ -166,7 +193,8 @@ def _changes(
     ]
     removed: Sequence[Row] = []
     if of_topics.removed is not None and of_topics.counts["removed"]:
-        removed = of_topics.removed.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
+        shown = of_topics.removed.select(*MANIFESTS.key, "owner")
+        removed = shown.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
     loaded = dataclasses.replace(
         of_counts(of_topics.counts),
         removed_rows=tuple(Removed(**row.asDict()) for row in removed),

@@ -23,6 +23,7 @@ from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.unloaded import Unloaded
 from topicledger.model import PhaseResult, RunState
 from topicledger.model.moves import Rebalance, parse_rebalance
 from topicledger.model.prune import Prune
@@ -43,6 +44,8 @@ REBALANCE_ARGUMENT = "rebalance"
 """Key: the broker that is drained or filled, such as `drain 3`."""
 FILES_ARGUMENT = "files"
 """Key: the manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
+REPLACES_ARGUMENT = "replaces"
+"""Key: of a plan from files, the owners whose other rows loading them removes, as JSON; `[]` for all owners."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """Keys: the requested earlier version of `manifests`, and the latest version when the run began."""
 ALLOWED_ARGUMENT = "allowed"
@@ -64,8 +67,8 @@ class Run:
     """The state in which this start found the run; None if it is new."""
     id_given: bool = True
     """Whether the user gave the id: then another start may have the same one."""
-    unloaded: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
-    """For a plan from files: their rows, which count as if they were loaded. Table name -> rows, one per key."""
+    unloaded: Mapping[str, Unloaded] = field(default_factory=dict, repr=False)
+    """For a plan from files: what loading them changes, which counts as if they were loaded, by table name."""
     in_runs: bool = True
     """Whether the run's row is in `runs`, or on its way. A run that does nothing gets its row only at its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
@@ -228,19 +231,13 @@ class Run:
         """Read `manifests` at a version; for a plan from files, as the table would be once they are loaded."""
         rows = self.ledger.read(MANIFESTS, version)
         unloaded = self.unloaded.get(MANIFESTS.name)
-        if unloaded is None:
-            return rows
-        others = rows.join(unloaded, on=["cluster", "topic"], how="left_anti")
-        return others.select(*MANIFESTS.schema.names).unionByName(unloaded)
+        return rows if unloaded is None else unloaded.over(rows, MANIFESTS.key)
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
         """Read one of `schemas.RESOURCES` at a version (None: no rows); files of a plan count as if loaded."""
         rows = self.ledger.rows(table, []) if version is None else self.ledger.read(table, version)
         unloaded = self.unloaded.get(table.name)
-        if unloaded is None:
-            return rows
-        others = rows.join(unloaded, on=[rows[name].eqNullSafe(unloaded[name]) for name in table.key], how="left_anti")
-        return others.select(*table.schema.names).unionByName(unloaded)
+        return rows if unloaded is None else unloaded.over(rows, table.key)
 
     def plans(self) -> DataFrame:
         """Read this run's rows of `plans`."""

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.ownership import barred
@@ -28,6 +28,7 @@ from topicledger.ledger.run import (
     ONLY_ARGUMENT,
     PRUNES_ARGUMENT,
     REBALANCE_ARGUMENT,
+    REPLACES_ARGUMENT,
     REVERTS_ARGUMENT,
     Run,
     find_run,
@@ -37,6 +38,7 @@ from topicledger.ledger.run import (
 )
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.unloaded import Unloaded
 from topicledger.ledger.unreached import is_planned
 from topicledger.ledger.who import os_user, principal_of, versions
 from topicledger.model import RunState
@@ -54,6 +56,8 @@ PATHS_ARGUMENT = "paths"
 """Key: the files and folders of a plan from files, as JSON, as they were given."""
 VARIABLES_ARGUMENT = "variables"
 """Key: the values of variables in these files, as JSON."""
+REMOVALS_ARGUMENT = "removals"
+"""Key: the first rows that loading the plan's files removes, in words, as JSON."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Key in an audit's arguments: the version of `observed_configs` that it compares with."""
 
@@ -67,10 +71,12 @@ class Files:
     paths: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     """Values of variables in the files, by name."""
-    rows: DataFrame
-    """Their rows of `manifests`; see `Run.unloaded`."""
-    resources: Mapping[str, DataFrame] = field(default_factory=dict)
-    """Table name -> their rows of the other tables."""
+    unloaded: Mapping[str, Unloaded]
+    """See `Run.unloaded`."""
+    replaces: str = ""
+    """See `REPLACES_ARGUMENT`; empty if loading them removes no rows."""
+    removals: Sequence[str] = ()
+    """The first rows that loading them removes, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +113,9 @@ class Request:
         return self.reverts is None and self.instead is None
 
     @property
-    def unloaded(self) -> Mapping[str, DataFrame]:
+    def unloaded(self) -> Mapping[str, Unloaded]:
         """See `Run.unloaded`."""
-        files = self.manifests
-        return {MANIFESTS.name: files.rows, **files.resources} if isinstance(files, Files) else {}
+        return self.manifests.unloaded if isinstance(self.manifests, Files) else {}
 
     def bearing(self) -> dict[str, str]:
         """Return the arguments that decisions depend on; a resumed run must be given the same ones."""
@@ -119,6 +124,7 @@ class Request:
             ONLY_ARGUMENT: ",".join(sorted(self.scope.kinds)),
             MANIFESTS_ARGUMENT: str(self.manifests) if isinstance(self.manifests, int) else "",
             FILES_ARGUMENT: self.manifests.argument if isinstance(self.manifests, Files) else "",
+            REPLACES_ARGUMENT: self.manifests.replaces if isinstance(self.manifests, Files) else "",
             REVERTS_ARGUMENT: self.reverts or "",
             DELETES_ARGUMENT: "true" if self.deletes else "",
             REBALANCE_ARGUMENT: str(self.instead) if isinstance(self.instead, Rebalance) else "",
@@ -206,6 +212,8 @@ def _begin(
         arguments[PATHS_ARGUMENT] = json.dumps(request.manifests.paths)
         if request.manifests.variables:
             arguments[VARIABLES_ARGUMENT] = json.dumps(request.manifests.variables)
+        if request.manifests.removals:
+            arguments[REMOVALS_ARGUMENT] = json.dumps(request.manifests.removals)
     its_versions = zip(others, then, strict=True)
     arguments |= {version_argument(each): str(its) for each, its in its_versions if its is not None}
     if request.command == AUDIT_COMMAND:

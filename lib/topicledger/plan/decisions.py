@@ -136,7 +136,10 @@ def _of_topics(
     ]
     if without_ids:
         rows = rows.transform(_with_configs_before(run, without_ids, seen))
-    counted = _COUNTED if run.prunes is None else (*_COUNTED, Decision.DECLARED)
+    counted: Sequence[Decision] = _COUNTED if run.prunes is None else (*_COUNTED, Decision.DECLARED)
+    if run.reverts is not None:
+        # It is about what that run changed: every other topic would count as unmanaged.
+        counted = (Decision.UNCHANGED, Decision.LEFT_OUT, Decision.OUTSIDE)
     return decided_on(run, rows.transform(of_topics), {each.value: each for each in counted}, again=again)
 
 
@@ -226,6 +229,8 @@ def decided(
 
     def transform(judged: DataFrame) -> DataFrame:
         rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
+        if wanted.undeclared is not None:
+            rows = rows.transform(wanted.undeclared)
         if answers is not None:
             rows = rows.transform(moving.with_placed_creates(answers))
         if wanted.changes is not None:

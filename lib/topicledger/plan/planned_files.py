@@ -14,21 +14,25 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
-from topicledger.files.load import COMMAND, PLAN_ARGUMENT, load
+from topicledger.files.changes import gone
+from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Replace, load, removals_of
 from topicledger.files.read import files_arguments, frames
 from topicledger.ledger.outcomes import is_stopped
-from topicledger.ledger.run import FILES_ARGUMENT, Run
-from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
-from topicledger.ledger.tables import differ
+from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
+from topicledger.ledger.runs import PATHS_ARGUMENT, REMOVALS_ARGUMENT, VARIABLES_ARGUMENT
+from topicledger.ledger.tables import Ledger, differ
+from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
 from topicledger.model import RunState
 from topicledger.plan import resources
-from topicledger.plan.intent import TOPICS, declarations_of, no_longer_declared
+from topicledger.plan.intent import declarations_of, no_longer_declared
+from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS, Table
-from topicledger.text import listed, show
+from topicledger.text import counted, listed, show
 
 _SHOWN = 3
 
@@ -67,6 +71,17 @@ def variables_in(arguments: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
+def removals_in(arguments: Mapping[str, str] | None) -> Sequence[str]:
+    """Return the first rows that loading the plan's files removes, in words, by the arguments of its run."""
+    return tuple(json.loads((arguments or {}).get(REMOVALS_ARGUMENT, "[]")))
+
+
+def replace_in(arguments: Mapping[str, str]) -> Replace | None:
+    """Return the `--replace` of a plan from files, by the arguments of its run; None without it."""
+    owners = arguments.get(REPLACES_ARGUMENT)
+    return None if not owners else Replace(owners=tuple(json.loads(owners)))
+
+
 def apply_command(run_id: str, paths: Sequence[str]) -> str:
     """Return the command that applies a plan. `paths`: the files and folders that it was planned from."""
     return shlex.join(["apply", "--run-id", run_id, *paths])
@@ -80,14 +95,15 @@ def is_waiting(run: Run) -> bool:
 def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
     """Return only the files that are as they were when planned.
 
-    Raises UsageError if none is, or if the plan has more files than `runs` lists and any of them differs.
+    Raises UsageError if none is. Also if any of them differs and the plan removes rows, which a file that is left out
+    would have, or has more files than `runs` lists.
     """
     planned = planned_files(run.arguments[FILES_ARGUMENT])
-    if not planned.all_listed:
+    if not planned.all_listed or replace_in(run.arguments) is not None:
         if files_arguments(parsed.digests) != planned.argument:
             raise UsageError(
-                f"run {run.run_id} was planned from {planned.total:,} files, and these aren't the same ones: give the "
-                "same files, unchanged, or plan again; nothing was loaded and nothing was sent"
+                f"run {run.run_id} was planned from {counted(planned.total, 'file')}, and these aren't the same: give "
+                "the same files, unchanged, or plan again; nothing was loaded and nothing was sent"
             )
         return parsed
     digests = {name: digest for name, digest in parsed.digests.items() if digest in planned.digests.values()}
@@ -112,16 +128,33 @@ def load_planned(run: Run, parsed: ParsedManifests) -> None:
     `parsed`: what `as_planned` returned. Raises UsageError if the tables changed one of their rows since the plan, or
     if an action of the plan wouldn't follow from the tables with these files.
     """
-    rows, others = frames(run.spark, parsed)
-    with_files = replace(run, unloaded={MANIFESTS.name: rows, **others})
-    changed = list(_changed_since(with_files))
+    replaces = replace_in(run.arguments)
+    with_files = replace(run, unloaded=unloaded(run.ledger, run.settings, parsed, replaces)[0])
+    changed = list(_changed_since(with_files, parsed, replaces))
     if changed:
         raise UsageError(
             f"the tables changed since run {run.run_id} was planned, and its files declare otherwise "
             f"{listed(changed)}: plan again; nothing was loaded and nothing was sent"
         )
     _require_declared(with_files, "isn't among the files that are as planned")
-    load(run.ledger, run.settings, parsed, requested_by=str(run.row["requested_by"]), plan=run.run_id)
+    asked_by = str(run.row["requested_by"])
+    load(run.ledger, run.settings, parsed, replace=replaces, requested_by=asked_by, plan=run.run_id)
+
+
+def unloaded(
+    ledger: Ledger, settings: Settings, parsed: ParsedManifests, replaces: Replace | None
+) -> tuple[Mapping[str, Unloaded], Sequence[str]]:
+    """Return what loading files changes, by table name, and the first rows that it removes, in words.
+
+    Raises GuardStopped if it removes more rows than `guards.max_removed_rows`.
+    """
+    rows, others = frames(ledger.spark, parsed)
+    found = None if replaces is None else removals_of(ledger, settings, parsed, replaces)
+    removed = {} if found is None else found.rows
+    changed = {
+        name: Unloaded(rows=each, removed=removed.get(name)) for name, each in {MANIFESTS.name: rows, **others}.items()
+    }
+    return changed, () if found is None else found.lines
 
 
 def require_loaded(run: Run) -> None:
@@ -130,7 +163,7 @@ def require_loaded(run: Run) -> None:
     Files count as loaded if loads since the plan had each of them, or a later version of it: actions that don't follow
     from that are refused one by one. They also count as loaded if every action of the plan follows from the tables.
     """
-    if not _were_loaded(run):
+    if not were_loaded(run):
         _require_declared(run, "isn't loaded")
 
 
@@ -147,7 +180,8 @@ def _require_declared(run: Run, why: str) -> None:
     )
 
 
-def _were_loaded(run: Run) -> bool:
+def were_loaded(run: Run) -> bool:
+    """Return whether loads since the plan had each of its files, or a later version of it."""
     planned = planned_files(run.arguments[FILES_ARGUMENT])
     since = F.col("finished_at") > F.lit(run.row["started_at"])
     done = (F.col("arguments")["command"] == COMMAND) & (F.col("exit_code") == int(ExitCode.DONE)) & since
@@ -168,8 +202,8 @@ def _undeclared(run: Run) -> DataFrame:
     """
     planned = run.plans().where(F.col("action").isNotNull() & (F.col("phase").isNull() | is_stopped()))
     latest = run.ledger.latest_version(MANIFESTS)
-    declared = run.manifests(latest).transform(manifests.judged_by(run.settings, run.selected))
-    of_topics = no_longer_declared(TOPICS, declared, latest, F.col("manifest_version"), of_files=True)
+    now = run.manifests(latest)
+    of_topics = no_longer_asked_for(now, now.transform(manifests.judged_by(run.settings, run.selected)), latest, run)
     found = planned.transform(of_topics).select("cluster", "resource")
     for kind in KINDS:
         version = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
@@ -180,18 +214,24 @@ def _undeclared(run: Run) -> DataFrame:
     return found
 
 
-def _changed_since(run: Run) -> Iterator[str]:
-    """Keys of rows that the tables changed since the plan and that the run's unloaded rows have otherwise."""
+def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) -> Iterator[str]:
+    """Keys of rows that the tables changed since the plan, and that the run's unloaded changes concern."""
     for table in (MANIFESTS, *RESOURCES):
-        rows = run.unloaded.get(table.name)
+        unloaded = run.unloaded.get(table.name)
         then = run.latest_version_then if table is MANIFESTS else run.latest_version_of(table)
-        if rows is None or not run.ledger.exists(table):
+        if unloaded is None or not run.ledger.exists(table):
             continue
         latest = run.ledger.latest_version(table)
         if latest == then:
             continue
         before = run.ledger.rows(table, []) if then is None else run.ledger.read(table, then)
-        yield from _otherwise(table, rows, before, run.ledger.read(table, latest))
+        now = run.ledger.read(table, latest)
+        yield from _otherwise(table, unloaded.rows, before, now)
+        if replaces is not None:
+            rows = parsed.rows if table is MANIFESTS else parsed.rows_of(table.name)
+            clusters = sorted({row.cluster for row in rows})
+            removed = (gone(table, each, unloaded.rows, clusters, replaces.owners) for each in (before, now))
+            yield from _unlike(table, *removed)
 
 
 def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame) -> list[str]:
@@ -201,8 +241,21 @@ def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame)
     both = rows.alias("file").join(now.alias("now"), same("file", "now"), "left")
     all_three = both.join(before.alias("then"), same("file", "then"), "left")
     changed = all_three.where(differ(table, "then", "now") & differ(table, "file", "now"))
-    names = changed.select(*(F.col(f"file.{name}") for name in table.key)).limit(_SHOWN + 1).collect()
-    return [show(" ".join(str(value) for value in row if value is not None)) for row in names]
+    return _keys(changed.select(*(F.col(f"file.{name}") for name in table.key)))
+
+
+def _unlike(table: Table, then: DataFrame, now: DataFrame) -> list[str]:
+    """Keys of rows that only one of both has, or that differ."""
+    same = [F.col(f"then.{name}").eqNullSafe(F.col(f"now.{name}")) for name in table.key]
+    both = then.alias("then").join(now.alias("now"), same, "full_outer")
+    only_one = F.col("then.cluster").isNull() | F.col("now.cluster").isNull()
+    names = (F.coalesce(f"then.{name}", f"now.{name}").alias(name) for name in table.key)
+    return _keys(both.where(only_one | differ(table, "then", "now")).select(*names))
+
+
+def _keys(rows: DataFrame) -> list[str]:
+    first = rows.limit(_SHOWN + 1).collect()
+    return [show(" ".join(str(value) for value in row if value is not None)) for row in first]
 
 
 def named(digests: Mapping[str, str]) -> str:

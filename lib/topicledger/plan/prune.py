@@ -7,7 +7,7 @@ for a topic without records, only the end offset. So each prune stores the end o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from operator import or_
 
@@ -16,14 +16,15 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.ledger.run import PRUNES_ARGUMENT, Run
-from topicledger.manifests.rows import ABSENT, Transform, legal_topic
+from topicledger.manifests.rows import ABSENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
+from topicledger.plan.undeclared import with_named
 from topicledger.plan.wanted import Wanted
-from topicledger.policies.contract import Policy, text
+from topicledger.policies.contract import Policy
 from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
-from topicledger.resources.ending import ended, refused, with_ended
+from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import MANIFESTS, PLANS, RUNS
 
 TOOLS_OWN = "_"
@@ -51,19 +52,6 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
     )
 
 
-def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) -> Transform:
-    """Refuse actions on topics that manifests name by now, like the transforms of `intent`.
-
-    In: rows of `manifests` at version `now_version`, and the settings' clusters.
-    """
-    message = F.lit(f"no manifest named it when it was planned, but manifests at version {now_version} do: it stays")
-    return lambda planned: (
-        planned.transform(_with_named(now, clusters))
-        .withColumn("error_message", F.coalesce(F.when(F.col("_named"), message), F.col("_unreadable")))
-        .transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("error_message")))
-    )
-
-
 def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
     """Return a row without a topic for each cluster, with the columns of `manifests.judge`.
 
@@ -76,24 +64,6 @@ def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
     return rows.select(
         *(column.cast(schema[name].dataType).alias(name) for name, column in columns.items()),
         *(F.lit(None).cast("string").alias(name) for name in ends),
-    )
-
-
-def _with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
-    """Add `_named`: whether any row of `manifests`, even a refused one, names the topic. Add `_unreadable` (string).
-
-    `_unreadable` is the reason to keep a topic if some row has a topic that can't be read, and may mean this one. A row
-    whose cluster isn't in `clusters` may mean each of them.
-    """
-    every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
-    meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
-    legible = legal_topic().reason.isNull()
-    rows = declared.select(meant, "topic", legible.alias("_legible")).distinct()
-    named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
-    why = text("it stays: a row of manifests whose topic can't be read may mean it: ", F.min("topic"))
-    unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))
-    return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
-        F.broadcast(unreadable), on="cluster", how="left"
     )
 
 
@@ -116,7 +86,7 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
     )
     declared = run.ledger.read(MANIFESTS, run.manifest_version)
     rows = (
-        decisions.transform(_with_named(declared, list(run.settings.clusters)))
+        decisions.transform(with_named(declared, list(run.settings.clusters)))
         .withColumns({"_reached": reached, "_decided": decision})
         .where(of_cluster | F.col("_reached"))
         .withColumn("decision", F.col("_decided"))

@@ -158,7 +158,8 @@ def decisions(
     rows = registry.found(rows, kinds_of(run), kind.resource_type)
     if declared is not None:
         rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.deciding.manages(run.settings)))
-    return decided_on(run, rows, kind.counted, again=again)
+    counted = {name: each for name, each in kind.counted.items() if declared is None or each is not Decision.UNMANAGED}
+    return decided_on(run, rows, counted, again=again)
 
 
 def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:

@@ -24,7 +24,7 @@ def inside(run: Run, undeclared: Column | None = None) -> Transform | None:
     if not scope.narrows:
         return None
     files = run.unloaded.get(MANIFESTS.name)
-    keys = None if files is None else files.select("cluster", "topic")
+    keys = None if files is None else files.touched.select("cluster", "topic")
     # A prune has a row without a topic for each cluster.
     always = None if run.prunes is None else F.col("topic").isNull()
     if run.prunes is not None:
@@ -49,7 +49,8 @@ def resources(run: Run, kind: ResourceKind, clusters: Collection[str]) -> Transf
     if not scope.narrows:
         return lambda decisions: decisions
     files = run.unloaded.get(kind.table.name)
-    keys = None if files is None else files.transform(kind.rows.judge(clusters, None)).select("cluster", "resource")
+    judge = kind.rows.judge(clusters, None)
+    keys = None if files is None else files.touched.transform(judge).select("cluster", "resource")
     within = scoped.with_inside(scope, kind.deciding.scoped, keys, text="resource")
     actions = tuple(each.name for each in kind.actions)
     return lambda decisions: decisions.transform(within).transform(scoped.left_outside(actions, "resource"))

@@ -15,12 +15,13 @@ from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
-from topicledger.model import ReplicaAction
+from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
 from topicledger.plan.moving import NOTHING_ASKED, Asked
+from topicledger.plan.undeclared import with_deletes
 from topicledger.resources import registry
 from topicledger.resources.scoped import INSIDE
 
@@ -43,6 +44,8 @@ class Wanted:
     """Policies that skip a delete instead of refusing it, unless another policy refuses it."""
     replicas: Asked = NOTHING_ASKED
     """The request to the planner of replicas and leaders."""
+    undeclared: Transform | None = None
+    """Decides to delete topics whose row was removed (`undeclared.with_deletes`); None: they stay."""
     inside: Transform | None = None
     """Adds `scoped.INSIDE`: whether a topic is in the run's scope (`scoping.inside`); None if all are."""
 
@@ -57,7 +60,9 @@ class Wanted:
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that manifests declare, as far as `--only` and `[changes]` allow."""
     judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
-    return brought_about(judged, run.settings.changes, kinds_of(run))
+    kinds = kinds_of(run)
+    removed = with_deletes(run) if Action.DELETE.value in kinds else None
+    return replace(brought_about(judged, run.settings.changes, kinds), undeclared=removed)
 
 
 def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:

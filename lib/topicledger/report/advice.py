@@ -33,12 +33,12 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.BUDGET_NOT_FREED: "Find out why the delete that should have made room did not succeed, then run again.",
     Refusal.CLUSTER_ID_MISMATCH: "Check that the settings name the right cluster: no change was sent to this one.",
     Refusal.SAME_CLUSTER: "Correct the address of one of the two clusters, or remove it from the settings.",
-    Refusal.MAX_DELETES_EXCEEDED: "If all these deletes are intended, raise guards.max_deletes; none was sent.",
-    Refusal.MAX_CHANGES_EXCEEDED: "If all these changes are intended, raise guards.max_changes; none was sent.",
-    Refusal.MAX_MOVES_EXCEEDED: "If all these moves are intended, raise guards.max_moves; none was started.",
-    Refusal.MAX_LOSSES_EXCEEDED: "If these topics may lose data, raise guards.max_losses; none of them was changed.",
+    Refusal.MAX_DELETES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow deletes=N`.",
+    Refusal.MAX_CHANGES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow changes=N`.",
+    Refusal.MAX_MOVES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow moves=N`.",
+    Refusal.MAX_LOSSES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow losses=N`.",
     Refusal.MAX_DISRUPTIONS_EXCEEDED: (
-        "If producers and disks can take these changes, raise guards.max_disruptions; none of them was sent."
+        "If they are intended, allow them for one plan: `runs approve --allow disruptions=N`."
     ),
     Refusal.CHANGED_SINCE_PLAN: "See the message for what changed since the plan; then `plan` and `apply` again.",
     Refusal.PLAN_EXPIRED: "`plan` and `apply` again: this plan is older than guards.max_plan_age.",

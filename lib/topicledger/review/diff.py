@@ -17,6 +17,7 @@ from topicledger.phases import VIOLATIONS
 from topicledger.plan.allowing import Stopped, read_stopped
 from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
+from topicledger.plan.planned_files import removals_in
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import show
 
@@ -88,6 +89,8 @@ class PlanDiff:
     """By owner and cluster, topics first, by name. May be read lazily: iterate over it only once."""
     moves: Sequence[PlannedMoves] = ()
     """Totals of the planned reassignments."""
+    removals: Sequence[str] = ()
+    """The first rows that loading the plan's files removes, in words."""
     stopped: Sequence[Stopped] = ()
     """Actions of a waiting plan that guards stopped: `runs approve --allow` lets them through."""
 
@@ -130,6 +133,7 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
         manifest_version=run["manifest_version"],
         waits_for=waits_for,
         reverts=(run["arguments"] or {}).get("reverts"),
+        removals=removals_in(run["arguments"]),
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
         lines=_lines(rows, most) if counts else (),

@@ -110,6 +110,8 @@ def _head(diff: PlanDiff) -> Iterator[Words]:
     ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _NOT_OK}
     unlike = ", ".join(f"{count:,} {outcome}" for outcome, count in ended.items() if count)
     yield *(counts or ["nothing to create, delete or change"]), f"; {unlike}" if unlike else ""
+    for removal in diff.removals:
+        yield "leaves the tables: ", _Name(removal)
     if diff.stopped:
         yield "stopped by guards: ", _Name(stopped_in_words(diff.stopped))
         yield "if they are meant, before apply: ", _Name(approve_command(diff.run_id, most_of(diff.stopped)))
@@ -152,14 +154,18 @@ def _of_ended(ended: Sequence[Ended]) -> Iterator[tuple[str, int]]:
             yield _in_words(each, reason), reason.count
         if each.count > listed:
             more = each.reason_count - len(each.reasons)
-            yield f"{_ENDED_SIGN} {each.count - listed:,} more, for {more:,} other reasons", each.count - listed
+            yield f"{_sign(each)} {each.count - listed:,} more, for {more:,} other reasons", each.count - listed
+
+
+def _sign(ended: Ended) -> str:
+    return _FACT if ended.outcome == Outcome.SKIPPED else _ENDED_SIGN
 
 
 def _in_words(ended: Ended, reason: Reason) -> str:
     names = listed([show(each) for each in reason.resources], reason.count, most=_NAMED)
     what = " ".join(filter(None, (ended.action, names)))
     why = with_units(": ".join(filter(None, (ended.error, reason.message))))
-    return show(f"{_ENDED_SIGN} {what} ({ended.phase}){f': {why}' if why else ''}", _REASON)
+    return show(f"{_sign(ended)} {what} ({ended.phase}){f': {why}' if why else ''}", _REASON)
 
 
 def _within(

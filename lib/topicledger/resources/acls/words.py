@@ -17,7 +17,9 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
     ),
     AclRefusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
     AclRefusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
-    AclRefusal.MAX_ACL_DELETES_EXCEEDED: "If these removals are intended, raise guards.max_acl_deletes; none was sent.",
+    AclRefusal.MAX_ACL_DELETES_EXCEEDED: (
+        "If they are intended, allow them for one plan: `runs approve --allow acl_deletes=N`."
+    ),
 }
 
 OF_DRIFT: Mapping[DriftName, str] = {

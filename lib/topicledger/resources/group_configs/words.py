@@ -25,7 +25,7 @@ WORDS = Words(
     advice={
         GroupConfigRefusal.INVALID_GROUP_CONFIG: "Correct the row of group_configs, as the message says.",
         GroupConfigRefusal.MAX_GROUP_CONFIG_CHANGES_EXCEEDED: (
-            "If these changes are intended, raise guards.max_group_config_changes; none was sent."
+            "If they are intended, allow them for one plan: `runs approve --allow group_config_changes=N`."
         ),
     },
     explain_help="Or the group that has configs.",

@@ -1,0 +1,156 @@
+"""Topics that no row declares: which rows may mean one, and deletes of those whose row was removed.
+
+With `[changes] undeclared = "delete"`, topics that this ledger created and that no row names any more are planned as
+deletes. Guards, policies and approvals see them like the deletes of rows with state absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.patterns import any_matches
+from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.run import Run
+from topicledger.manifests.rows import Transform, legal_topic
+from topicledger.model import TOPIC, Action, Decision, Refusal
+from topicledger.plan.intent import TOPICS, no_longer_declared
+from topicledger.policies.contract import text
+from topicledger.policies.evaluating import together, warning
+from topicledger.resources.ending import refused
+from topicledger.schemas import AUDIT, PLANS
+
+UNDECLARED = "undeclared"
+"""Key in `plans.before` of such a delete: the run that created the topic. Also the `policy` of its warning."""
+
+
+def with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
+    """Add `_named`: whether any row of `manifests`, even a refused one, names the topic. Add `_unreadable` (string).
+
+    `_unreadable` is the reason to keep a topic if some row has a topic that can't be read, and may mean this one. A row
+    whose cluster isn't in `clusters` may mean each of them.
+    """
+    every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
+    meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
+    legible = legal_topic().reason.isNull()
+    rows = declared.select(meant, "topic", legible.alias("_legible")).distinct()
+    named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
+    why = text("it stays: a row of manifests whose topic can't be read may mean it: ", F.min("topic"))
+    unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))
+    return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
+        F.broadcast(unreadable), on="cluster", how="left"
+    )
+
+
+def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) -> Transform:
+    """Refuse actions on topics that manifests name by now, like the transforms of `intent`.
+
+    In: rows of `manifests` at version `now_version`, and the settings' clusters.
+    """
+    message = F.lit(f"no manifest named it when it was planned, but manifests at version {now_version} do: it stays")
+    return lambda planned: (
+        planned.transform(with_named(now, clusters))
+        .withColumn("error_message", F.coalesce(F.when(F.col("_named"), message), F.col("_unreadable")))
+        .transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("error_message")))
+    )
+
+
+def no_longer_asked_for(now: DataFrame, declared: DataFrame, version: int, run: Run) -> Transform:
+    """Refuse a plan's actions on topics that no longer follow from `manifests` at `version`; see `intent`.
+
+    `now`: the rows; `declared`: the result of `manifests.judge` for them.
+    """
+    others = no_longer_declared(TOPICS, declared, version, F.col("manifest_version"), of_files=run.of_files)
+    if not deleting(run):
+        return others
+    names = declared_since(now, version, list(run.settings.clusters))
+    is_undeclared = F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
+    return lambda planned: (
+        planned.where(~is_undeclared).transform(others).unionByName(planned.where(is_undeclared).transform(names))
+    )
+
+
+def deleting(run: Run) -> Collection[str]:
+    """Return the clusters on which a run deletes undeclared topics; none for a plan from earlier manifests."""
+    if not run.by_manifests or run.of_earlier_manifests:
+        return ()
+    return [name for name, each in run.settings.changes.items() if each.undeclared == "delete"]
+
+
+def with_deletes(run: Run) -> Transform | None:
+    """Return a transform that decides to delete undeclared topics; None if the settings keep them all.
+
+    A topic counts if its id is that of this ledger's last acknowledged create. It has the owner of its last planned
+    action. In and out: `phases.DECIDED`.
+    """
+    clusters = deleting(run)
+    if not clusters:
+        return None
+    declared = run.manifests(run.manifest_version).select("cluster", "topic")
+    return lambda decisions: decisions.transform(
+        _with_deletes(
+            declared,
+            last_creates(run.ledger.read(AUDIT)),
+            run.ledger.read(PLANS),
+            clusters,
+            list(run.settings.clusters),
+            run.settings.scope.ignore_topics,
+        )
+    )
+
+
+def _with_deletes(
+    declared: DataFrame,
+    created: DataFrame,
+    plans: DataFrame,
+    clusters: Collection[str],
+    known: Collection[str],
+    ignored: tuple[str, ...],
+) -> Transform:
+    key = ["cluster", "topic"]
+    ours = created.select(
+        *key, "cluster_id", F.col("topic_id").alias("_created_id"), F.col("run_id").alias("_created_by")
+    ).where(F.col("_created_id").isNotNull())
+    planned = plans.where((F.col("resource_type") == TOPIC) & F.col("owner").isNotNull())
+    owners = planned.groupBy(*key).agg(F.max_by("owner", "planned_at").alias("_owner_then"))
+    others = any_matches("topic", ignored) if ignored else F.lit(False)
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        gone = (
+            (F.col("decision") == Decision.UNMANAGED.value)
+            & F.col("cluster").isin(*clusters)
+            & (F.col("topic_id") == F.col("_created_id"))
+            & F.col("_named").isNull()
+            & F.col("_unreadable").isNull()
+            & ~others
+        )
+        rows = (
+            decisions.join(ours, on=[*key, "cluster_id"], how="left")
+            .join(owners, on=key, how="left")
+            .transform(with_named(declared, known))
+            .withColumn("_gone", F.coalesce(gone, F.lit(False)))
+        )
+        why = warning(
+            UNDECLARED,
+            F.when(F.col("_gone"), text("no row declares it any more; run ", F.col("_created_by"), " created it")),
+        )
+        return rows.withColumns(
+            {
+                "decision": F.when(F.col("_gone"), F.lit(Action.DELETE.value)).otherwise(F.col("decision")),
+                "owner": F.when(F.col("_gone"), F.col("_owner_then")).otherwise(F.col("owner")),
+                "before": F.when(F.col("_gone"), _before()).otherwise(F.col("before")),
+                "violations": together(F.col("violations"), why),
+            }
+        ).select(*decisions.columns)
+
+    return transform
+
+
+def _before() -> Column:
+    return F.create_map(
+        F.lit("num_partitions"), F.col("live_num_partitions").cast("string"),
+        F.lit("replication_factor"), F.col("live_replication_factor").cast("string"),
+        F.lit(UNDECLARED), F.col("_created_by"),
+    )  # fmt: skip

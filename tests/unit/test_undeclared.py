@@ -1,0 +1,154 @@
+"""`[changes] undeclared = "delete"`: topics whose row was removed are deleted, and nothing else is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import decision_rows, dicts, frame, judged_rows, manifest_rows, plain
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import ChangeSettings
+from topicledger.plan import guards
+from topicledger.plan.undeclared import UNDECLARED, deleting, no_longer_asked_for, with_deletes
+from topicledger.schemas import AUDIT, PLANS
+
+CREATED_AT = datetime(2026, 11, 20, tzinfo=UTC)
+DELETE = ChangeSettings(undeclared="delete")
+
+
+def audited(topic: str, action: str = "create", topic_id: str | None = "", **more: Any) -> dict[str, Any]:
+    ids = {"cluster_id": "kafka-main", "topic_id": f"id of {topic}" if topic_id == "" else topic_id}
+    done = {"phase": "apply", "outcome": "ok", "run_id": "first", "completed_at": CREATED_AT, **ids}
+    return {
+        "cluster": "main",
+        "resource_type": "topic",
+        "resource": topic,
+        "topic": topic,
+        "action": action,
+        **done,
+        **more,
+    }
+
+
+def run_of(spark: SparkSession, declared: Any, **more: Any) -> Any:
+    audit = [
+        *(audited(topic) for topic in ("gone", "declared", "refused", "ignored", "elsewhere")),
+        audited("recreated", topic_id="an older id"),
+        audited("without id", topic_id=None),
+        audited("of another cluster", cluster_id="kafka-before"),
+    ]
+    planned = [
+        {
+            "cluster": "main",
+            "resource_type": "topic",
+            "topic": "gone",
+            "owner": owner,
+            "planned_at": CREATED_AT.replace(hour=hour),
+        }
+        for hour, owner in ((1, "b"), (2, "a"), (3, None))
+    ]
+    tables = {
+        AUDIT.name: frame(spark, plain(AUDIT.schema), audit),
+        PLANS.name: frame(spark, plain(PLANS.schema), planned),
+    }
+    usual = {
+        "by_manifests": True,
+        "of_earlier_manifests": False,
+        "of_files": False,
+        "manifest_version": 7,
+        "manifests": lambda _: declared,
+        "ledger": SimpleNamespace(read=lambda table: tables[table.name]),
+        "settings": SimpleNamespace(
+            changes={"main": DELETE},
+            clusters={"main": None, "other": None},
+            scope=SimpleNamespace(ignore_topics=("^ign",)),
+        ),
+    }
+    return SimpleNamespace(**usual | more)
+
+
+def decided(spark: SparkSession, run: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    names = ("gone", "ignored", "recreated", "without id", "of another cluster", "never ours", "refused")
+    rows = decision_rows(
+        spark,
+        *({"topic": name, "decision": "unmanaged", "topic_id": f"id of {name}"} for name in names),
+        {"topic": "declared", "decision": "unchanged", "owner": "c", "topic_id": "id of declared"},
+        {"topic": "elsewhere", "cluster": "other", "decision": "unmanaged", "topic_id": "id of elsewhere"},
+    )
+    transform = with_deletes(run)
+    assert transform is not None
+    found = rows.transform(transform)
+    assert found.columns == rows.columns
+    assert found.count() == rows.count()
+    return {(row["cluster"], row["topic"]): row for row in dicts(found)}
+
+
+def test_only_topics_of_this_ledger_without_a_row_are_deleted(spark: SparkSession) -> None:
+    run = run_of(spark, manifest_rows(spark, {"topic": "declared"}, {"topic": "refused", "num_partitions": -1}))
+    found = decided(spark, run)
+    assert {key for key, row in found.items() if row["decision"] == "delete"} == {("main", "gone")}
+    gone = found["main", "gone"]
+    assert (gone["owner"], gone["before"]) == (
+        "a", {"num_partitions": "1", "replication_factor": "1", UNDECLARED: "first"},
+    )  # fmt: skip
+    (warned,) = gone["violations"]
+    assert (warned["warns"], warned["message"]) == (True, "no row declares it any more; run first created it")
+    assert found["main", "declared"]["owner"] == "c"
+    stopped = dicts(decision_rows(spark, gone).transform(guards.max_deletes(0)))
+    assert [row["error"] for row in stopped] == ["MAX_DELETES_EXCEEDED"]
+
+
+@pytest.mark.parametrize("row", [{"topic": None}, {"topic": "gone", "cluster": "mian"}, {"topic": "go ne"}])
+def test_a_row_that_may_mean_the_topic_keeps_it(spark: SparkSession, row: dict[str, Any]) -> None:
+    found = decided(spark, run_of(spark, manifest_rows(spark, row)))
+    assert found["main", "gone"]["decision"] == "unmanaged"
+
+
+def test_only_runs_from_the_latest_manifests_delete_undeclared_topics(spark: SparkSession) -> None:
+    declared = manifest_rows(spark)
+    assert deleting(run_of(spark, declared)) == ["main"]
+    assert with_deletes(run_of(spark, declared, by_manifests=False)) is None
+    assert with_deletes(run_of(spark, declared, of_earlier_manifests=True)) is None
+    kept = SimpleNamespace(changes={"main": ChangeSettings(configs="exact")})
+    assert with_deletes(run_of(spark, declared, settings=kept)) is None
+
+
+def test_a_topic_that_is_declared_again_is_not_deleted(spark: SparkSession) -> None:
+    """A delete of a row with state absent is asked for as long as that row is there."""
+    common = {"cluster": "main", "resource_type": "topic", "action": "delete", "manifest_version": 7}
+    planned = frame(
+        spark,
+        plain(PLANS.schema),
+        [
+            *(
+                {**common, "topic": each, "resource": each, "before": {UNDECLARED: "first"}}
+                for each in ("gone", "back")
+            ),
+            *({**common, "topic": each, "resource": each, "before": {}} for each in ("absent", "no longer")),
+        ],
+    )
+    rows = ({"topic": "back"}, {"topic": "absent", "state": "absent"})
+    transform = no_longer_asked_for(
+        manifest_rows(spark, *rows), judged_rows(spark, *rows), 8, run_of(spark, manifest_rows(spark))
+    )
+    refused = {row["topic"]: row["error_message"] for row in dicts(planned.transform(transform))}
+    assert set(refused) == {"back", "no longer"}
+    assert refused["back"].startswith("no manifest named it when it was planned, but manifests at version 8 do")
+    assert "don't declare it" in refused["no longer"]
+
+
+def test_the_default_keeps_topics_and_the_digest(tmp_path: Path) -> None:
+    def of(changes: str) -> Any:
+        path = tmp_path / "s.toml"
+        path.write_text(f'[tables]\nroot = "x"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n[changes]\n{changes}')
+        return load_settings(path)
+
+    assert of('undeclared = "keep"').changes == {}
+    assert of('configs = "exact"').digest() == of('configs = "exact"\nundeclared = "keep"').digest()
+    assert of('undeclared = "delete"').changes["main"].undeclared == "delete"
+    assert of('undeclared = "delete"').digest() != of("").digest()
