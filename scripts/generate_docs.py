@@ -97,14 +97,8 @@ def sections() -> Mapping[str, tuple[str, list[Key]]]:
     """Return the tables of the settings file in order: the dotted name of each, its purpose and its keys."""
     found: dict[str, tuple[str, list[Key]]] = {}
     for name, of in _dataclasses(settings.Settings, ""):
-        hints, meanings = typing.get_type_hints(of), _docstrings(of)
         keys = [
-            Key(
-                name=field.name,
-                type=_type(hints[field.name]),
-                default=_default(field),
-                meaning=_cell(_RULE_IDS.sub("", meanings[field.name])),
-            )
+            _key_of(of, field.name)
             for field in dataclasses.fields(of)
             if field.name not in (*NOT_KEYS.get(name, ()), "of_kinds")
         ]
@@ -112,11 +106,23 @@ def sections() -> Mapping[str, tuple[str, list[Key]]]:
             keys += [
                 Key(name=each, type="integer", default="`0`", meaning=what) for each, what in guards.OF_KINDS.items()
             ]
+        if of is settings.PolicySpec:
+            found["policies"] = ("All policies of creates.", [_key_of(settings.PolicySettings, "recreated")])
         found[name] = (_sentence(inspect.getdoc(of) or ""), keys)
         if of is settings.OwnerSettings:
             # Only its lines are in the parsed settings.
             found["owners"] = ("Instead of [owners.NAME]: a file that assigns owners to topics.", [FILE_OF_OWNERS])
     return found
+
+
+def _key_of(of: type, name: str) -> Key:
+    (field,) = (each for each in dataclasses.fields(of) if each.name == name)
+    return Key(
+        name=name,
+        type=_type(typing.get_type_hints(of)[name]),
+        default=_default(field),
+        meaning=_cell(_RULE_IDS.sub("", _docstrings(of)[name])),
+    )
 
 
 def keys() -> str:

@@ -355,7 +355,8 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
 def _warnings(run: Run, *, warned: bool) -> tuple[Sequence[Warned], int]:
     """Read the first warnings of policies and of the run itself, and their number. `warned`: see `summarise`."""
     # Policies are evaluated again with the values that brokers resolved, and may warn then.
-    if not warned and not any(spec.mode == "warn" for spec in run.settings.policies.all):
+    made = run.settings.policies
+    if not warned and made.recreated == "refuse" and not any(spec.mode == "warn" for spec in made.all):
         return [], 0
     shown = ("cluster", "topic", "resource", "action")
     warnings = (

@@ -27,6 +27,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    Recreated,
     ReplicaChanges,
     ReplicaSettings,
     Scope,
@@ -241,11 +242,12 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
     kinds = [each.resource_type for each in NAMES]
-    of_topics = [each.name for each in fields(PolicySettings) if each.name != "of_kinds"]
-    table.only(*of_topics, *kinds)
+    of_topics = [each.name for each in fields(PolicySettings) if each.name not in ("of_kinds", "recreated")]
+    table.only(*of_topics, *kinds, "recreated")
+    recreated = cast(Recreated, table.choice("recreated", PolicySettings.recreated, "refuse", "exempt"))
     found = {name: _policy_list(table, name, clusters) for name in (*of_topics, *kinds)}
     of_kinds = {name: found[name] for name in kinds if found[name]}
-    return PolicySettings(of_kinds=of_kinds, **{name: found[name] for name in of_topics})
+    return PolicySettings(of_kinds=of_kinds, recreated=recreated, **{name: found[name] for name in of_topics})
 
 
 def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:

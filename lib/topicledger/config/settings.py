@@ -28,6 +28,7 @@ ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
 Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
 ReplicaChanges: TypeAlias = Literal["off", "on"]
+Recreated: TypeAlias = Literal["refuse", "exempt"]
 Undeclared: TypeAlias = Literal["keep", "delete"]
 WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
@@ -248,6 +249,8 @@ class PolicySettings:
     """Policies for every change of configs or partitions, beside the policies of `create` about these."""
     of_kinds: Mapping[str, tuple[PolicySpec, ...]] = field(default_factory=dict)
     """Policies for actions on other resources, by resource type."""
+    recreated: Recreated = "refuse"
+    """`exempt`: policies of creates only warn about topics that this ledger created before."""
 
     @property
     def all(self) -> tuple[PolicySpec, ...]:
@@ -349,6 +352,7 @@ class Settings:
                 "clusters": clusters,
                 "guards": guards,
                 "policies": policies,
+                **({"recreated": self.policies.recreated} if self.policies.recreated != "refuse" else {}),
                 **({"changes": changes} if changes else {}),
                 **{each.table: asdict(each) for each in self.of_kinds if each != type(each)()},
                 **self._ownership(),

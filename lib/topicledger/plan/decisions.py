@@ -24,7 +24,7 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.log_dirs import observe_log_dirs
 from topicledger.observe.topics import Observation
 from topicledger.phases import EVALUATED, returned
-from topicledger.plan import guards, moving, scoping
+from topicledger.plan import guards, moving, recreated, scoping
 from topicledger.plan.batches import NEEDS_SOMETHING, of_topics, planned
 from topicledger.plan.changes import with_alters
 from topicledger.plan.decide import decide, left_out
@@ -227,6 +227,8 @@ def decided(
     `answers`: the answers of the planner of replicas (`moving.planned`), if it was asked.
     """
 
+    make_partitions = [rule for rule in rules if rule.action in MAKE_PARTITIONS]
+
     def transform(judged: DataFrame) -> DataFrame:
         rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
         if wanted.undeclared is not None:
@@ -239,7 +241,7 @@ def decided(
             rows.transform(scoping.topics(wanted.inside))
             .transform(deletes_judged(rules, known, settings))
             .transform(_spared(wanted.spares))
-            .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
+            .transform(recreated.judged(make_partitions, known, wanted.created))
         )
         if wanted.changes is not None:
             rows = rows.transform(with_alters).transform(_judged_alone(Action.ALTER_CONFIGS, rules, known))

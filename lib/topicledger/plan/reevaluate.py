@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.kafka.config_values import values_by_name
 from topicledger.ledger.leases import Leases
@@ -28,6 +27,7 @@ from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED, VIOLATIONS, in_order, null, returned
+from topicledger.plan.recreated import created_before, judged
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS, created_replicas, partitions
 from topicledger.schemas import MANIFESTS, USAGES
@@ -89,8 +89,9 @@ def reevaluate(
     # Deletes first: only those that will be sent make room.
     for together in ((Action.DELETE,), MAKE_PARTITIONS):
         asked = [each for each in rules if each.action in together and each.action in actions]
-        rows = rows.transform(policies.judge(asked, known))
-    judged = (
+        created = created_before(run) if together is MAKE_PARTITIONS else None
+        rows = rows.transform(judged(asked, known, created))
+    evaluated = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())
         .select(
             "cluster", "cluster_id", "topic", "topic_id", F.col("decision").alias("action"),
@@ -101,7 +102,7 @@ def reevaluate(
     refused = F.col("outcome") == Outcome.REFUSED.value
     planned = F.coalesce("planned_violations", F.array().cast(VIOLATIONS))
     new = F.col("noted_violations").isNull() & (F.size(F.array_except("violations", planned)) > 0)
-    reported = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
+    reported = evaluated.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
     if refusable is not None:
         is_refused = F.coalesce(refused, F.lit(False))
         unsent = reported.where(is_refused).withColumn("resource", F.col("topic")).transform(refusable)
@@ -109,7 +110,7 @@ def reevaluate(
     any_reported = not reported.isEmpty()
     if any_reported:
         run.append_audit(reported.transform(partial(_as_audit, run=run, phase=phase, waited=waited)), held)
-    waiting = judged.where(F.col("waits") & F.col("phase").isNull()).select("cluster", "topic")
+    waiting = evaluated.where(F.col("waits") & F.col("phase").isNull()).select("cluster", "topic")
     return Reevaluated(reported=any_reported, waiting=None if waiting.isEmpty() else waiting)
 
 

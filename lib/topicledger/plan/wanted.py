@@ -21,6 +21,7 @@ from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
 from topicledger.plan.moving import NOTHING_ASKED, Asked
+from topicledger.plan.recreated import created_before
 from topicledger.plan.undeclared import with_deletes
 from topicledger.resources import registry
 from topicledger.resources.scoped import INSIDE
@@ -46,6 +47,8 @@ class Wanted:
     """The request to the planner of replicas and leaders."""
     undeclared: Transform | None = None
     """Decides to delete topics whose row was removed (`undeclared.with_deletes`); None: they stay."""
+    created: DataFrame | None = None
+    """Topics that policies of creates only warn about (`recreated.created_before`); None if there is no such rule."""
     inside: Transform | None = None
     """Adds `scoped.INSIDE`: whether a topic is in the run's scope (`scoping.inside`); None if all are."""
 
@@ -62,7 +65,8 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
     kinds = kinds_of(run)
     removed = with_deletes(run) if Action.DELETE.value in kinds else None
-    return replace(brought_about(judged, run.settings.changes, kinds), undeclared=removed)
+    goal = brought_about(judged, run.settings.changes, kinds)
+    return replace(goal, undeclared=removed, created=created_before(run))
 
 
 def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:

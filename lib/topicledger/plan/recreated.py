@@ -1,0 +1,58 @@
+"""`[policies] recreated = "exempt"`: creates of topics that this ledger created before, which policies only warn about.
+
+Such a topic was deleted by another client, or its cluster was built again. It passed the policies of then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger import policies
+from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.run import Run
+from topicledger.manifests.rows import Transform
+from topicledger.model import Action, Refusal
+from topicledger.policies import Facts, Policy
+from topicledger.schemas import AUDIT
+
+_RECREATED = "_recreated"
+
+
+def created_before(run: Run) -> DataFrame | None:
+    """Return topics whose last acknowledged change is a create of ours (cluster, topic); None if none is exempted."""
+    if run.settings.policies.recreated != "exempt":
+        return None
+    return last_creates(run.ledger.read(AUDIT)).select("cluster", "topic").distinct()
+
+
+def judged(rules: Sequence[Policy], known: Facts, created: DataFrame | None) -> Transform:
+    """Evaluate policies, as `policies.judge`; those of the settings only warn about creates of `created`."""
+    if created is None:
+        return policies.judge(rules, known)
+    marks = created.withColumn(_RECREATED, F.lit(True))
+    is_one = F.coalesce(F.col(_RECREATED) & (F.col("decision") == Action.CREATE.value), F.lit(False))
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        marked = decisions.join(marks, on=["cluster", "topic"], how="left").withColumn(_RECREATED, is_one)
+        return marked.transform(policies.judge(list(_exempting(rules)), known)).select(*decisions.columns)
+
+    return transform
+
+
+def _exempting(rules: Sequence[Policy]) -> Iterator[Policy]:
+    """Yield policies; each that can be broken deliberately twice, to refuse other topics and to warn about these."""
+    mine = F.col(_RECREATED)
+    for rule in rules:
+        if rule.error is Refusal.POLICY_VIOLATION and rule.mode == "refuse":
+            yield replace(rule, concerns=_both(rule.concerns, ~mine))
+            yield replace(rule, mode="warn", concerns=_both(rule.concerns, mine))
+        else:
+            yield rule
+
+
+def _both(one: Column | None, other: Column) -> Column:
+    return other if one is None else one & other
