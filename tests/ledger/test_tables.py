@@ -149,7 +149,7 @@ def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]
 
 @pytest.mark.parametrize(
     ("name", "lacking"),
-    [("runs", ("counts", "principal")), ("audit", ("configs", "error")), ("manifests", ("labels", "assignments"))],
+    [("runs", ("counts", "principal")), ("audit", ("configs", "error"))],
 )
 @pytest.mark.parametrize("where", ["folder", "catalog"])
 def test_missing_columns_of_older_tables_are_added(
@@ -189,12 +189,21 @@ def test_processes_can_add_the_same_columns_at_once(spark: SparkSession, tmp_pat
         assert [sorted(columns) for columns in pool.map(ensure, range(4))] == [sorted(PLANS.schema.names)] * 4
 
 
-def test_missing_columns_are_added_to_a_shared_table(spark: SparkSession, tmp_path: Path) -> None:
-    """The table has no version of ours, since another tool created it."""
-    fields = [field for field in MANIFEST_ROWS if field.name != "labels"]
+def test_only_a_load_with_values_adds_columns_to_a_shared_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Other tools write it with their own schema: whoever only reads it changes nothing."""
+    fields = [field for field in MANIFEST_ROWS if field.name not in ("labels", "placement")]
     ledger = make(spark, tmp_path, MANIFESTS, StructType([StructField("ticket", IntegerType()), *fields]))
+    before = described(ledger, MANIFESTS)
     ledger.ensure(MANIFESTS)
-    assert ledger.read(MANIFESTS).columns == ["ticket", *(field.name for field in fields), "labels"]
+    one = {"cluster": "main", "topic": "one", "state": "present"}
+    ledger.merge(MANIFESTS, frame(spark, MANIFESTS.schema, [one]))
+    assert described(ledger, MANIFESTS) == before
+    (row,) = dicts(ledger.read(MANIFESTS))
+    assert (row["topic"], row["labels"], row["placement"]) == ("one", None, None)
+
+    ledger.merge(MANIFESTS, frame(spark, MANIFESTS.schema, [{**one, "placement": "spread"}]))
+    assert ledger._load(MANIFESTS).columns == ["ticket", *(field.name for field in fields), "placement"]
+    assert [row["placement"] for row in dicts(ledger.read(MANIFESTS))] == ["spread"]
 
 
 def test_columns_that_are_not_nullable_are_never_added(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
@@ -26,13 +26,13 @@ class TableChanges:
     """Numbers of rows: added, changed, unchanged, removed."""
     removed: DataFrame | None = None
     """The rows that no file has, materialised; None without --replace."""
-    removable: Column | None = None
-    """Condition of rows that may be removed, with the alias `old`."""
+    same_owner: bool = False
+    """Whether rows to remove must still have their owner."""
 
     def make(self, ledger: Ledger) -> None:
         """Make the changes in one commit, or in none if there are no changes."""
         if any(self.counts[name] for name in ("added", "changed", "removed")):
-            ledger.merge(self.table, self.rows, removed=self.removed, removable=self.removable)
+            ledger.merge(self.table, self.rows, removed=self.removed, same_owner=self.same_owner)
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]) -> Mapping[str, DataFrame]:
@@ -79,7 +79,7 @@ def difference(
     # Read once, so that the same rows are counted, listed and removed.
     removed = gone(table, there, rows, clusters, owners).localCheckpoint()
     counts["removed"] = removed.count()
-    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, removable=_removable(clusters, owners))
+    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=bool(owners))
 
 
 def gone(
@@ -90,13 +90,11 @@ def gone(
     `owners`: only rows of these owners; empty for all.
     """
     same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in table.key]
-    found = there.alias("old").where(_removable(clusters, owners)).join(rows.alias("new"), on=same, how="left_anti")
+    old = there.alias("old").where(F.col("old.cluster").isin(*clusters))
+    if owners:
+        old = old.where(is_one_of(F.col("old.owner"), owners))
+    found = old.join(rows.alias("new"), on=same, how="left_anti")
     return found.select(*table.schema.names)
-
-
-def _removable(clusters: Sequence[str], owners: tuple[str, ...]) -> Column:
-    of_clusters = F.col("old.cluster").isin(*clusters)
-    return of_clusters & is_one_of(F.col("old.owner"), owners) if owners else of_clusters
 
 
 def adopt(ledger: Ledger, table: Table, rows: DataFrame, owner: str | None) -> Mapping[str, int]:

@@ -7,28 +7,29 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
-from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
+from pyspark.sql.types import StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.config.roots import is_in_catalog
 from topicledger.errors import TableError, UsageError
-from topicledger.ledger.retries import retried
+from topicledger.ledger.retries import condition, retried
 from topicledger.ledger.session import is_local
 from topicledger.ledger.sql import column_definition, definition, other_types, sql_text
 from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 
-_NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
 _NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
+_NO_TABLE = {"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE"}
+"""Delta's conditions if a folder has no table, or doesn't exist."""
 _APPEND_ONLY = "delta.appendOnly"
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _S3 = ("s3", "s3a", "s3n")
@@ -140,7 +141,7 @@ class Definitions:
         def located() -> Sequence[str]:
             # A path belongs to Hadoop's default file system, which a cluster may have set.
             tables = [table for table in (RUNS, MANIFESTS) if self.exists(table)]
-            return [str(self._delta(table).detail().collect()[0]["location"]) for table in tables]
+            return [str(self._detail(table).collect()[0]["location"]) for table in tables]
 
         def ask() -> Sequence[str]:
             tables = [self.location(table) for table in (RUNS, MANIFESTS) if self.exists(table)]
@@ -157,8 +158,8 @@ class Definitions:
     def ensure(self, *tables: Table) -> None:
         """Create the tables that are missing and check those present, each once.
 
-        Nullable columns that a table of an older topicledger lacks are added. Raises TableError naming the table if
-        its columns differ in any other way from its schema.
+        Nullable columns that a table of an older topicledger lacks are added, except to tables that others write, too.
+        Raises TableError naming the table if its columns differ in any other way from its schema.
         """
         for table in tables:
             if table.name not in self._ensured:
@@ -185,9 +186,18 @@ class Definitions:
             # Delta's error depends on how far another process was that created it at the same time.
             if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_made_soon(table, properties)):
                 return
-            if self._in_catalog or not str(error).startswith(_NO_COMMIT):
-                raise
-            self._make_of_empty_log(table, properties)
+            raise
+        # Delta takes a folder that isn't empty for a table, and does nothing.
+        if self._in_catalog or self._is_there(table) or self._is_made_soon(table, properties):
+            return
+        if self._has_files(table):
+            raise TableError(f"table {self.location(table)} can't be opened or created: its folder has other files")
+        self._make_of_empty_log(table, properties)
+
+    def _has_files(self, table: Table) -> bool:
+        """Whether the folder of a table has files outside Delta's log."""
+        files = self.spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(self.location(table))
+        return not files.select("path").isEmpty()
 
     def _is_made_soon(self, table: Table, properties: Mapping[str, str]) -> bool:
         """Wait for a table that another process has begun to create; returns whether it exists then.
@@ -198,12 +208,11 @@ class Definitions:
         for pause in (*pauses, 3.2, 6.4, 6.4, 6.4) if ":" in self.root else pauses:
             time.sleep(pause)
             try:
-                # Once it has found no table, Delta caches the result of `isDeltaTable`; this reads the storage.
                 self._create(table, properties)
             except PySparkException as error:
                 if not str(error).startswith(_NOT_EMPTY):
                     raise
-            else:
+            if self._is_there(table):
                 return True
         return False
 
@@ -221,17 +230,7 @@ class Definitions:
                 self._set_property(table, name, value)
 
     def _create(self, table: Table, properties: Mapping[str, str]) -> None:
-        if self._in_catalog:
-            # Delta's builder accepts no name with three parts.
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {definition(table, properties)}")
-            return
-        builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
-        builder = builder.location(self.location(table))
-        if table.partitioned_by:
-            builder = builder.partitionedBy(*table.partitioned_by)
-        for name, value in properties.items():
-            builder = builder.property(name, value)
-        builder.execute()
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.sql_name(table)} {definition(table, properties)}")
 
     def exists(self, table: Table) -> bool:
         """Whether the table exists; reads the storage, and creates nothing."""
@@ -240,12 +239,21 @@ class Definitions:
     def _is_there(self, table: Table) -> bool:
         if self._in_catalog:
             return self.spark.catalog.tableExists(self.location(table))
-        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+        try:
+            # Asks the storage for its schema.
+            return len(self._load(table).schema) > 0
+        except PySparkException as error:
+            if condition(error) in _NO_TABLE:
+                return False
+            raise
 
     def _check(self, table: Table) -> None:
         problems, missing = self._compare(table)
+        if table.shared and not problems:
+            # Its rows are read with null for what it lacks; only a load that has values for a column adds it.
+            return
         if missing and not problems:
-            self._add_columns(table)
+            self._add_columns(table, [each.name for each in missing])
             problems, missing = self._compare(table)
         if problems or missing:
             if self._schema_version(table) > SCHEMA_VERSION:
@@ -271,14 +279,17 @@ class Definitions:
             problems.append(f"unknown columns {', '.join(extra)}")
         return problems, addable
 
-    def _add_columns(self, table: Table) -> None:
-        """Add the columns that an older topicledger didn't know; another process may do so at the same time."""
+    def _add_columns(self, table: Table, names: Collection[str]) -> None:
+        """Add columns that the table lacks; another process may do so at the same time."""
         if self._schema_version(table) < SCHEMA_VERSION:
             # First: a process that is stopped in between finds the columns still missing when it restarts.
             self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION))
 
+        def lacking() -> Sequence[StructField]:
+            return [each for each in self._compare(table)[1] if each.name in names]
+
         def add() -> None:
-            _, missing = self._compare(table)
+            missing = lacking()
             if not missing:
                 return
             columns = ", ".join(map(column_definition, missing))
@@ -286,11 +297,28 @@ class Definitions:
                 self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
             except PySparkException:
                 # Delta's error depends on how far another process was that added them at the same time.
-                if self._compare(table)[1]:
+                if lacking():
                     raise
             log.info("columns of %s were added: %s", self.location(table), ", ".join(each.name for each in missing))
 
         self._retried(table, "altered", add)
+
+    def _with_columns_of(self, table: Table, rows: DataFrame) -> Table:
+        """Add columns that the table lacks and `rows` have values for; return it as it is then."""
+
+        def lacking() -> Sequence[str]:
+            found = self._load(table).columns
+            return [name for name in table.schema.names if name not in found]
+
+        lacks = self._retried(table, "read", lacking)
+        if not lacks:
+            return table
+        counts = self._retried(table, "read", rows.agg(*(F.count(name).alias(name) for name in lacks)).collect)[0]
+        needed = [name for name in lacks if counts[name]]
+        if needed:
+            self._add_columns(table, needed)
+        kept = [each for each in table.schema if each.name not in lacks or each.name in needed]
+        return replace(table, schema=StructType(kept))
 
     def _schema_version(self, table: Table) -> int:
         """The schema version with which the table was created or last altered; 0 for a table of another tool."""
@@ -301,10 +329,13 @@ class Definitions:
         rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
         return {row["key"]: row["value"] for row in rows}
 
-    def _delta(self, table: Table) -> DeltaTable:
-        if self._in_catalog:
-            return DeltaTable.forName(self.spark, self.location(table))
-        return DeltaTable.forPath(self.spark, self.location(table))
+    def _detail(self, table: Table) -> DataFrame:
+        return self.spark.sql(f"DESCRIBE DETAIL {self.sql_name(table)}")
+
+    def _history(self, table: Table, latest: int | None = None) -> DataFrame:
+        """The table's commits; with `latest`, only this many."""
+        limit = "" if latest is None else f" LIMIT {latest}"
+        return self.spark.sql(f"DESCRIBE HISTORY {self.sql_name(table)}{limit}")
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """Read the table, at `version` if given; missing values in older rows are as in `Table.defaults`, or null."""

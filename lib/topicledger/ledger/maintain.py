@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 
@@ -21,6 +21,7 @@ from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.run import SHARDS, Run, require_new
+from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
@@ -183,7 +184,7 @@ def _work(files_of_partition: int, rows_deleted: int = 0, files_vacuumed: int = 
     return [*(["compact"] if files_of_partition >= MANY_FILES else []), *(words for count, words in work if count)]
 
 
-def _delete(ledger: Ledger, table: Table, old: Column, request: Request) -> int:
+def _delete(ledger: Ledger, table: Table, old: str, request: Request) -> int:
     delete_or_count = ledger.delete if request.execute else ledger.count
     return delete_or_count(table, old, _creates(ledger) if table is AUDIT else None)
 
@@ -207,10 +208,10 @@ def oldest_kept(days: int, at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days)
 
 
-def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> Column:
-    """Return the condition for rows before `oldest_kept`, without those of open runs."""
-    old = F.col(AGED[table.name]) < F.lit(oldest_kept(days, datetime.now(UTC)))
-    return old & ~F.col("run_id").isin(*open_runs) if open_runs else old
+def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> str:
+    """Return the condition (SQL) for rows before `oldest_kept`, without those of open runs."""
+    old = f"{AGED[table.name]} < {sql_value(oldest_kept(days, datetime.now(UTC)))}"
+    return f"{old} AND run_id NOT IN ({', '.join(map(sql_value, open_runs))})" if open_runs else old
 
 
 def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -> str | None:

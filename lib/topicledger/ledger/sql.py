@@ -56,6 +56,29 @@ def by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:
     return f"CASE {key} {' '.join(f'WHEN {one} THEN {value}' for one, value in values.items())} END"
 
 
+def updated(table: Table) -> str:
+    """The action of a MERGE that sets all of the table's columns as in `new`."""
+    return f"UPDATE SET {', '.join(f'`{name}` = new.`{name}`' for name in table.schema.names)}"
+
+
+def inserted(table: Table) -> str:
+    """The action of a MERGE that inserts the table's columns of `new`."""
+    names = [f"`{name}`" for name in table.schema.names]
+    return f"INSERT ({', '.join(names)}) VALUES ({', '.join(f'new.{name}' for name in names)})"
+
+
+def sql_differ(table: Table, left: str, right: str) -> str:
+    """Whether the rows of two aliases differ in any column of the table, in SQL."""
+    pairs = ((_comparable(left, each), _comparable(right, each)) for each in table.schema)
+    return f"NOT ({' AND '.join(f'{one} <=> {other}' for one, other in pairs)})"
+
+
+def _comparable(alias: str, column: StructField) -> str:
+    """A column for comparisons: Spark can't compare maps."""
+    name = f"{alias}.`{column.name}`"
+    return f"array_sort(map_entries({name}))" if isinstance(column.dataType, MapType) else name
+
+
 def other_types(wanted: StructType, found: StructType) -> list[str]:
     types = {each.name: each.dataType for each in found}
     return [

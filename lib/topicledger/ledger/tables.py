@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from operator import and_
 from typing import TypeVar
 
 from pyspark.errors import PySparkException
@@ -22,7 +20,7 @@ from pyspark.sql.types import MapType, StructField
 from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence, retried
-from topicledger.ledger.sql import by_key, iso_times, sql_text, sql_value
+from topicledger.ledger.sql import by_key, inserted, iso_times, sql_differ, sql_text, sql_value, updated
 from topicledger.schemas import TABLES, Table
 from topicledger.text import iso_time
 
@@ -50,7 +48,7 @@ class Ledger(Definitions):
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
-        return self._retried(table, "read", lambda: int(self._delta(table).history(1).collect()[0]["version"]))
+        return self._retried(table, "read", lambda: int(self._history(table, latest=1).collect()[0]["version"]))
 
     def version_as_of(self, table: Table, time: datetime) -> int:
         """The version that was the latest at `time` (UTC); raises UsageError if the table's history doesn't have it."""
@@ -58,7 +56,7 @@ class Ledger(Definitions):
             raise UsageError(f"{iso_time(time)} is in the future: give a time that has passed")
 
         def read() -> Row:
-            versions = self._delta(table).history().select("version", "timestamp")
+            versions = self._history(table).select("version", "timestamp")
             found = F.max(F.when(F.col("timestamp") <= F.lit(time), F.col("version"))).alias("found")
             first = iso_times(F.min("timestamp")).alias("first")
             return versions.agg(found, first).collect()[0]
@@ -78,7 +76,7 @@ class Ledger(Definitions):
         """
 
         def read() -> Row:
-            history = self._delta(table).history().where(F.col("version") > version)
+            history = self._history(table).where(F.col("version") > version)
             ended = (F.min("version").alias("next"), F.min_by("timestamp", "version").alias("at"))
             return history.agg(*ended).collect()[0]
 
@@ -98,7 +96,7 @@ class Ledger(Definitions):
         """As `version_as_of`; None if the table didn't exist yet."""
 
         def read() -> Row:
-            versions = self._delta(table).history().select("version", "timestamp")
+            versions = self._history(table).select("version", "timestamp")
             found = F.max(F.when(F.col("timestamp") <= F.lit(time), F.col("version"))).alias("found")
             return versions.agg(found, F.min("version").alias("first")).collect()[0]
 
@@ -123,7 +121,7 @@ class Ledger(Definitions):
             return None
 
         def read() -> int:
-            return int(self._delta(table).history().agg(F.min("version").alias("first")).collect()[0]["first"])
+            return int(self._history(table).agg(F.min("version").alias("first")).collect()[0]["first"])
 
         return self._retried(table, "read", read)
 
@@ -203,14 +201,17 @@ class Ledger(Definitions):
 
     def update_named(self, table: Table, named: DataFrame, condition: str, values: Mapping[str, str]) -> int:
         """As `update`, for rows whose key is in `named`, once each; a join, so that there may be any number of them."""
-        same = " AND ".join([condition, *(f"old.{name} <=> named.{name}" for name in named.columns)])
+        same = " AND ".join([condition, *(f"old.{name} <=> new.{name}" for name in named.columns)])
+        sets = ", ".join(f"{name} = {value}" for name, value in values.items())
+        update = f"WHEN MATCHED THEN UPDATE SET {sets}"
+        return self._retried(table, "updated", lambda: self._merge(table, named, same, update))
 
-        def update() -> int:
-            found = self._delta(table).alias("old").merge(named.alias("named"), same)
-            sets: dict[str, str | Column] = dict(values)
-            return _affected(found.whenMatchedUpdate(set=sets).execute())
-
-        return self._retried(table, "updated", update)
+    def _merge(self, table: Table, rows: DataFrame, same: str, *clauses: str) -> int:
+        """Run MERGE with the table as `old` and `rows` as `new`; returns the number of rows that it changed."""
+        into, then = f"MERGE INTO {self.sql_name(table)} AS old USING ", f" AS new ON {same} {' '.join(clauses)}"
+        # The text is a format string, whose only field is `rows`.
+        text = f"{_literal(into)}{{rows}}{_literal(then)}"
+        return _affected(self.spark.sql(text, rows=rows))
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Write `rows`, unless they were changed meanwhile, in one commit; returns the number of written rows.
@@ -242,33 +243,30 @@ class Ledger(Definitions):
 
     def _merge_changed(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         keys = ", ".join(sql_value(row[key]) for row in rows)
-        new: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
-        wanted = self.rows(table, rows).alias("new")
-        found = self._delta(table).alias("old")
-        made = found.merge(wanted, f"old.{key} = new.{key} AND old.{key} IN ({keys})")
-        made = made.whenNotMatchedInsert("new.changes = 1", new)
+        clauses = [f"WHEN NOT MATCHED AND new.changes = 1 THEN {inserted(table)}"]
         if any(row["changes"] != 1 for row in rows):
             # Without this clause, Delta reads the rows once instead of twice.
-            made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
-        return _affected(made.execute())
+            clauses.insert(0, f"WHEN MATCHED AND old.changes = new.changes - 1 THEN {updated(table)}")
+        same = f"old.{key} = new.{key} AND old.{key} IN ({keys})"
+        return self._merge(table, self.rows(table, rows), same, *clauses)
 
     def size(self, table: Table) -> Size:
         """The size of the latest version."""
 
         def read() -> Row:
-            return self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
+            return self._detail(table).select("numFiles", "sizeInBytes").collect()[0]
 
         row = self._retried(table, "read", read)
         return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
 
-    def count(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+    def count(self, table: Table, condition: str, kept: DataFrame | None = None) -> int:
         """The number of rows that meet `condition`, without those of `kept`; see `delete`."""
         rows = self.read(table).where(condition)
         counted = rows if kept is None else rows.join(kept, on=kept.columns, how="left_anti")
         return self._retried(table, "read", counted.count)
 
-    def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
-        """Delete rows that meet `condition`, except those of `kept`; returns their number.
+    def delete(self, table: Table, condition: str, kept: DataFrame | None = None) -> int:
+        """Delete rows that meet `condition` (SQL), except those of `kept`; returns their number.
 
         Columns of `kept`: some of the table's, never null, whose values identify a row. The rows are deleted in one
         commit, which is retried if it conflicts with another writer's. Delta can't delete from an append-only
@@ -284,11 +282,10 @@ class Ledger(Definitions):
             if append_only and self._is_append_only(table):
                 self._set_property(table, _APPEND_ONLY, "false")
             if kept is None:
-                self._delta(table).delete(condition)
+                self.spark.sql(f"DELETE FROM {self.sql_name(table)} WHERE {condition}")
             else:
-                same = reduce(and_, (F.col(f"found.{name}") == F.col(f"kept.{name}") for name in kept.columns))
-                merge = self._delta(table).alias("found").merge(kept.alias("kept"), same)
-                merge.whenNotMatchedBySourceDelete(condition).execute()
+                same = " AND ".join(f"old.{name} = new.{name}" for name in kept.columns)
+                self._merge(table, kept, same, f"WHEN NOT MATCHED BY SOURCE AND {condition} THEN DELETE")
 
         try:
             retried(f"rows of table {self.location(table)} can't be deleted", delete)
@@ -299,7 +296,7 @@ class Ledger(Definitions):
 
     def compact(self, table: Table) -> int:
         """Rewrite small files as large ones; returns the number of files afterwards."""
-        self._retried(table, "compacted", lambda: self._delta(table).optimize().executeCompaction())
+        self._retried(table, "compacted", lambda: self.spark.sql(f"OPTIMIZE {self.sql_name(table)}"))
         return self.size(table).files
 
     def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
@@ -334,35 +331,28 @@ class Ledger(Definitions):
         rows: DataFrame,
         *,
         removed: DataFrame | None = None,
-        removable: Column | None = None,
+        same_owner: bool = False,
     ) -> None:
         """Merge `rows`, one per key, into a table in one MERGE that keeps unchanged rows and other tools' columns.
 
-        `removed`: rows to remove, which aren't in `rows`; only those that still meet `removable`, a condition
-        on the row as it is, by the alias `old`.
+        `removed`: rows to remove, which aren't in `rows`; with `same_owner`, only those that still have the
+        `owner` that `removed` has.
         """
+        present = self._with_columns_of(table, rows)
         # The rows to remove are named: rows that another load adds in the meantime were not counted.
         source = rows.withColumn("_remove", F.lit(False))
+        clauses = [
+            f"WHEN MATCHED AND NOT new._remove AND {sql_differ(present, 'old', 'new')} THEN {updated(present)}",
+            f"WHEN NOT MATCHED AND NOT new._remove THEN {inserted(present)}",
+        ]
         if removed is not None:
-            keys = removed.select(*table.key).distinct().withColumn("_remove", F.lit(True))
+            owners = F.collect_set("owner") if same_owner else F.lit(None).cast("array<string>")
+            keys = removed.groupBy(*table.key).agg(owners.alias("_owners")).withColumn("_remove", F.lit(True))
             source = source.unionByName(keys, allowMissingColumns=True)
-        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
-        same = " AND ".join(f"old.{name} <=> new.{name}" for name in table.key)
-
-        def merge() -> None:
-            merge = (
-                self._delta(table)
-                .alias("old")
-                .merge(source.alias("new"), same)
-                .whenMatchedUpdate(~F.col("new._remove") & differ(table, "old", "new"), values)
-                .whenNotMatchedInsert(~F.col("new._remove"), values)
-            )
-            if removed is not None:
-                condition = F.lit(True) if removable is None else removable
-                merge = merge.whenMatchedDelete(F.col("new._remove") & condition)
-            merge.execute()
-
-        self._retried(table, "merged into", merge)
+            condition = "new._remove AND array_contains(new._owners, old.owner)" if same_owner else "new._remove"
+            clauses.insert(1, f"WHEN MATCHED AND {condition} THEN DELETE")
+        same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
+        self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
 
 
 def _affected(done: DataFrame) -> int:
@@ -370,22 +360,19 @@ def _affected(done: DataFrame) -> int:
     return int(done.collect()[0]["num_affected_rows"])
 
 
+def _literal(text: str) -> str:
+    """Return a text for a format string."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def differ(table: Table, left: str, right: str) -> Column:
     """Whether the rows of two aliases differ in any column of the table."""
-    columns = ((f"{left}.{name}", f"{right}.{name}") for name in table.schema.names)
-    return reduce(lambda one, other: one | other, (~_same_value(*pair) for pair in columns))
+    return F.expr(sql_differ(table, left, right))
 
 
 def _comparable(column: StructField) -> Column:
     """Make a column usable in GROUP BY: Spark can't compare maps."""
     return F.array_sort(F.map_entries(column.name)) if isinstance(column.dataType, MapType) else F.col(column.name)
-
-
-def _same_value(left: str, right: str) -> Column:
-    """Whether two columns of declared rows agree, nulls and maps included (Spark can't compare maps)."""
-    if left.rsplit(".", 1)[-1] in ("assignments", "configs", "labels"):
-        return F.array_sort(F.map_entries(left)).eqNullSafe(F.array_sort(F.map_entries(right)))
-    return F.col(left).eqNullSafe(F.col(right))
 
 
 def all_tables(ledger: Ledger) -> None:
