@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import topicledger
 from topicledger.cli import main
-from topicledger.cli.options import Options
+from topicledger.cli.options import ALIASES, Options
 
 PACKAGE = Path(topicledger.__file__).parent
 COMMON = {field.name for field in dataclasses.fields(Options) if field.init}
@@ -82,6 +82,13 @@ def test_every_command_has_the_options_that_it_reads() -> None:
         if option not in {each.name for each in command.params}
     ]
     assert sorted(missing) == []
+
+
+def test_each_alias_is_its_command_and_not_listed() -> None:
+    run = CliRunner().invoke
+    for alias, name in ALIASES.items():
+        assert run(main, [alias, "-h"]).stdout.splitlines()[1:] == run(main, [name, "-h"]).stdout.splitlines()[1:]
+        assert alias not in main.commands
 
 
 def test_environment_names_the_settings_and_help_has_every_command(

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
+from topicledger.frames import materialised
 from topicledger.kafka import ClusterAdmin, error_name
 from topicledger.kinds import NAMES
 from topicledger.ledger.rows import WARNING
@@ -160,7 +161,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     if topics is not None:
         seen, configs = describe(ledger.spark, settings.kafka, [cluster], topics, seen)
     rows = judged.transform(decide(seen.topics, seen.statuses))
-    rows = rows.transform(with_changes(settings.changes, configs)).localCheckpoint()
+    rows = rows.transform(with_changes(settings.changes, configs)).transform(materialised)
     found = rows.where(mine).orderBy(F.col("phase").isNotNull()).limit(1).collect()
     if not found:
         raise UsageError(f"cluster {cluster.name} has no topic {topic}, and no manifest names it: nothing to explain")
@@ -184,7 +185,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**judged_row.asDict()))
         verdicts = verdicts_on(judged_row, rules, row)
     elif row["decision"] == Action.ADD_PARTITIONS or row["alters"] is not None:
-        rows = rows.transform(deletes_judged(made, known, settings)).localCheckpoint()
+        rows = rows.transform(deletes_judged(made, known, settings)).transform(materialised)
         for action in CHANGES:
             judged_rows = rows if action is Action.ADD_PARTITIONS else rows.where(mine).transform(with_alters)
             rules = [each for each in made if each.action is action]
@@ -240,7 +241,7 @@ def _moves(
     if cluster.name not in asked.moves:
         return None
     answers = moving.planned(judged, seen, sizes_on(spark, [cluster], settings.kafka), asked)
-    return rows.transform(moving.with_moves(answers, judged, seen, configs)).localCheckpoint()
+    return rows.transform(moving.with_moves(answers, judged, seen, configs)).transform(materialised)
 
 
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from topicledger import policies
 from topicledger.cli.explain import Verdict, observed, print_answer, verdicts_on
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
+from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Decision
 from topicledger.plan.reevaluate import facts
@@ -39,7 +40,7 @@ def explain(
     if listed.statuses[cluster.name].error is not None:
         raise ClusterError(str(listed.statuses[cluster.name].message))
     judged = ledger.read(kind.table).transform(kind.rows.judge(list(settings.clusters), [cluster.name]))
-    rows = judged.transform(kind.deciding.compare(listed, seen.statuses, settings)).localCheckpoint()
+    rows = judged.transform(kind.deciding.compare(listed, seen.statuses, settings)).transform(materialised)
     mine = (F.col("cluster") == cluster.name) & (F.col("resource") == text)
     found = rows.where(mine).collect()
     if not found:

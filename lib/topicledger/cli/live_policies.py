@@ -14,6 +14,7 @@ from topicledger import policies
 from topicledger.cli.options import Options, print_result
 from topicledger.config.settings import ClusterSettings, Owners, Settings
 from topicledger.errors import ExitCode, UsageError, exit_code
+from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
@@ -132,7 +133,7 @@ def only_inside(limits: Scope, owners: Owners, declared: DataFrame) -> Transform
 
 def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool) -> LivePolicies:
     """Count and list the violations. In: creates with `verdicts` (see `policies.verdicts`)."""
-    rows = judged.select("cluster", "topic", "owner", "verdicts").localCheckpoint()
+    rows = judged.select("cluster", "topic", "owner", "verdicts").transform(materialised)
     each = rows.select("cluster", "topic", "owner", F.posexplode("verdicts").alias("place", "verdict")).where(
         "verdict.asked"
     )

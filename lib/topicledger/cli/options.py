@@ -57,7 +57,18 @@ _version_option = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+ALIASES = {"load-manifests": "load_manifests", "drift": "audit"}
+"""Other spellings of commands -> their names. They are not in the list of commands."""
+
+
+class _Commands(click.Group):
+    """The commands by their names and by `ALIASES`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @_version_option
 def main() -> None:
     """Provision and audit Kafka topics in bulk."""
