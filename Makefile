@@ -14,7 +14,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
-SPARKS ?= 4.0 4.1 4.2
+SPARKS ?= 4.0 4.1 4.2 connect
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
@@ -94,7 +94,7 @@ test-clusters: setup-clusters  ## run jobs on Spark standalone and on YARN, driv
 	TOPICLEDGER_CLUSTERS=required TOPICLEDGER_CI_EXAMPLES=required .venv/bin/python -m pytest \
 	  tests/broker/test_standalone_cluster.py tests/yarn tests/kubernetes
 
-test-spark: setup  ## run tests on Spark 4.0, 4.1 and 4.2, each with another Python (SPARKS=4.1)
+test-spark: setup  ## run tests on Spark 4.0, 4.1 and 4.2 and through Spark Connect (SPARKS=4.1)
 	@scripts/test_spark.sh $(SPARKS)
 
 test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # test_spark.sh [SPARK...]: runs tests on other versions of Spark and Python, each in build/spark-VERSION with the packages
 # of requirements-spark-VERSION.lock and Delta's jars for it, and on that of .venv. A version whose Python is missing is
-# skipped. If one version fails, the others still run, and the exit code is 1.
+# skipped. If one version fails, the others still run, and the exit code is 1. `connect` runs them through a server of
+# Spark Connect 4.1.
 #
 #   TOPICLEDGER_TESTS  arguments for pytest instead of these tests
 set -uo pipefail
@@ -43,15 +44,44 @@ prepare() {
     cp "$lock" "$folder/.made-from"
 }
 
-code=0
-(($#)) || set -- 4.0 4.1 4.2
+# serve_connect PYTHON JARS: starts a server of Spark Connect in the background and waits until it listens. Sets `server`
+# (its process) and SPARK_REMOTE.
+serve_connect() {
+    local home port seconds
+    home=$("$1" -c 'import pyspark; print(pyspark.__path__[0])')
+    port=$("$1" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    SPARK_HOME=$home PYSPARK_PYTHON=$1 SPARK_LOCAL_IP=127.0.0.1 "$home/bin/spark-submit" \
+        --class org.apache.spark.sql.connect.service.SparkConnectServer --master 'local[2]' --driver-memory 1500m \
+        --jars "$(printf '%s,' "$2"/delta/*.jar)" --driver-class-path "$2/local-files/local-files.jar" \
+        --conf spark.hadoop.fs.file.impl=LocalFiles --conf 'spark.hadoop.fs.AbstractFileSystem.file.impl=LocalFiles$Context' \
+        --conf spark.connect.grpc.binding.address=127.0.0.1 --conf "spark.connect.grpc.binding.port=$port" \
+        --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension \
+        --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog \
+        --conf spark.databricks.delta.snapshotPartitions=2 --conf spark.sql.shuffle.partitions=4 \
+        --conf spark.sql.session.timeZone=UTC --conf spark.ui.enabled=false spark-internal >build/spark-connect.log 2>&1 &
+    server=$!
+    for ((seconds = 0; seconds < 120; seconds++)); do
+        if "$1" -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$port" 2>/dev/null; then
+            export SPARK_REMOTE=sc://127.0.0.1:$port
+            return
+        fi
+        sleep 1
+    done
+    printf 'test-spark: the Spark Connect server did not start within 120 s: see build/spark-connect.log\n' >&2
+    return 1
+}
+
+code=0 server=
+trap '[[ -z $server ]] || kill "$server"' EXIT
+(($#)) || set -- 4.0 4.1 4.2 connect
 for spark; do
     case $spark in
         4.0) version=3.12 ;;
         4.1) version=3.13 ;;
         4.2) version= ;;
+        connect) version=3.13 ;;
         *)
-            printf 'test-spark: unknown Spark %s: use 4.0, 4.1 or 4.2\n' "$spark" >&2
+            printf 'test-spark: unknown Spark %s: use 4.0, 4.1, 4.2 or connect\n' "$spark" >&2
             exit 2
             ;;
     esac
@@ -61,12 +91,22 @@ for spark; do
             printf 'test-spark: skipped Spark %s: there is no Python %s on this machine\n' "$spark" "$version" >&2
             continue
         fi
-        prepare "$spark" "$found" || { code=1; continue; }
-        python=$PWD/build/spark-$spark/venv/bin/python jars=$PWD/build/spark-$spark/jars
+        environment=${spark/connect/4.1}
+        prepare "$environment" "$found" || { code=1; continue; }
+        python=$PWD/build/spark-$environment/venv/bin/python jars=$PWD/build/spark-$environment/jars
+    fi
+    if [[ $spark = connect ]]; then
+        serve_connect "$python" "$jars" || { code=1; continue; }
     fi
     printf 'Spark %s, %s\n' "$("$python" -c 'import pyspark; print(pyspark.__version__)')" "$("$python" -V)"
     # Drivers and workers have the same Python.
     TOPICLEDGER_JARS=$jars PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python "$python" -m pytest -q "${tests[@]}" ||
         code=1
+    if [[ -n $server ]]; then
+        kill "$server"
+        wait "$server"
+        server=
+        unset SPARK_REMOTE
+    fi
 done
 exit "$code"

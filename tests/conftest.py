@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from tests import commands
 from tests.harness import Estate, new_folder
@@ -37,10 +37,12 @@ pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_sto
 def spark() -> Iterator[SparkSession]:
     """For few rows, as most tests have; jobs that tests start run with the real settings.
 
-    It lasts as long as the one of `serve`, so it gets Java's second compiler, too.
+    It lasts as long as the one of `serve`, so it gets Java's second compiler, too. SPARK_REMOTE names a server of Spark
+    Connect instead.
     """
     session = get_session(SERVE)
-    session.sparkContext.setLogLevel("ERROR")
+    if not is_remote():
+        session.sparkContext.setLogLevel("ERROR")
     with for_few_rows(session):
         yield session
     session.stop()

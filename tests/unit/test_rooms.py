@@ -15,7 +15,7 @@ from topicledger.kinds import NAMES
 PACKAGE = Path(topicledger.__file__).parent
 TESTS = Path(__file__).parents[1]
 ROOMS = (
-    "errors", "text", "arrow", "naming", "kinds", "model", "schemas", "phases", "config", "ledger", "kafka",
+    "errors", "text", "arrow", "frames", "naming", "kinds", "model", "schemas", "phases", "config", "ledger", "kafka",
     "manifests", "observe", "policies", "actions", "resources", "files", "plan", "apply", "review", "drift", "pipeline",
     "report", "notify", "cli", "serving",
 )  # fmt: skip

@@ -25,6 +25,7 @@ from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import left_on, take_away, take_away_left
 from topicledger.apply.values import Applied, Validated
 from topicledger.config.settings import ClusterSettings
+from topicledger.frames import materialised
 from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
 from topicledger.ledger.leases import Leases
@@ -241,7 +242,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
             for name, status in seen.statuses.items():
                 if status.problem is not None:
                     problems[name] = status.problem
-            version = _owners_version(run, latest)
+            version = run.owners_version(latest)
             spare = refusable if under_way else None
             again = reevaluate(
                 run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held, refusable=spare
@@ -284,14 +285,9 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     return declared_otherwise(TOPICS, run.ledger.read(MANIFESTS, then), now, then, latest)
 
 
-def _owners_version(run: Run, latest: int) -> int:
-    """Return the version of `manifests` from which owners and labels are taken."""
-    return run.manifest_version if run.of_earlier_manifests else latest
-
-
 def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:
     """Append a row of phase apply for each refused action. In: columns `ending.REFUSED`."""
-    refused = rows.localCheckpoint()
+    refused = rows.transform(materialised)
     if refused.isEmpty():
         return
     values = {"phase": F.lit(Phase.APPLY.value), "outcome": F.lit(Outcome.REFUSED.value), "error_code": F.lit(OURS)}
@@ -353,7 +349,7 @@ def _send(
     send({**first, **throttled})
     if waits:
         assert ready.seen is not None, "creates wait only if this start has evaluated them"
-        version = _owners_version(run, latest)
+        version = run.owners_version(latest)
         again = reevaluate(
             run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS, waited=ready.waiting, held=held
         )

@@ -23,6 +23,7 @@ from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.scoping import on_resources, on_topics
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
+from topicledger.frames import materialised
 from topicledger.ledger.run import Run
 from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
 from topicledger.manifests import rows as manifests
@@ -69,7 +70,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
     judged = (
         run.ledger.read(MANIFESTS, run.manifest_version)
         .transform(manifests.judged_by(run.settings, run.selected))
-        .localCheckpoint()
+        .transform(materialised)
     )
     inside = scoping.inside(run)
     refused = _refused(judged if inside is None else judged.transform(inside).where(INSIDE))
@@ -99,7 +100,7 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
         rows = (
             differing.transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
             .transform(partial(_as_drift, run=run, now=now))
-            .localCheckpoint()
+            .transform(materialised)
         )
         if not rows.isEmpty():
             run.keep_row()
@@ -122,9 +123,9 @@ def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceKind, D
         if not (declared or managed):
             continue
         rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
-        judged = rows.transform(
-            kind.rows.judge(list(run.settings.clusters), list(estate.cluster_ids))
-        ).localCheckpoint()
+        judged = rows.transform(kind.rows.judge(list(run.settings.clusters), list(estate.cluster_ids))).transform(
+            materialised
+        )
         if managed or not judged.isEmpty():
             yield kind, judged
 

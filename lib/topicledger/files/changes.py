@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
+from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger, differ
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.owners import is_one_of
@@ -77,7 +78,7 @@ def difference(
     if owners is None:
         return TableChanges(table=table, rows=rows, counts={**counts, "removed": 0})
     # Read once, so that the same rows are counted, listed and removed.
-    removed = gone(table, there, rows, clusters, owners).localCheckpoint()
+    removed = gone(table, there, rows, clusters, owners).transform(materialised)
     counts["removed"] = removed.count()
     return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=bool(owners))
 

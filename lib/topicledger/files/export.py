@@ -23,6 +23,7 @@ from topicledger.files.exported import ClusterExport, Exported, TopicMessage, fo
 from topicledger.files.load import Loaded, of_counts
 from topicledger.files.proposals import proposals
 from topicledger.files.writing import SUFFIXES, write_manifests
+from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.owners import owner_key
@@ -100,21 +101,21 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     reached = [cluster for cluster in clusters if cluster.name in ids]
     declared = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     if request.unmanaged:
-        wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").localCheckpoint()
+        wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").transform(materialised)
     described = observe_configs(spark, reached, settings.kafka, wanted)
     problems += described.errors.values()
     configs = described.configs.select("cluster", "topic", "configs", "config_error")
     rows = (
         wanted.join(configs, on=["cluster", "topic"], how="inner")
         .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
-        .localCheckpoint()
+        .transform(materialised)
     )
     unread: list[TopicMessage] = []
     if request.owner is None:
         groups = _Groups(spark, reached, settings.kafka)
         # Guessed owners go only to files, because people read a file before they load it.
         proposed = _with_owners(declared, settings.owners, groups if request.to is not None else None)
-        rows = rows.transform(proposed).localCheckpoint()
+        rows = rows.transform(proposed).transform(materialised)
         unread = groups.unread
     others = [
         export_resources.export(
@@ -217,7 +218,7 @@ class _Groups:
 
     def __call__(self, keys: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[str]]:
         topics = self.spark.createDataFrame(list(keys), "cluster string, topic string")
-        found = read_consumer_groups(self.spark, self.clusters, self.kafka, topics).localCheckpoint()
+        found = read_consumer_groups(self.spark, self.clusters, self.kafka, topics).transform(materialised)
         using: dict[tuple[str, str], list[str]] = {}
         for row in found.where("group is not null").select("cluster", "topic", "group").collect():
             using.setdefault((row["cluster"], row["topic"]), []).append(row["group"])

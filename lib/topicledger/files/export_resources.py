@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.files.exported import TopicMessage
+from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform, with_reasons
 from topicledger.resources.kind import ResourceKind
@@ -73,7 +74,9 @@ def export(
         for name, status in listed.statuses.items()
         if status.error is not None
     }
-    return ResourceExport(kind=kind, rows=rows.transform(_as_rows(kind, owner)).localCheckpoint(), problems=problems)
+    return ResourceExport(
+        kind=kind, rows=rows.transform(_as_rows(kind, owner)).transform(materialised), problems=problems
+    )
 
 
 def _as_rows(kind: ResourceKind, owner: str | None) -> Transform:

@@ -174,6 +174,10 @@ class Run:
         """Whether the run is planned from an earlier version of `manifests`."""
         return bool(self.arguments.get(MANIFESTS_ARGUMENT))
 
+    def owners_version(self, latest: int) -> int:
+        """The version of `manifests` from which owners and labels are taken."""
+        return self.manifest_version if self.of_earlier_manifests else latest
+
     @property
     def of_files(self) -> bool:
         """Whether the run is planned from files that aren't loaded into `manifests`."""

@@ -37,6 +37,8 @@ JAVA_OPTIONS = (
 )
 """Java options for these sessions: the second compiler starts twenty times later than by default."""
 SERVE = "serve"
+REMOTE = "SPARK_REMOTE"
+"""Environment variable with the address of a Spark Connect server, such as sc://host:15002."""
 BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java options for commands by hand, except `serve`, which keeps running: only the first compiler, and the garbage
 collector that starts fastest. A command ends before the second compiler pays off (docs/performance.md)."""
@@ -73,7 +75,8 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if (warning := jars.require_spark()) is not None:
         log.warning("%s", warning)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if "PYSPARK_GATEWAY_PORT" in os.environ or REMOTE in os.environ:
+        # spark-submit, or the server of Spark Connect, has chosen the master, the jars and the Java options.
         return builder.getOrCreate()
     master = os.environ.get("SPARK_MASTER", "local[*]")
     # Executors on other machines don't have the class.

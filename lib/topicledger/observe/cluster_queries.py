@@ -17,6 +17,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from topicledger.arrow import arrow_schema
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.frames import materialised
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import Refusal
 
@@ -151,7 +152,7 @@ def on_executors(
         .select("cluster", "topic")
         .repartition(max(1, len(known) * tasks), "cluster", part)
         .mapInArrow(_each_cluster(known, ask), schema)
-        .localCheckpoint()
+        .transform(materialised)
     )
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, S
 from topicledger import phases
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.frames import materialised
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.model import Refusal, TopicInfo
 from topicledger.observe.cluster_queries import (
@@ -256,7 +257,7 @@ def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafk
         return Listing(accesses=accesses, seen=seen, cluster_rows=rows, by_driver=[*accesses])
     spark.dataSource.register(KafkaTopics)
     as_json = json.dumps([access.to_json() for access in accesses.values()])
-    listed = spark.read.format(FORMAT).option("clusters", as_json).load().localCheckpoint()
+    listed = spark.read.format(FORMAT).option("clusters", as_json).load().transform(materialised)
     cluster_rows = _cluster_rows(listed)
     by_driver = [name for name, row in cluster_rows.items() if row["error"] == SECRET_UNRESOLVED]
     if by_driver:
@@ -279,7 +280,7 @@ def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -
     )
     elsewhere = {name: listing.accesses[name] for name in reached if name not in listing.by_driver}
     if elsewhere:
-        unlisted = unlisted.localCheckpoint()
+        unlisted = unlisted.transform(materialised)
     answers = []
     here = by_cluster(
         [unlisted.where(F.col("cluster").isin(*listing.by_driver)).toArrow()] if listing.by_driver else ()

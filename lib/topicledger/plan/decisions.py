@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
+from topicledger.frames import counted, materialised
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
@@ -136,21 +136,21 @@ def _of_topics(
     ]
     if without_ids:
         rows = rows.transform(_with_configs_before(run, without_ids, seen))
-    counted: Sequence[Decision] = _COUNTED if run.prunes is None else (*_COUNTED, Decision.DECLARED)
+    tallied: Sequence[Decision] = _COUNTED if run.prunes is None else (*_COUNTED, Decision.DECLARED)
     if run.reverts is not None:
         # It is about what that run changed: every other topic would count as unmanaged.
-        counted = (Decision.UNCHANGED, Decision.LEFT_OUT, Decision.OUTSIDE)
-    return decided_on(run, rows.transform(of_topics), {each.value: each for each in counted}, again=again)
+        tallied = (Decision.UNCHANGED, Decision.LEFT_OUT, Decision.OUTSIDE)
+    return decided_on(run, rows.transform(of_topics), {each.value: each for each in tallied}, again=again)
 
 
-def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, again: bool) -> Decided:
+def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, again: bool) -> Decided:
     """Materialise decisions with their actions (`registry.found`), with `resource_type` and `resource`.
 
-    `counted`: name of a count -> the decision that it counts, for rows that need no action. `again`: see `decisions`.
+    `tallied`: name of a count -> the decision that it counts, for rows that need no action. `again`: see `decisions`.
     """
     ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
     metered = [
-        *(F.count_if((F.col("decision") == each.value) & ~acts).alias(name) for name, each in counted.items()),
+        *(F.count_if((F.col("decision") == each.value) & ~acts).alias(name) for name, each in tallied.items()),
         F.count_if(ended).alias("ended"),
         F.count_if(acts & ~ended).alias("planned"),
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
@@ -159,17 +159,17 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
         F.count_if(moving.to_place() if "placement" in rows.columns else F.lit(False)).alias("to_place"),
     ]
 
-    def materialised() -> Decided:
-        metrics = Metrics("decisions")
-        observed = rows.observe(metrics, *metered)
+    def needed(found: DataFrame) -> DataFrame:
         if again:
-            observed = observed.transform(_decided_again).transform(_not_planned_before(run))
+            found = found.transform(_decided_again).transform(_not_planned_before(run))
         # If clusters are as declared, no row is left here, and the run needs no batches and no commit.
-        kept = observed.where(NEEDS_SOMETHING).localCheckpoint()
-        found = metrics.get
+        return found.where(NEEDS_SOMETHING)
+
+    def decided() -> Decided:
+        kept, found = counted(rows, metered, needed)
         return Decided(
             rows=kept,
-            counts={name: found[name] for name in counted},
+            counts={name: found[name] for name in tallied},
             ended=found["ended"] > 0,
             any_planned=found["planned"] > 0,
             any_altered=found["altered"] > 0,
@@ -178,7 +178,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
             any_guarded=found["guarded"] > 0,
         )
 
-    return retried(f"the plan of run {run.run_id} can't be made", materialised)
+    return retried(f"the plan of run {run.run_id} can't be made", decided)
 
 
 def commit_plan(run: Run, decided: Decided) -> None:
@@ -267,7 +267,7 @@ def _judged_alone(action: ActionName, rules: Sequence[Policy], known: Facts) -> 
     def transform(decisions: DataFrame) -> DataFrame:
         if not users_own:
             return decisions.transform(judging)
-        rows, chosen = decisions.localCheckpoint(), F.col("decision").eqNullSafe(F.lit(action.value))
+        rows, chosen = decisions.transform(materialised), F.col("decision").eqNullSafe(F.lit(action.value))
         return rows.where(~chosen).unionByName(rows.where(chosen).transform(judging))
 
     return transform

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.frames import materialised
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.rows import audit_rows, touched, written_violations
 from topicledger.ledger.run import Run
@@ -56,7 +57,7 @@ def warn_of_changed_back(run: Run) -> None:
     rows = warned.join(planned.select(*ACTION_KEY, "topic", "topic_id", "batch"), on=["cluster", "topic"])
     # A resumed plan may have these warnings already.
     noted = run.audit().where(alter & (F.col("phase") == Phase.POLICY.value)).select("cluster", "topic")
-    new = rows.join(noted, on=["cluster", "topic"], how="left_anti").localCheckpoint()
+    new = rows.join(noted, on=["cluster", "topic"], how="left_anti").transform(materialised)
     if not new.isEmpty():
         values = {"phase": F.lit(Phase.POLICY.value), "outcome": F.lit(Outcome.OK.value), "error_code": F.lit(0)}
         run.append_audit(new.transform(audit_rows(run.run_id, run.manifest_version, **values)))

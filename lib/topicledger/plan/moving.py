@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
+from topicledger.frames import materialised
 from topicledger.kafka.config_values import values_by_name
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
@@ -117,7 +118,7 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
         found = list(answer(name, lives[name], table.to_pylist(), asked))
         return pa.Table.from_pylist(found, schema=arrow_schema(_ANSWER))
 
-    return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).localCheckpoint()
+    return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).transform(materialised)
 
 
 def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns
+from topicledger.frames import materialised
 from topicledger.ledger.run import PRUNES_ARGUMENT, Run
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
@@ -90,7 +91,7 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
         .withColumns({"_reached": reached, "_decided": decision})
         .where(of_cluster | F.col("_reached"))
         .withColumn("decision", F.col("_decided"))
-        .localCheckpoint()
+        .transform(materialised)
     )
     delete = F.coalesce(F.col("decision") == Action.DELETE.value, F.lit(False))
     last = read_last_records(run.spark, run.clusters, run.settings.kafka, rows.where(delete).select(*key))

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.frames import materialised
 from topicledger.kafka.config_values import values_by_name
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.outcomes import Standing, is_ok, is_phase, with_outcomes
@@ -97,7 +98,7 @@ def reevaluate(
             "cluster", "cluster_id", "topic", "topic_id", F.col("decision").alias("action"),
             "phase", "outcome", "error", "error_message", "violations", "waits", *NOTED.names,
         )
-        .localCheckpoint()
+        .transform(materialised)
     )  # fmt: skip
     refused = F.col("outcome") == Outcome.REFUSED.value
     planned = F.coalesce("planned_violations", F.array().cast(VIOLATIONS))

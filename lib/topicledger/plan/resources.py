@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings
+from topicledger.frames import materialised
 from topicledger.ledger.rows import written_violations
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
@@ -78,7 +79,7 @@ def _declared(
         # Most ledgers have the table without any row, and validating no rows takes Spark 0.3 s.
         if not managed and run.resources(kind.table, version).isEmpty():
             continue
-        judged = judged_rows(run, kind, version, selected).localCheckpoint()
+        judged = judged_rows(run, kind, version, selected).transform(materialised)
         named = {row["cluster"] for row in judged.select("cluster").distinct().collect()}
         if named or managed:
             listed = [each for each in clusters if managed or each.name in named]
@@ -90,7 +91,7 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
     kinds = {kind.resource_type: kind for kind in KINDS}
     selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
-    done = changed_by(run.ledger, reverted, *types).where(selected).localCheckpoint()
+    done = changed_by(run.ledger, reverted, *types).where(selected).transform(materialised)
     found: dict[str, set[str]] = {}
     for row in done.select("resource_type", "cluster").distinct().collect():
         found.setdefault(row["resource_type"], set()).add(row["cluster"])
@@ -189,7 +190,7 @@ def refused_now(
         of_kind = _rules_of(kind, rules)
         if not of_kind:
             continue
-        asked = planned().where(F.col("resource_type") == kind.resource_type).localCheckpoint()
+        asked = planned().where(F.col("resource_type") == kind.resource_type).transform(materialised)
         ids = {row["cluster"]: row["cluster_id"] for row in asked.select("cluster", "cluster_id").distinct().collect()}
         if not ids:
             continue
@@ -204,7 +205,7 @@ def refused_now(
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
             .transform(kind.rows.judge(list(run.settings.clusters), None))
-            .localCheckpoint()
+            .transform(materialised)
         )
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
         brokers = run.ledger.read(BROKERS)

@@ -12,6 +12,7 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.frames import materialised
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
 from topicledger.ledger.outcomes import is_stopped, with_outcomes
 from topicledger.ledger.rows import touched
@@ -42,7 +43,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
     judge = manifests.judge(list(run.settings.clusters), selected)
     declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
-    done = changed_by(run.ledger, reverted, TOPIC).localCheckpoint()
+    done = changed_by(run.ledger, reverted, TOPIC).transform(materialised)
     return Wanted(
         judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
         kinds=[kind.name for kind in registry.in_order()],

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.frames import materialised
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
@@ -54,7 +55,7 @@ def judged(
         )
         .join(_last_change(run, reverted, kind, done), on=[*_KEY], how="left")
         .transform(kind.as_rows.undo)
-        .localCheckpoint()
+        .transform(materialised)
     )
     ids = {name: status.cluster_id for name, status in clusters.items()}
     this = lookup(ids, F.col("cluster"))
@@ -89,7 +90,7 @@ def judged(
     judge = kind.rows.judge(list(run.settings.clusters), None)
     rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
-    return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").localCheckpoint()
+    return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").transform(materialised)
 
 
 def _last_change(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -> DataFrame:

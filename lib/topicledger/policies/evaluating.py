@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType
 
 from topicledger.errors import PolicyError
+from topicledger.frames import materialised
 from topicledger.ledger.retries import SPARK_ERRORS, first_sentence
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
@@ -102,7 +103,7 @@ def _answered(policies: Sequence[Policy], facts: Facts, subject: Subject) -> Tra
         rows = topics.withColumn("open", F.coalesce(action & F.col("phase").isNull(), F.lit(False)))
         if any(policy.users_own for policy in policies):
             # The rows are read more than once: don't compute everything before them again each time.
-            rows = rows.localCheckpoint()
+            rows = rows.transform(materialised)
         numbered = list(enumerate(policies))
         ours = [(n, policy, rule) for n, policy in numbered if (rule := _row_rule(policy)) and not policy.users_own]
         answers: dict[str, Column] = {}
@@ -218,7 +219,7 @@ def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts, s
     _check_columns(policy, answer, subject)
     names = [name for name in ADDED if name in answer.columns]
     with _blamed_on(policy):
-        added = answer.select(*key, *names).localCheckpoint()
+        added = answer.select(*key, *names).transform(materialised)
     _check_rows(policy, shown, added, subject)
     given = {name: F.col(f"_added.{name}") if name in names else None for name in ADDED}
     columns = _answer(number, F.col("_added.reason"), *(given[name] for name in ADDED[1:]))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
@@ -64,13 +65,13 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
     The tables `runs`, `plans` and `audit` must exist; `drift` need not.
     """
     audit = _named(asked.rows(ledger.read(AUDIT), "completed_at"))
-    ended = _results(ledger, asked).localCheckpoint()
+    ended = _results(ledger, asked).transform(materialised)
     runs, run_count = _runs(ledger, asked, ended) if asked.run is None else ([], 1)
     # A topic that ten runs refused counts as one refused topic.
-    found = ended if asked.run is not None else figures.last_by_topic(ended, ledger.read(RUNS)).localCheckpoint()
+    found = ended if asked.run is not None else figures.last_by_topic(ended, ledger.read(RUNS)).transform(materialised)
     by_size = (F.desc("topics"), "cluster", "action", "phase", "outcome", "error")
     tallies = _all(Tally, figures.tallies(found).orderBy(*by_size).limit(LISTED_TALLIES))
-    sent = figures.requests(audit).localCheckpoint()
+    sent = figures.requests(audit).transform(materialised)
     unit, periods = _periods(asked, ended)
     return Report(
         made_at=made_at,
@@ -184,7 +185,7 @@ def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunO
         ledger.read(RUNS)
         .join(per_run, on="run_id", how="left")
         .where(F.col("outcomes").isNotNull() | asked.spans("started_at"))
-        .localCheckpoint()
+        .transform(materialised)
     )
     rows = runs.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
     owned = _owners_of_problems(ledger, found)
@@ -250,7 +251,7 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
 
 
 def _as_compared(changes: DataFrame, last: str) -> Compared:
-    kept = changes.localCheckpoint()
+    kept = changes.transform(materialised)
     counts = {row["change"]: row["count"] for row in kept.groupBy("change").count().collect()}
     listed = [Changed.NEW.value, Changed.OTHER.value, Changed.GONE.value]
     rows: list[Change] = []

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.frames import materialised
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform
@@ -37,7 +38,7 @@ def _gather(ledger: Ledger, asked: Scope, listed: int, kind: ResourceKind) -> Ow
         declared = declared.where(F.col("cluster").isin(*asked.clusters))
     done = time.scope.rows(ledger.read(AUDIT), "completed_at").where(_done(kind.resource_type)).select(*_AUDITED)
     owners = declared.groupBy("cluster", "resource").agg(F.min("owner").alias("owner"))
-    changes = done.join(owners, on=["cluster", "resource"], how="left").localCheckpoint()
+    changes = done.join(owners, on=["cluster", "resource"], how="left").transform(materialised)
     present = declared.where(F.col("state") == PRESENT)
     by_owner = _by_owner(present, changes, kind).limit(LISTED_OWNERS).collect()
     if not by_owner:

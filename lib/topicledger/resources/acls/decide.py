@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches, matches
 from topicledger.config.settings import Settings
+from topicledger.frames import materialised
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal
@@ -79,11 +80,11 @@ def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform
             judged = rows.transform(judged_by).transform(guards)
             if judged is rows or not settings.of_kinds.of(AclSettings).manage:
                 return judged
-            rows = judged.localCheckpoint()
+            rows = judged.transform(materialised)
             refused_adds = rows.transform(_refused_adds)
             if refused_adds.isEmpty():
                 return rows
-            rows = rows.transform(_kept(refused_adds)).localCheckpoint()
+            rows = rows.transform(_kept(refused_adds)).transform(materialised)
             before, kept = kept, rows.where(decided_to_stay()).count()
             if kept == before:
                 return rows
@@ -120,7 +121,7 @@ def guarded(
             # Nothing is removed.
             return rows.transform(scoped)
         # Each join of rows with themselves doubles their plan.
-        rows = rows.localCheckpoint()
+        rows = rows.transform(materialised)
         claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
         if not claims.isEmpty():
             rows = rows.transform(_kept(claims))

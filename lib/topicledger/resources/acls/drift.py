@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
+from topicledger.frames import materialised
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
@@ -23,7 +24,7 @@ def find(listed: Listed, topics: DataFrame, settings: Settings) -> Transform:
     """Compare validated rows of `acls` with the ACLs of clusters: see `Drift.find`."""
 
     def transform(judged: DataFrame) -> DataFrame:
-        rows = judged.transform(_beside_live(listed, settings)).localCheckpoint()
+        rows = judged.transform(_beside_live(listed, settings)).transform(materialised)
         found = [
             rows.transform(_missing),
             rows.transform(_unmanaged),
