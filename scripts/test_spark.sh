@@ -50,7 +50,7 @@ serve_connect() {
     local home port seconds
     home=$("$1" -c 'import pyspark; print(pyspark.__path__[0])')
     port=$("$1" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    SPARK_HOME=$home PYSPARK_PYTHON=$1 SPARK_LOCAL_IP=127.0.0.1 "$home/bin/spark-submit" \
+    SPARK_HOME=$home PYSPARK_PYTHON=$1 PYTHONPATH=$PWD/lib SPARK_LOCAL_IP=127.0.0.1 "$home/bin/spark-submit" \
         --class org.apache.spark.sql.connect.service.SparkConnectServer --master 'local[2]' --driver-memory 1500m \
         --jars "$(printf '%s,' "$2"/delta/*.jar)" --driver-class-path "$2/local-files/local-files.jar" \
         --conf spark.hadoop.fs.file.impl=LocalFiles --conf 'spark.hadoop.fs.AbstractFileSystem.file.impl=LocalFiles$Context' \
