@@ -229,6 +229,10 @@ class Checks:
                        row.error_message or "")  # fmt: skip
             world.reached[f"{row.phase} {row.action} {row.outcome} {row.error or ''}".strip()] += 1
             if row.phase is Phase.APPLY and not world.dead:
+                done = (run_id, row.cluster, row.action, row.resource) in self.carried_out
+                world.require(
+                    not done or row.outcome is not Outcome.REFUSED, f"{row.resource} is refused, and was done"
+                )
                 self._check_row(run_id, row.cluster, row.action, row.resource, str(row.outcome), row.error)
 
     def decided(self, run_id: str, rows: Iterable[Mapping[str, object]]) -> None:
