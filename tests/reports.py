@@ -9,17 +9,17 @@ from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.facts import (
     Age,
     Batch,
-    Change,
     Changed,
+    ChangedProblem,
     Compared,
-    Drift,
+    DriftFinding,
     DriftReport,
     DriftTally,
     History,
     PhaseTime,
     PolicyTally,
     Report,
-    Requests,
+    RequestTimes,
     Result,
     RunFacts,
     RunOfSpan,
@@ -219,21 +219,21 @@ def run() -> Report:
         last="run 20261120T141500000000Z-aa000001 (provision, 2026-11-20T14:15:00Z)",
         counts={Changed.NEW.value: 2, Changed.STILL.value: 44, Changed.GONE.value: 1},
         rows=[
-            Change(
+            ChangedProblem(
                 change="new",
                 cluster="orders",
                 topic="orders.retry",
                 before="verify ok",
                 now="validate failed: INVALID_REPLICATION_FACTOR",
             ),
-            Change(
+            ChangedProblem(
                 change="new",
                 cluster="orders",
                 topic="Orders.Legacy",
                 before=None,
                 now="policy refused: POLICY_VIOLATION",
             ),
-            Change(
+            ChangedProblem(
                 change="gone",
                 cluster="payments",
                 topic="payments.retried",
@@ -273,7 +273,7 @@ def run() -> Report:
                 message="compact topics need min.insync.replicas",
             ),
         ],
-        requests=Requests(batches=batches, waiting=waiting, phases=phases(facts)),
+        requests=RequestTimes(batches=batches, waiting=waiting, phases=phases(facts)),
         rows=rows,
         query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
         compared=compared,
@@ -378,14 +378,14 @@ def hostile() -> Report:
             PolicyTally(policy=text, mode="refuse", cluster=text, topics=1, example=text, message=text)
             for text in HOSTILE
         ],
-        requests=Requests(
+        requests=RequestTimes(
             batches=[replace(usual.requests.batches[0], cluster=text) for text in HOSTILE],
             waiting=[replace(usual.requests.waiting[0], cluster=text) for text in HOSTILE],
         ),
         compared=Compared(
             last=SCRIPT,
             counts={Changed.NEW.value: len(HOSTILE)},
-            rows=[Change(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
+            rows=[ChangedProblem(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
         ),
         query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
         history=History(owned=[_rights(SCRIPT, *HOSTILE), _quotas(SCRIPT, *HOSTILE)]),
@@ -411,7 +411,7 @@ def _drift(facts: RunFacts) -> DriftReport:
         if count
     ]
     rows = [
-        Drift(
+        DriftFinding(
             cluster="orders",
             topic=f"orders.{kind}-{number}",
             kind=kind,
@@ -435,8 +435,8 @@ def _drift(facts: RunFacts) -> DriftReport:
             last="audit 20261120T060000000000Z-0a0a0a0a (2026-11-20T06:00:00Z)",
             counts={"new": 75, "gone": 3, "still there": 1423},
             rows=[
-                Change(change="new", cluster="orders", topic="orders.retry", before=None, now="missing"),
-                Change(
+                ChangedProblem(change="new", cluster="orders", topic="orders.retry", before=None, now="missing"),
+                ChangedProblem(
                     change="gone",
                     cluster="orders",
                     topic="orders.audit",

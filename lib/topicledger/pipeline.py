@@ -37,7 +37,7 @@ from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import approvals, resources, scoping
-from topicledger.plan.allowing import Stopped, read_stopped
+from topicledger.plan.allowing import StoppedActions, read_stopped
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -119,7 +119,7 @@ def provision(
         return _waiting(summary, waits)
 
 
-def _stopped(run: Run, planned: Planned) -> Sequence[Stopped]:
+def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:
     """Return what guards stopped and no approval allows yet."""
     found = read_stopped(run.plans()) if planned.guarded else ()
     return [each for each in found if not each.passes(run.allowed.get(each.cluster, {}))]

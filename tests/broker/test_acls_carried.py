@@ -17,7 +17,7 @@ from tests.clusters import with_sasl
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import ExitCode
-from topicledger.files.export import Request, export
+from topicledger.files.export import ExportRequest, export
 from topicledger.files.exported import Exported
 from topicledger.files.load import load
 from topicledger.files.read import read
@@ -38,7 +38,7 @@ def own() -> Iterator[EmbeddedKafka]:
 
 
 def exported_to(estate: Estate, to: Path | None, **given: Any) -> Exported:
-    request = Request(to=to, resources=[each for each in KINDS if each.table is ACLS], **given)
+    request = ExportRequest(to=to, resources=[each for each in KINDS if each.table is ACLS], **given)
     return export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), request)
 
 
@@ -100,7 +100,7 @@ def test_a_cluster_with_unlistable_acls_is_not_exported(
     spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, own, tmp_path, user="nobody")
-    both = Request(to=tmp_path / "main.yaml", resources=KINDS)
+    both = ExportRequest(to=tmp_path / "main.yaml", resources=KINDS)
     found = export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), both)
     assert found.exit_code == ExitCode.ERROR
     assert [each.partition(":")[2].partition(":")[0] for each in found.problems] == [

@@ -135,7 +135,7 @@ def test_two_names_of_one_cluster_are_refused_and_others_continue(
 
     audited = estate.run_audit(clusters=("main", "copy"))
     assert (audited.exit_code, len(audited.problems)) == (1, 2)
-    to = exporting.Request(to=tmp_path / "export")
+    to = exporting.ExportRequest(to=tmp_path / "export")
     exported = exporting.export(estate.ledger, estate.settings, estate.settings.select(["main", "copy"]), to)
     assert (exported.exit_code, exported.clusters, len(exported.problems)) == (1, [], 2)
     assert all("main" in each and "copy" in each for each in [*audited.problems, *exported.problems])

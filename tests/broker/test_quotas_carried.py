@@ -85,7 +85,7 @@ def test_a_load_of_exported_quotas_plans_nothing(
     file = tmp_path / f"main.{suffix}"
 
     def exported(to: Path | None, **more: bool) -> exporting.Exported:
-        request = exporting.Request(to=to, owner="payments" if to else None, resources=[quotas], **more)
+        request = exporting.ExportRequest(to=to, owner="payments" if to else None, resources=[quotas], **more)
         return exporting.export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), request)
 
     found = exported(file)

@@ -28,7 +28,7 @@ from topicledger.drift import find as drift
 from topicledger.errors import UsageError
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.expired import abandon_expired
-from topicledger.ledger.maintain import Maintained, Request, TableMaintained, maintain, render
+from topicledger.ledger.maintain import Maintained, MaintenanceRequest, TableMaintained, maintain, render
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, Table
 
@@ -96,12 +96,12 @@ def aged(ledger: Ledger) -> Ledger:
 @pytest.mark.thorough
 def test_dry_run_reports_and_changes_nothing(aged: Ledger) -> None:
     versions = {table.name: aged.latest_version(table) for table in (AUDIT, RUNS)}
-    told = maintain(aged, settings(aged), Request(retention_days={"audit": 1}))
+    told = maintain(aged, settings(aged), MaintenanceRequest(retention_days={"audit": 1}))
     assert (told.executed, told.run_id, told.exit_code) == (False, None, 0)
     assert (of(told, AUDIT).rows_deleted, of(told, AUDIT).files, of(told, AUDIT).files_after) == (2, 5, None)
     assert {table.name: aged.latest_version(table) for table in (AUDIT, RUNS)} == versions
     assert of(told, AUDIT).work == ["delete 2 rows"]
-    needed, idle = (printed(each) for each in (told, maintain(aged, settings(aged), Request())))
+    needed, idle = (printed(each) for each in (told, maintain(aged, settings(aged), MaintenanceRequest())))
     assert "work is needed on audit: maintain --execute does it" in needed
     assert [title for title in ("rows deleted", "files now", "note") if title in needed] == []
     assert "no work is needed" in idle
@@ -116,7 +116,7 @@ def printed(maintained: Maintained) -> str:
 @pytest.mark.thorough
 def test_old_rows_are_deleted_by_whole_days_and_recorded(aged: Ledger) -> None:
     done = maintain(
-        aged, settings(aged), Request(execute=True, retention_days={"audit": 1}, requested_by="the auditor")
+        aged, settings(aged), MaintenanceRequest(execute=True, retention_days={"audit": 1}, requested_by="the auditor")
     )
     assert of(done, AUDIT).rows_deleted == 2
     assert of(done, AUDIT).files_after == 1
@@ -129,7 +129,7 @@ def test_old_rows_are_deleted_by_whole_days_and_recorded(aged: Ledger) -> None:
 
 @pytest.mark.thorough
 def test_audit_stays_append_only(aged: Ledger) -> None:
-    maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
+    maintain(aged, settings(aged), MaintenanceRequest(execute=True, retention_days={"audit": 1}))
     with pytest.raises(Exception, match="append"):
         aged._delta(AUDIT).delete()
     assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open"}
@@ -138,7 +138,7 @@ def test_audit_stays_append_only(aged: Ledger) -> None:
 @pytest.mark.thorough
 def test_without_retention_nothing_is_deleted(aged: Ledger) -> None:
     write(aged, PLANS, {"run_id": "over", "topic": "planned", "planned_at": midnight() - timedelta(days=500)})
-    done = maintain(aged, settings(aged), Request(execute=True))
+    done = maintain(aged, settings(aged), MaintenanceRequest(execute=True))
     assert [each.rows_deleted for each in done.tables] == [0] * len(done.tables)
     assert len(topics(aged, AUDIT)) == 5
     assert topics(aged, PLANS) == {"planned"}
@@ -156,9 +156,9 @@ def test_files_of_expired_versions_are_removed(ledger: Ledger) -> None:
     for path, copied in zip(written, left, strict=False):
         shutil.copy(path, copied)
         os.utime(copied, (old, old))
-    assert of(maintain(ledger, settings(ledger), Request()), LEASES).files_vacuumed == 2
+    assert of(maintain(ledger, settings(ledger), MaintenanceRequest()), LEASES).files_vacuumed == 2
     assert all(path.exists() for path in left)
-    assert of(maintain(ledger, settings(ledger), Request(execute=True)), LEASES).files_vacuumed == 2
+    assert of(maintain(ledger, settings(ledger), MaintenanceRequest(execute=True)), LEASES).files_vacuumed == 2
     assert sorted(folder.rglob("*.parquet")) == written
     assert ledger.read(LEASES).count() == 2
 
@@ -166,10 +166,10 @@ def test_files_of_expired_versions_are_removed(ledger: Ledger) -> None:
 @pytest.mark.thorough
 def test_versions_that_open_runs_read_are_not_vacuumed(ledger: Ledger) -> None:
     write(ledger, RUNS, run_row("slow", "planned", midnight() - timedelta(days=30)))
-    told = maintain(ledger, settings(ledger), Request())
+    told = maintain(ledger, settings(ledger), MaintenanceRequest())
     assert "run slow is open" in str(of(told, MANIFESTS).note)
     assert of(told, AUDIT).note is None
-    assert of(maintain(ledger, settings(ledger), Request(vacuum_hours=24 * 60)), MANIFESTS).note is None
+    assert of(maintain(ledger, settings(ledger), MaintenanceRequest(vacuum_hours=24 * 60)), MANIFESTS).note is None
 
 
 @pytest.mark.thorough
@@ -177,7 +177,7 @@ def test_failing_table_is_reported_and_the_others_are_maintained(aged: Ledger) -
     for part in Path(aged.location(PLANS), "_delta_log").glob("*.*"):
         part.unlink()
     Path(aged.location(PLANS), "_delta_log", "00000000000000000000.json").write_text("{}\n")
-    done = maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
+    done = maintain(aged, settings(aged), MaintenanceRequest(execute=True, retention_days={"audit": 1}))
     assert done.exit_code == 1
     assert [each.table for each in done.tables if each.error] == ["plans"]
     assert "still-open" in topics(aged, AUDIT)
@@ -186,7 +186,7 @@ def test_failing_table_is_reported_and_the_others_are_maintained(aged: Ledger) -
 
 def test_existing_run_id_is_refused(aged: Ledger) -> None:
     with pytest.raises(UsageError, match="run over already exists"):
-        maintain(aged, settings(aged), replace(Request(execute=True), run_id="over"))
+        maintain(aged, settings(aged), replace(MaintenanceRequest(execute=True), run_id="over"))
 
 
 @pytest.mark.thorough
@@ -264,7 +264,7 @@ def test_appends_to_audit_continue_while_old_rows_are_deleted(aged: Ledger) -> N
 
     with ThreadPoolExecutor(1) as pool:
         appended = pool.submit(append)
-        done = maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
+        done = maintain(aged, settings(aged), MaintenanceRequest(execute=True, retention_days={"audit": 1}))
         appended.result()
     assert of(done, AUDIT).rows_deleted == 2
     assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open", *names}
@@ -291,7 +291,7 @@ def test_delete_lifts_append_only_again_if_a_run_restored_it(aged: Ledger, monke
 
 KILLED = """
 import os, signal, sys
-from topicledger.ledger.maintain import Request, maintain
+from topicledger.ledger.maintain import MaintenanceRequest, maintain
 from topicledger.ledger.session import get_session
 from topicledger.config.reading import load_settings
 from topicledger.ledger.tables import Ledger
@@ -306,7 +306,7 @@ def killed(self, table, name, value):
 Ledger._set_property = killed
 settings = load_settings(Path(sys.argv[1]))
 ledger = Ledger(get_session("killed"), settings.tables.root)
-maintain(ledger, settings, Request(execute=True, retention_days={"audit": 1}))
+maintain(ledger, settings, MaintenanceRequest(execute=True, retention_days={"audit": 1}))
 """
 
 
@@ -375,7 +375,7 @@ def test_rows_that_prove_topic_ownership_are_kept(ledger: Ledger) -> None:
         ("other", "elsewhere", "K", "id-elsewhere-1"),
     }
     assert before[1] == {"ours", "anew"}
-    request = Request(retention_days={"audit": 1})
+    request = MaintenanceRequest(retention_days={"audit": 1})
     assert of(maintain(ledger, settings(ledger), request), AUDIT).rows_deleted == 10
     assert of(maintain(ledger, settings(ledger), replace(request, execute=True)), AUDIT).rows_deleted == 10
     assert answers() == before
@@ -409,11 +409,11 @@ def test_expired_plans_are_abandoned(ledger: Ledger) -> None:
         run("dead", "planning", old, "maintain"),
     )
     before = states(ledger)
-    told = maintain(ledger, settings(ledger), Request())
+    told = maintain(ledger, settings(ledger), MaintenanceRequest())
     assert (told.abandoned, of(told, MANIFESTS).note, states(ledger)) == (["saved", "stopped"], None, before)
     write(ledger, RUNS, run("applied", "applying", old, "plan"), run("audited", "planning", old, "audit"))
     before = states(ledger)
-    done = maintain(ledger, settings(ledger), Request(execute=True))
+    done = maintain(ledger, settings(ledger), MaintenanceRequest(execute=True))
     assert done.abandoned == ["saved", "stopped"]
     assert states(ledger) == {**before, "saved": "abandoned", "stopped": "abandoned"}
     assert "run applied is open" in str(of(done, MANIFESTS).note)
@@ -421,7 +421,7 @@ def test_expired_plans_are_abandoned(ledger: Ledger) -> None:
     assert row["counts"] == {"runs_abandoned": 2}
     assert json.loads(done.to_json())["abandoned"] == ["saved", "stopped"]
     assert "saved, stopped" in printed(done)
-    assert maintain(ledger, settings(ledger), Request(execute=True)).abandoned == []
+    assert maintain(ledger, settings(ledger), MaintenanceRequest(execute=True)).abandoned == []
 
 
 def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -> None:
@@ -433,7 +433,7 @@ def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -
     assert (expired.abandoned, expired.contradicted) == ([], ["forged"])
     (row,) = ledger.read(RUNS).collect()
     assert (row["state"], row["digest"]) == ("planned", None)
-    told = maintain(ledger, settings(ledger), Request())
+    told = maintain(ledger, settings(ledger), MaintenanceRequest())
     assert (told.contradicted, told.abandoned, told.exit_code) == (["forged"], [], 1)
     assert "not abandoned, since audit has applied actions of these plans: forged" in printed(told)
 
@@ -443,6 +443,6 @@ def test_plans_expire_according_to_the_settings(ledger: Ledger) -> None:
     row = run_row("saved", "planned", datetime.now(UTC) - timedelta(days=30))
     write(ledger, RUNS, {**row, "arguments": {"command": "plan"}})
     patient = replace(settings(ledger), guards=GuardSettings(max_plan_age=timedelta(days=31).total_seconds()))
-    kept = maintain(ledger, patient, Request(execute=True))
+    kept = maintain(ledger, patient, MaintenanceRequest(execute=True))
     assert (kept.abandoned, states(ledger)) == ([], {"saved": "planned"})
     assert "run saved is open" in str(of(kept, MANIFESTS).note)

@@ -546,7 +546,7 @@ def test_rows_removed_by_maintain_are_not_a_forgery(ledger: Ledger) -> None:
     run.commit_state(RunState.FINISHED, **proof.sealed(run, proof.ending(run), columns))
     ended(ledger, "new")
     assert found(verify(ledger, settings_of(ledger))) == []
-    request = maintain.Request(execute=True, retention_days={"audit": 30})
+    request = maintain.MaintenanceRequest(execute=True, retention_days={"audit": 30})
     done = maintain.maintain(ledger, settings_of(ledger), request)
     assert {each.table: each.rows_deleted for each in done.tables if each.rows_deleted} == {"audit": 1}
     verified = verify(ledger, settings_of(ledger))

@@ -660,7 +660,7 @@ def rule_settings(draw: st.DrawFn) -> Settings:
 
     specs = {
         str(action): tuple(spec(name) for name in draw(st.permutations(list(building.BUILT_IN[action]))))
-        for action in Action
+        for action in (Action.CREATE, Action.DELETE)
     }
     return Settings(
         path=Path("drawn.toml"), tables=TablesSettings(root=""), clusters={}, policies=PolicySettings(**specs)

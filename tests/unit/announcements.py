@@ -7,7 +7,7 @@ from dataclasses import replace
 from topicledger.apply.planned import Pending
 from topicledger.apply.summary import ClusterCounts, Failure, Summary
 from topicledger.config.severities import Severity
-from topicledger.drift.summary import Drift, DriftSummary
+from topicledger.drift.summary import DriftRow, DriftSummary
 
 HOSTILE = "<!channel> *a*\x1b[31m"
 
@@ -47,7 +47,7 @@ REFUSED = replace(
 
 def drifted(**severities: int) -> DriftSummary:
     found = [
-        Drift(
+        DriftRow(
             severity=severity,
             cluster="main",
             topic="orders",

@@ -11,16 +11,24 @@ from tests.unit.frames import dicts, frame, plain
 from topicledger.errors import UsageError
 from topicledger.ledger.outcomes import open_rows, with_outcomes
 from topicledger.phases import MOVES
-from topicledger.plan.allowing import GUARDS, Stopped, by_cluster, most_of, parse_allow, read_stopped, require_needed
+from topicledger.plan.allowing import (
+    GUARDS,
+    StoppedActions,
+    by_cluster,
+    most_of,
+    parse_allow,
+    read_stopped,
+    require_needed,
+)
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.batches import batched
 from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import AUDIT, PLANS
 
 STOPPED = (
-    Stopped(cluster="east", needs={"deletes": 2}, actions=2),
-    Stopped(cluster="east", needs={"losses": 3, "moves": 40}, actions=1),
-    Stopped(cluster="west", needs={"deletes": 5}, actions=5),
+    StoppedActions(cluster="east", needs={"deletes": 2}, actions=2),
+    StoppedActions(cluster="east", needs={"losses": 3, "moves": 40}, actions=1),
+    StoppedActions(cluster="west", needs={"deletes": 5}, actions=5),
 )
 
 
@@ -108,9 +116,9 @@ def test_allowed_actions_are_open_and_others_stay_stopped(spark: SparkSession) -
         ("open", "two"), (None, None)
     )
     assert read_stopped(plans) == [
-        Stopped(cluster="east", needs={"deletes": 2}, actions=1),
-        Stopped(cluster="east", needs={"deletes": 2, "losses": 1}, actions=1),
-        Stopped(cluster="west", needs={"deletes": 2}, actions=1),
+        StoppedActions(cluster="east", needs={"deletes": 2}, actions=1),
+        StoppedActions(cluster="east", needs={"deletes": 2, "losses": 1}, actions=1),
+        StoppedActions(cluster="west", needs={"deletes": 2}, actions=1),
     ]
     audit = frame(spark, plain(AUDIT.schema), [row("two", phase="guard", outcome="refused"), VALIDATED])
     standing = {each["topic"]: each["standing"] for each in dicts(with_outcomes(plans, audit))}

@@ -19,7 +19,7 @@ from topicledger.errors import GuardStopped
 from topicledger.ledger import digests
 from topicledger.phases import GUARDED
 from topicledger.plan import approvals
-from topicledger.plan.allowing import Stopped
+from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.approvals import Approvals, approve
 from topicledger.schemas import APPROVALS, PLANS
 
@@ -108,7 +108,7 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
     sent: bool, missing: int, allowed: dict[str, dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start took it and was killed; then another cluster was planned, and others approved the larger plan."""
-    stopped = [Stopped(cluster=name, needs={"deletes": count}, actions=count) for name, count in SIZES.items()]
+    stopped = [StoppedActions(cluster=name, needs={"deletes": count}, actions=count) for name, count in SIZES.items()]
     found = Approvals(
         run_id="r", requested_by="ann", plan_digest="", needed=missing, by=(), allows={"deletes": 1}, stopped=stopped
     )

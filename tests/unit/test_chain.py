@@ -10,7 +10,7 @@ import pytest
 from topicledger.ledger.chain import NEVER, Chain, RunRow
 from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.proof import FORMAT, KEY_ID, SEALS_ABANDONED, Signer
-from topicledger.ledger.verifying import Finding, Verified, verify_rows, without_digest
+from topicledger.ledger.verifying import ProofFinding, Verified, verify_rows, without_digest
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
 SIGNS = Signer(b"0123456789abcdef" * 2)
@@ -206,7 +206,7 @@ def tolerated(rows: list[RunRow], signs: Signer = SIGNS, first: RunRow | None = 
     left = {each.run_id for each in rows if not each.digest}
     found = list(without_digest(left, rows, first, signs))
     assert len(found) == len(left)
-    return {each for each in found if not isinstance(each, Finding)}
+    return {each for each in found if not isinstance(each, ProofFinding)}
 
 
 @pytest.mark.parametrize("signs", [SIGNS, Signer(None)], ids=["with a key", "without"])
@@ -241,5 +241,5 @@ def test_without_a_key_runs_of_an_older_topicledger_are_tolerated() -> None:
 
 def test_rows_of_a_run_that_is_not_in_runs_are_a_finding() -> None:
     (found,) = without_digest({""}, RUNS, None, SIGNS)
-    assert isinstance(found, Finding)
+    assert isinstance(found, ProofFinding)
     assert (found.run_id, found.kind.value) == (None, "run_removed")

@@ -153,6 +153,20 @@ def test_acl_that_became_the_last_or_first_since_the_plan_is_refused(
         assert applied(admin, add(OF_TOPIC)) == {name: None}
 
 
+def test_marked_acl_that_is_not_there_is_checked_again(admin: MagicMock) -> None:
+    """A driver died between the mark and the request: no plan warned of what the ACL does by now."""
+    admin.describe_acls.return_value = []
+    (row,) = executor(admin).apply([add(OF_TOPIC, maybe_sent=True)])
+    assert (row.outcome, row.error) == ("refused", "CHANGED_SINCE_PLAN")
+    assert "became the first ACL on TOPIC orders since the plan" in str(row.error_message)
+    admin.describe_acls.return_value = [OF_TOPIC]
+    assert applied(admin, add(OF_TOPIC, maybe_sent=True)) == {" ".join(OF_TOPIC): None}
+    (row,) = executor(admin).apply([delete(OF_TOPIC, maybe_sent=True)])
+    assert (row.outcome, row.error) == ("refused", "CHANGED_SINCE_PLAN")
+    admin.describe_acls.return_value = []
+    assert applied(admin, delete(OF_TOPIC, maybe_sent=True)) == {" ".join(OF_TOPIC): None}
+
+
 def test_all_checks_of_a_request_use_one_list_of_acls(admin: MagicMock) -> None:
     """Another client may change ACLs between two lists, and the first check would be stale."""
     admin.describe_acls.side_effect = [[], [OTHER]]

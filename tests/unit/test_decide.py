@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType
 
 from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, observed_rows
 from topicledger.actions.delete import shape
@@ -14,6 +15,7 @@ from topicledger.model import TopicInfo
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED
 from topicledger.plan.decide import decide
+from topicledger.resources import registry
 
 LOOKS = {
     "main": ClusterStatus(cluster_id="kafka-main"),
@@ -192,3 +194,9 @@ def test_decide_writes_shapes_of_topics_as_the_driver_does(spark: SparkSession) 
     described = TopicInfo(topic="gone", assignments={number: tuple(ids) for number, ids in assignments.items()})
     assert [row["before"] for row in rows] == [dict(shape(described))]
     assert rows[0]["before"]["assignments"] == "0:1,2;2:3,1;10:1"
+
+
+def test_a_run_of_other_kinds_only_needs_no_action_on_topics(spark: SparkSession) -> None:
+    found = registry.found(decision_rows(spark, {"topic": "a", "decision": "create"}), ["acl_add"])
+    assert found.schema["action"].dataType == StringType()
+    assert [row["action"] for row in found.collect()] == [None]

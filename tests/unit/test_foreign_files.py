@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from tests.unit.foreign import NOTHING, PLANS, Read, errors, leftovers
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ManifestFileError
+from topicledger.files.foreign.contract import YAML_SUFFIXES
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
+from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.read import Foreign
 from topicledger.files.read import read as read_checked
 from topicledger.files.reading import read_foreign_files
@@ -43,9 +45,12 @@ SMALLEST = {
     "julie": "context: a\nprojects:\n- name: b\n  topics:\n  - {name: t, config: {num.partitions: '2'}}\n",
     "kafka-topics": "Topic: t\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: \n",
 }
-OF_TOPICS = [form for form in FOREIGN_FORMATS if form not in ("kafka-acls", "kafka-configs")]
+_OF_OTHERS = {form.name for part in PARTS.values() for form in part.formats}
+OF_TOPICS = [form for form in FOREIGN_FORMATS if form not in _OF_OTHERS]
 EVERY = pytest.mark.parametrize("form", OF_TOPICS)
-EVERY_YAML = pytest.mark.parametrize("form", [form for form in OF_TOPICS if form != "kafka-topics"])
+EVERY_YAML = pytest.mark.parametrize(
+    "form", [form for form in OF_TOPICS if FOREIGN_FORMATS[form].suffixes == YAML_SUFFIXES]
+)
 
 
 @EVERY

@@ -26,7 +26,7 @@ from topicledger.files.exported import ClusterExport, Exported, TopicMessage
 from topicledger.files.exported import render as render_export
 from topicledger.files.load import Loaded, Removed
 from topicledger.ledger import maintain, verified
-from topicledger.ledger.verifying import Finding, Kind, Verified
+from topicledger.ledger.verifying import Kind, ProofFinding, Verified
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.lines import PlannedAction
 from topicledger.review import diff, history, rendering
@@ -119,7 +119,7 @@ def a_run(summary: Summary) -> Callable[[], None]:
 
 def verdicts() -> None:
     found = [
-        explain.Verdict(
+        explain.PolicyVerdict(
             policy=name,
             action="create",
             mode="warn",
@@ -140,7 +140,7 @@ def policies_checked() -> None:
 
 
 def rights() -> None:
-    one = access.Right(
+    one = access.Permission(
         principal=HOSTILE,
         resource_type="TOPIC",
         pattern_type="LITERAL",
@@ -152,14 +152,14 @@ def rights() -> None:
         acls=[f"User:{HOSTILE} ALLOW READ TOPIC LITERAL {LONG} *"] * 3,
         exceptions=[HOSTILE],
     )
-    found = access.Answer(
+    found = access.Permissions(
         cluster=HOSTILE, source="observed", rights=[one, replace(one, resource_name=LONG)], notes=[HOSTILE]
     )
     access.render(found, console(160))
 
 
 def nobodys_rights() -> None:
-    access.render(access.Answer(cluster="main", source="declared", rights=[], notes=[]), console(160))
+    access.render(access.Permissions(cluster="main", source="declared", rights=[], notes=[]), console(160))
 
 
 def an_audit() -> None:
@@ -183,11 +183,11 @@ def live() -> None:
     found = live_policies.LivePolicies(
         topics=3,
         policies=[
-            live_policies.Judged(policy=n, mode="warn", settings=HOSTILE, asked=1, broken=1, unjudgeable=0)
+            live_policies.PolicyCounts(policy=n, mode="warn", settings=HOSTILE, asked=1, broken=1, unjudgeable=0)
             for n in NAMES
         ],
         findings=[
-            live_policies.Finding(
+            live_policies.PolicyFinding(
                 cluster=n, topic=n, owner=n, policy=n, mode="warn", verdict="broken", message=HOSTILE + WORDS
             )
             for n in NAMES
@@ -253,7 +253,9 @@ def proved() -> None:
         open_runs=NAMES[:1],
         with_key=True,
         heads=["abc"],
-        findings=[Finding(run_id=name, kind=Kind.ROWS_CHANGED, table="audit", message="changed") for name in NAMES],
+        findings=[
+            ProofFinding(run_id=name, kind=Kind.ROWS_CHANGED, table="audit", message="changed") for name in NAMES
+        ],
     )
     verified.render(found, console(160))
 

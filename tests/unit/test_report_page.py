@@ -32,7 +32,7 @@ from topicledger.kinds import NAMES
 from topicledger.model import Refusal
 from topicledger.model.config_texts import with_units
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
-from topicledger.report.facts import Change, Changed, Compared, Drift, History, Shown
+from topicledger.report.facts import Changed, ChangedProblem, Compared, DriftFinding, History, ShownState
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {
@@ -174,8 +174,8 @@ def of(**topics: int) -> Report:
     return replace(usual, tallies=[replace(usual.tallies[0], outcome=name, topics=n) for name, n in topics.items()])
 
 
-def config_differs(topic: str | None, what: str, declared: str | None, live: str | None = "5") -> Drift:
-    return Drift(
+def config_differs(topic: str | None, what: str, declared: str | None, live: str | None = "5") -> DriftFinding:
+    return DriftFinding(
         cluster="main",
         topic=topic,
         kind="config_differs",
@@ -252,7 +252,7 @@ def test_durations_within_a_text_are_said_as_people_say_them() -> None:
 
 def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
     sides = "config_differs retention.ms: declared 604800000, live 3600000"
-    change = Change(change=Changed.NEW, cluster="main", topic="orders", before=None, now=sides)
+    change = ChangedProblem(change=Changed.NEW, cluster="main", topic="orders", before=None, now=sides)
     report = reports.audit()
     assert report.drift is not None
     compared = Compared(last="audit 1", counts={Changed.NEW: 1}, rows=[change])
@@ -405,19 +405,19 @@ def test_durations_are_written_for_people(seconds: float, text: str) -> None:
 
 
 def test_the_pieces_of_a_bar_lie_side_by_side() -> None:
-    pieces = charts.bar({"ok": 3, "failed": 1}, list(Shown))
+    pieces = charts.bar({"ok": 3, "failed": 1}, list(ShownState))
     assert [(each.name, each.start, each.size) for each in pieces] == [("failed", 0, 25), ("ok", 25, 75)]
 
 
 def test_a_bar_is_as_long_as_its_share_and_shows_one_of_a_million() -> None:
-    (piece,) = charts.bar({"failed": 1}, list(Shown), 1_000_000)
+    (piece,) = charts.bar({"failed": 1}, list(ShownState), 1_000_000)
     assert piece.size == 0.5
-    assert sum(each.size for each in charts.bar({"failed": 1, "ok": 999_999}, list(Shown))) <= 100
+    assert sum(each.size for each in charts.bar({"failed": 1, "ok": 999_999}, list(ShownState))) <= 100
 
 
 def test_empty_counts_have_no_bar() -> None:
-    assert charts.bar({}, list(Shown)) == []
-    assert charts.columns([], list(Shown)) == []
+    assert charts.bar({}, list(ShownState)) == []
+    assert charts.columns([], list(ShownState)) == []
 
 
 def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.clusters import JARS
 from tests.java import compile_java
 from topicledger.resources.acls.acl import OPERATIONS, Acl
-from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, covers_pattern, decide
+from topicledger.resources.acls.effective import AccessVerdict, Brokers, Why, about, covers_pattern, decide
 
 Question = tuple[str, str, str, str, str]
 """principal, host, operation, resource type, name"""
@@ -44,7 +44,7 @@ QUESTIONS = st.tuples(
 )
 
 
-def answer(acls: Sequence[Acl], question: Question, brokers: Brokers) -> Verdict:
+def answer(acls: Sequence[Acl], question: Question, brokers: Brokers) -> AccessVerdict:
     principal, host, operation, resource_type, name = question
     return decide(about(acls, resource_type, name), principal, host, operation, brokers)
 

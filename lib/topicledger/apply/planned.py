@@ -14,7 +14,7 @@ from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
-from topicledger.plan.allowing import Stopped, approve_command, most_of, stopped_in_words
+from topicledger.plan.allowing import StoppedActions, approve_command, most_of, stopped_in_words
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
 from topicledger.schemas import ACTION_KEY
 from topicledger.text import SHOWN_FAILURES, first_of, plain, show
@@ -42,7 +42,7 @@ class Pending:
     """Topics and other resources outside the scope with pending changes."""
     removals: Sequence[str] = ()
     """The first rows that loading the plan's files removes, in words."""
-    stopped: Sequence[Stopped] = ()
+    stopped: Sequence[StoppedActions] = ()
     """Actions of a plan that guards stopped: `runs approve --allow` lets them through."""
 
 

@@ -17,7 +17,15 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.resources.acls import requests
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
-from topicledger.resources.acls.effective import Brokers, Verdict, Why, about, covers_operation, covers_pattern, decide
+from topicledger.resources.acls.effective import (
+    AccessVerdict,
+    Brokers,
+    Why,
+    about,
+    covers_operation,
+    covers_pattern,
+    decide,
+)
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
@@ -27,7 +35,7 @@ _KNOWN_OPERATIONS = sorted({each for named in OPERATIONS.values() for each in na
 
 
 @dataclass(frozen=True, kw_only=True)
-class Right:
+class Permission:
     """An operation that a principal is allowed or denied."""
 
     principal: str
@@ -56,13 +64,13 @@ class Known:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Permissions:
     """Effective permissions, in order."""
 
     cluster: str
     source: str
     """observed or declared."""
-    rights: Sequence[Right]
+    rights: Sequence[Permission]
     notes: Sequence[str]
 
     def to_json(self) -> str:
@@ -118,7 +126,7 @@ def access_what(options: Options, principal: str, operation: str | None, source:
 
 
 def _answered(
-    options: Options, operation: str | None, source: str, answer: Callable[[Known], Iterator[Right]]
+    options: Options, operation: str | None, source: str, answer: Callable[[Known], Iterator[Permission]]
 ) -> ExitCode:
     if len(options.cluster) != 1:
         raise UsageError("access needs one --cluster")
@@ -127,7 +135,7 @@ def _answered(
     settings = open_settings(options)
     (cluster,) = settings.select(options.cluster)
     known = _observed(settings, cluster) if source == "observed" else _declared(options, settings, cluster)
-    found = Answer(cluster=cluster.name, source=source, rights=list(answer(known)), notes=known.notes)
+    found = Permissions(cluster=cluster.name, source=source, rights=list(answer(known)), notes=known.notes)
     print_result(found.to_json(), lambda console: render(found, console), options)
     return ExitCode.DONE
 
@@ -170,7 +178,7 @@ def _declared(options: Options, settings: Settings, cluster: ClusterSettings) ->
     return Known(acls=sorted(accepted), brokers=brokers, notes=notes)
 
 
-def _who(known: Known, resources: Sequence[tuple[str, str]], operation: str | None) -> Iterator[Right]:
+def _who(known: Known, resources: Sequence[tuple[str, str]], operation: str | None) -> Iterator[Permission]:
     for resource_type, name in resources:
         found = about(known.acls, resource_type, name)
         named = {each.principal for each in found} | known.brokers.super_users | {EVERYONE}
@@ -178,7 +186,7 @@ def _who(known: Known, resources: Sequence[tuple[str, str]], operation: str | No
             yield from _of_principal(known, found, principal, ("LITERAL", name), resource_type, operation)
 
 
-def _what(known: Known, principal: str, operation: str | None) -> Iterator[Right]:
+def _what(known: Known, principal: str, operation: str | None) -> Iterator[Permission]:
     mine = [each for each in known.acls if each.principal in (principal, EVERYONE)]
     patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in mine}
     if principal in known.brokers.super_users:
@@ -206,7 +214,7 @@ def _of_principal(
     resource_type: str,
     operation: str | None,
     within: Sequence[Acl] = (),
-) -> Iterator[Right]:
+) -> Iterator[Permission]:
     """Yield what a principal is allowed or denied, or unknown; for named hosts only if the answer differs."""
     hosts = sorted({each.host for each in found if each.principal in (principal, EVERYONE)} - {WILDCARD})
     for each in OPERATIONS.get(resource_type, ()):
@@ -230,11 +238,11 @@ def _right(
     pattern: tuple[str, str],
     operation: str,
     host: str,
-    verdict: Verdict,
+    verdict: AccessVerdict,
     exceptions: Sequence[Acl],
-) -> Right:
+) -> Permission:
     result = {True: "allowed", False: "denied", None: "unknown"}[verdict.allowed]
-    return Right(
+    return Permission(
         principal=principal,
         resource_type=resource_type,
         pattern_type=pattern[0],
@@ -252,7 +260,7 @@ def _text(acl: Acl) -> str:
     return " ".join(acl)
 
 
-def render(answer: Answer, console: Console) -> None:
+def render(answer: Permissions, console: Console) -> None:
     """Print effective permissions, a row for each."""
     console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}")
     if answer.rights:

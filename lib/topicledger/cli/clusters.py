@@ -27,7 +27,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import require_new
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
+from topicledger.observe.clusters import AcceptedHow, Recorded, new_row, recorded, refusals
 from topicledger.schemas import CLUSTERS, PLANS, RUNS
 from topicledger.text import cell, document, grid_of, iso_time
 
@@ -177,10 +177,10 @@ def accept(
     request = runs.Request(command=ACCEPT_COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     accepted_by = run.require_ownership()["requested_by"]
-    row = new_row(before, name, live, Accepted.COMMAND, accepted_by, run.run_id)
+    row = new_row(before, name, live, AcceptedHow.COMMAND, accepted_by, run.run_id)
     while ledger.compare_and_set(CLUSTERS, "name", [row]) == 0:
         # A run recorded an id meanwhile: the user's decision takes precedence.
-        row = new_row(recorded(ledger).get(name), name, live, Accepted.COMMAND, accepted_by, run.run_id)
+        row = new_row(recorded(ledger).get(name), name, live, AcceptedHow.COMMAND, accepted_by, run.run_id)
     run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), exit_code=int(ExitCode.DONE))
     return Acceptance(
         name=name,

@@ -46,7 +46,7 @@ from topicledger.text import console as text_console
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PolicyVerdict:
     """The verdict of one policy on one resource."""
 
     policy: str
@@ -169,7 +169,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     moved = _moves(ledger.spark, settings, cluster, judged, seen, rows, configs)
     is_moved = moved is not None and not moved.where(mine & is_move()).isEmpty()
     answer: dict[str, Any] = {"cluster": cluster.name, "topic": topic, "decision": row["decision"], "notes": []}
-    verdicts: list[Verdict] = []
+    verdicts: list[PolicyVerdict] = []
     if row["phase"] is not None:
         answer["notes"].append(f"{row['phase']} {row['outcome']}: {row['error']}: {row['error_message']}")
     elif row["decision"] in (Action.CREATE, Action.DELETE):
@@ -244,7 +244,7 @@ def _moves(
     return rows.transform(moving.with_moves(answers, judged, seen, configs)).transform(materialised)
 
 
-def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_json: bool) -> None:
+def print_answer(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict], *, as_json: bool) -> None:
     """Print the verdicts on one resource. `answer`: its name, its decision and notes."""
     if as_json:
         result = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
@@ -258,7 +258,7 @@ def _effects() -> dict[str, Column]:
     return {"_max_losses": effects.losses(), "_max_disruptions": effects.disruptions()}
 
 
-def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[Verdict]:
+def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[PolicyVerdict]:
     """Return the verdicts on a change, and add the change to `notes`."""
     if row["phase"] is not None:
         notes.append("{decision} {outcome}: {error}: {error_message}".format(**row))
@@ -273,13 +273,13 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
 
 def verdicts_on(
     judged: Row | Mapping[str, Any], rules: Sequence[Policy], row: Mapping[str, Any], inputs: str | None = None
-) -> list[Verdict]:
+) -> list[PolicyVerdict]:
     """Return the verdicts of `policies.verdicts` on a row; `inputs` stands for those that a rule doesn't return."""
     by_default = _declared(row) if inputs is None else inputs
     return [_verdict(each, rule.settings, by_default) for each, rule in zip(judged["verdicts"], rules, strict=True)]
 
 
-def _verdict(judged: Row, settings: Mapping[str, object], by_default: str) -> Verdict:
+def _verdict(judged: Row, settings: Mapping[str, object], by_default: str) -> PolicyVerdict:
     verdict, message, inputs = "fine", None, judged["inputs"]
     if inputs is None and judged["asked"]:
         # A user's own rule needn't return its inputs.
@@ -292,7 +292,7 @@ def _verdict(judged: Row, settings: Mapping[str, object], by_default: str) -> Ve
         verdict, message = "unjudgeable", judged["unjudgeable"]
     if message is not None and judged["mode"] == "warn":
         message = WARNING + message
-    return Verdict(
+    return PolicyVerdict(
         policy=judged["policy"],
         action=judged["action"],
         mode=judged["mode"],
@@ -345,7 +345,7 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
     return rows.withColumns({**resolved, "validated": F.col("validated") | mine})
 
 
-def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
+def _render(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict]) -> None:
     console = text_console(200)
     named = next(answer[each] for each in (TOPIC, *(kind.resource_type for kind in NAMES)) if each in answer)
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from topicledger import policies
-from topicledger.cli.explain import Verdict, observed, print_answer, verdicts_on
+from topicledger.cli.explain import PolicyVerdict, observed, print_answer, verdicts_on
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
 from topicledger.frames import materialised
@@ -52,7 +52,7 @@ def explain(
     removals = {each.name for each in kind.actions} - {kind.policies.action.value}
     named = {"cluster": cluster.name, kind.resource_type: text}
     answer: dict[str, Any] = {**named, "decision": row["decision"], "notes": notes}
-    verdicts: list[Verdict] = []
+    verdicts: list[PolicyVerdict] = []
     if row["phase"] is not None:
         notes.append(f"{row['phase']} {row['outcome']}: {row['error']}: {row['error_message']}")
     elif row["decision"] in removals:

@@ -33,7 +33,7 @@ from topicledger.text import cell, document, grid_of, nearest, print_first, show
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class PolicyCounts:
     """Result of one policy for the existing topics."""
 
     policy: str
@@ -47,7 +47,7 @@ class Judged:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class PolicyFinding:
     """A topic that breaks a policy, or can't be evaluated by it."""
 
     cluster: str
@@ -66,9 +66,9 @@ class LivePolicies:
 
     topics: int
     """Number of evaluated topics; internal ones are not evaluated."""
-    policies: Sequence[Judged]
+    policies: Sequence[PolicyCounts]
     """In the order of the settings."""
-    findings: Sequence[Finding]
+    findings: Sequence[PolicyFinding]
     """By cluster, topic and policy."""
     problems: Sequence[str]
     """Reasons why topics of clusters were not evaluated."""
@@ -163,9 +163,9 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
         )
         .orderBy("cluster", "topic", "policy", "message")
     )
-    some = [Finding(**row.asDict()) for row in findings.collect()]
+    some = [PolicyFinding(**row.asDict()) for row in findings.collect()]
     of_rules = [
-        Judged(
+        PolicyCounts(
             policy=rule.name,
             mode=rule.mode,
             settings=json.dumps(dict(rule.settings), default=str),

@@ -48,7 +48,7 @@ def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: s
     with interruptible():
         settings = open_settings(options)
         ledger = open_ledger(options, settings, "maintain")
-        request = maintenance.Request(
+        request = maintenance.MaintenanceRequest(
             execute=execute,
             vacuum_hours=vacuum_hours,
             retention_days=retention,

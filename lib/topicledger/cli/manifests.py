@@ -190,7 +190,7 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
     with interruptible():
         settings = open_settings(options)
         others = [each for each in KINDS if given.pop(f"with_{each.table.name}")]
-        clusters, request = settings.select(options.cluster), exporting.Request(to=to, resources=others, **given)
+        clusters, request = settings.select(options.cluster), exporting.ExportRequest(to=to, resources=others, **given)
         exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
         exported = exporting.export(ledger, settings, clusters, request)

@@ -25,7 +25,7 @@ ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
 Mode: TypeAlias = Literal["refuse", "warn"]
 Needs: TypeAlias = Literal["full", "visible"]
 ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
-Scope: TypeAlias = Literal["changes", "all"]
+PolicyScope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
 ReplicaChanges: TypeAlias = Literal["off", "on"]
 Recreated: TypeAlias = Literal["refuse", "exempt"]
@@ -223,7 +223,7 @@ class PolicySpec:
     needs: Needs | None = None
     """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. By
     default the policy decides; only for policies that compare topics."""
-    scope: Scope = "changes"
+    scope: PolicyScope = "changes"
     """The configs of an altered topic that a policy about configs evaluates: the altered ones, or `all` of them."""
     clusters: tuple[str, ...] = ()
     """Evaluate only topics on these clusters. By default on all."""

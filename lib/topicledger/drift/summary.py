@@ -33,7 +33,7 @@ class ClusterDrift:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class DriftRow:
     """One row of `drift`, for people."""
 
     severity: str
@@ -63,7 +63,7 @@ class DriftSummary:
     """Kind of drift -> rows of `drift`, over all clusters."""
     severities: Mapping[str, int]
     """Severity -> rows of `drift`, over all clusters."""
-    drift: Sequence[Drift]
+    drift: Sequence[DriftRow]
     """The first 20, the most severe first."""
     drift_count: int
     query: str
@@ -100,7 +100,7 @@ def summarise(
         rows.orderBy(worst, "cluster", "topic", "kind", "what")
         .limit(SHOWN_FAILURES)
         .withColumn("since", iso_times(F.col("since")))
-        .select(*Drift.__dataclass_fields__)
+        .select(*DriftRow.__dataclass_fields__)
     )
     query = f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}"
     shown = displayed(first.collect, [], f"the drift of audit {run.run_id}", instead=query) if count else []
@@ -116,7 +116,7 @@ def summarise(
         clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in clusters.items()],
         kinds=kinds,
         severities=severities,
-        drift=[Drift(**row.asDict()) for row in shown],
+        drift=[DriftRow(**row.asDict()) for row in shown],
         drift_count=count,
         query=query,
         manifests_refused=manifests_refused,
@@ -143,7 +143,7 @@ def render(summary: DriftSummary, console: Console) -> None:
         console.print(f"not finished: {plain(problem)}", soft_wrap=True)
 
 
-def _in_words(drift: Drift) -> str:
+def _in_words(drift: DriftRow) -> str:
     """A finding in words, without its cluster and topic."""
     sides = (("declared", drift.declared), ("live", drift.live))
     both = ", ".join(f"{side} {shown(drift.what, value)}" for side, value in sides if value is not None)
@@ -156,7 +156,7 @@ def _render_drift(summary: DriftSummary, console: Console) -> None:
     grid = Grid(title=f"Drift: {counts}", title_justify="left")
     for name in ("severity", "cluster", "topic", "finding", "since"):
         grid.add_column(name, overflow="fold", no_wrap=name == "since")
-    same: dict[tuple[object, ...], list[Drift]] = {}
+    same: dict[tuple[object, ...], list[DriftRow]] = {}
     for each in summary.drift:
         found = (each.kind, each.what, each.declared, each.live, alike(each.message, each.topic))
         same.setdefault((each.severity, each.cluster, *found), []).append(each)

@@ -45,7 +45,7 @@ _MOST_FOLDER = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class ExportRequest:
     """What to export, and its destination."""
 
     to: Path | None
@@ -70,7 +70,7 @@ class Request:
     """Kinds of resources to export beside topics."""
 
 
-def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
+def check(clusters: Sequence[ClusterSettings], request: ExportRequest) -> None:
     """Raise the UsageErrors of `export` before a Spark session is started."""
     _files(clusters, request)
     for pattern in (request.pattern, request.exclude):
@@ -81,7 +81,7 @@ def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
                 raise UsageError(str(error)) from None
 
 
-def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: Request) -> Exported:
+def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: ExportRequest) -> Exported:
     """Observe clusters and write their topics to files, or into `manifests` in one commit.
 
     Raises UsageError for an invalid pattern, and for files that already exist.
@@ -154,7 +154,7 @@ def _counts(rows: DataFrame) -> Mapping[str, int]:
     return {row["cluster"]: row["count"] for row in rows.groupBy("cluster").count().collect()}
 
 
-def _merge(ledger: Ledger, topics: DataFrame, others: Sequence[ResourceExport], request: Request) -> Loaded:
+def _merge(ledger: Ledger, topics: DataFrame, others: Sequence[ResourceExport], request: ExportRequest) -> Loaded:
     counts = adopt(ledger, MANIFESTS, topics.select(*MANIFESTS.schema.names), request.owner)
     resources = {each.kind.table.name: adopt(ledger, each.kind.table, each.exported, request.owner) for each in others}
     return replace(of_counts(counts), resources=resources)
@@ -253,7 +253,7 @@ def _with_owners(declared: DataFrame, owners: Owners, groups: _Groups | None) ->
     return transform
 
 
-def _selected(request: Request) -> Column:
+def _selected(request: ExportRequest) -> Column:
     taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
     left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
     return taken & ~left
@@ -264,7 +264,7 @@ def _messages(rows: DataFrame, column: str) -> list[TopicMessage]:
     return [TopicMessage(**row.asDict()) for row in found.orderBy("cluster", "topic").collect()]
 
 
-def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:
+def _files(clusters: Sequence[ClusterSettings], request: ExportRequest) -> dict[str, Path]:
     """Return each cluster's file; if split by owner, the file for topics without an owner.
 
     Raises UsageError if the destination doesn't fit the request or can't be created.
@@ -304,7 +304,7 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
     return files
 
 
-def _there(file: Path, request: Request) -> Sequence[Path]:
+def _there(file: Path, request: ExportRequest) -> Sequence[Path]:
     """Return the existing files that an export of this cluster may replace."""
     if request.split is None:
         return [file] if file.exists() else []
@@ -317,7 +317,7 @@ def _write(
     exported: DataFrame,
     others: Sequence[ResourceExport],
     messages: Sequence[TopicMessage],
-    request: Request,
+    request: ExportRequest,
 ) -> Iterator[ClusterExport]:
     """Write a cluster's file, or with `split` one file for each owner.
 

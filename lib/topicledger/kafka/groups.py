@@ -15,7 +15,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 
 from topicledger.errors import ClusterError
 from topicledger.kafka.connection import Connection, RequestLost
-from topicledger.kafka.listing import Later, Listed, list_groups, refuse_partial_sight, settled
+from topicledger.kafka.listing import Later, ListedGroup, list_groups, refuse_partial_sight, settled
 from topicledger.kafka.members import Members, classic, consumer, share, streams
 from topicledger.kafka.messages import (
     ConsumerGroupDescribeRequest,
@@ -70,9 +70,9 @@ def _undecided(connection: Connection, later: Later) -> str:
     )
 
 
-def _batches(listed: Iterable[Listed]) -> Iterator[list[Listed]]:
+def _batches(listed: Iterable[ListedGroup]) -> Iterator[list[ListedGroup]]:
     """Yield groups that one request can ask about: those of one coordinator and one kind."""
-    together: dict[tuple[int, str], list[Listed]] = {}
+    together: dict[tuple[int, str], list[ListedGroup]] = {}
     for each in listed:
         together.setdefault((each.broker_id, each.kind), []).append(each)
     for groups in together.values():
@@ -103,7 +103,7 @@ class _Offsets:
 
 
 def _read(
-    connection: Connection, batch: Sequence[Listed], wanted: Collection[str], later: Later
+    connection: Connection, batch: Sequence[ListedGroup], wanted: Collection[str], later: Later
 ) -> dict[str, list[GroupUse]]:
     """Return the known uses of each group of a batch, empty lists included; put the other groups into `later`."""
     broker_id, kind = batch[0].broker_id, _KINDS.get(batch[0].kind)

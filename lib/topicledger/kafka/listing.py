@@ -41,7 +41,7 @@ Later = dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listed:
+class ListedGroup:
     """A group as its coordinator lists it."""
 
     group: str
@@ -97,14 +97,14 @@ def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> Non
                 raise denied(connection, topic.error_code, what, f"Describe on topic {topic.name}")
 
 
-def list_groups(connection: Connection, later: Later) -> list[Listed]:
+def list_groups(connection: Connection, later: Later) -> list[ListedGroup]:
     """List every group from every broker; note in `later` if some may be missing."""
     leaders, broker_ids = _coordinators(connection, later)
     probes = _probes(len(leaders))
     leaderless = sorted(partition for partition, leader in leaders.items() if leader not in broker_ids)
     if leaderless:
         later[_LIST] = f"partitions {leaderless} of {_OFFSETS_TOPIC} have no leader"
-    listed: list[Listed] = []
+    listed: list[ListedGroup] = []
     for broker_id in broker_ids:
         kept_here = [probes[partition] for partition, leader in leaders.items() if leader == broker_id]
         _probe(connection, broker_id, kept_here, later)
@@ -115,8 +115,8 @@ def list_groups(connection: Connection, later: Later) -> list[Listed]:
     return listed
 
 
-def _listed(group: Any, broker_id: int) -> Listed:
-    return Listed(
+def _listed(group: Any, broker_id: int) -> ListedGroup:
+    return ListedGroup(
         group=group.group_id,
         # Brokers that return no type know only one.
         kind=group.group_type.lower() or "classic",

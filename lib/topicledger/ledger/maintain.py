@@ -43,7 +43,7 @@ _OPEN = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class MaintenanceRequest:
     """A request for maintenance."""
 
     execute: bool = False
@@ -96,7 +96,7 @@ class Maintained:
         return document(asdict(self))
 
 
-def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
+def maintain(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> Maintained:
     """Abandon plans that are too old, then maintain every existing table: delete rows, compact, vacuum.
 
     An executed maintenance has a row in `runs`, committed before anything is done. A table that can't be maintained is
@@ -131,7 +131,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     )
 
 
-def _begin(ledger: Ledger, settings: Settings, request: Request) -> Run:
+def _begin(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> Run:
     arguments = {f"{name}_retention_days": str(days) for name, days in request.retention_days.items()}
     arguments["vacuum_hours"] = str(request.vacuum_hours)
     asked = runs.Request(command=COMMAND, run_id=request.run_id, requested_by=request.requested_by)
@@ -148,7 +148,7 @@ def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetim
 
 
 def _maintain_table(
-    ledger: Ledger, table: Table, request: Request, open_runs: Mapping[str, datetime]
+    ledger: Ledger, table: Table, request: MaintenanceRequest, open_runs: Mapping[str, datetime]
 ) -> TableMaintained | None:
     """Maintain a table; None if it doesn't exist."""
     before = Size(files=0, bytes=0)
@@ -184,7 +184,7 @@ def _work(files_of_partition: int, rows_deleted: int = 0, files_vacuumed: int = 
     return [*(["compact"] if files_of_partition >= MANY_FILES else []), *(words for count, words in work if count)]
 
 
-def _delete(ledger: Ledger, table: Table, old: str, request: Request) -> int:
+def _delete(ledger: Ledger, table: Table, old: str, request: MaintenanceRequest) -> int:
     delete_or_count = ledger.delete if request.execute else ledger.count
     return delete_or_count(table, old, _creates(ledger) if table is AUDIT else None)
 
@@ -214,7 +214,7 @@ def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> str:
     return f"{old} AND run_id NOT IN ({', '.join(map(sql_value, open_runs))})" if open_runs else old
 
 
-def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -> str | None:
+def _pinned(table: Table, request: MaintenanceRequest, open_runs: Mapping[str, datetime]) -> str | None:
     """Return why a table isn't vacuumed: a run that began longer ago than `vacuum_hours` is open; None if it is."""
     if table.name not in _PINNED:
         return None

@@ -58,7 +58,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ProofFinding:
     """A difference from the state in which a run left the tables."""
 
     run_id: str | None
@@ -92,7 +92,7 @@ class Verified:
     """Whether `proof.key` is set."""
     heads: Sequence[str]
     """Digests that no run names as before it: keep them elsewhere, and give one as --expect."""
-    findings: Sequence[Finding]
+    findings: Sequence[ProofFinding]
     """In the order in which the runs ended."""
 
     @property
@@ -173,7 +173,7 @@ def verify_rows(
                 findings.append(problem)
     left = {run_id for _, run_id in found} - {each.run_id for each in everything}
     without = list(without_digest(left, rows, first, signs))
-    findings += [each for each in without if isinstance(each, Finding)]
+    findings += [each for each in without if isinstance(each, ProofFinding)]
     unproven = [each for each in without if isinstance(each, str)]
     open_ids = {each.run_id for each in rows if _is_open(each)}
     findings += list(_not_found(expected, everything, chain))
@@ -211,7 +211,7 @@ def _is_open(run: RunRow) -> bool:
     return run.state in _OPEN and run.finished_at == NEVER
 
 
-def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Chain) -> Iterator[Finding]:
+def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Chain) -> Iterator[ProofFinding]:
     """Yield the expected digests that no authentic row has."""
     there = {each.digest for each in everything}
     proven = {each.digest for each in everything if chain.authentic(each)}
@@ -222,15 +222,15 @@ def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Cha
                 message = (
                     f"the digest {show(digest)} isn't proven: the row that has it was changed, or another key signed it"
                 )
-            yield Finding(run_id=None, kind=Kind.NOT_FOUND, table=RUNS.name, message=message)
+            yield ProofFinding(run_id=None, kind=Kind.NOT_FOUND, table=RUNS.name, message=message)
 
 
-def _out_of_order(run: RunRow, first: RunRow) -> Finding:
+def _out_of_order(run: RunRow, first: RunRow) -> ProofFinding:
     message = (
         f"a run under another key names it as before {show(first.run_id)}, but it is that run itself, started or ended "
         "after it, or has no start or end time: one of these rows was changed"
     )
-    return Finding(run_id=run.run_id, kind=Kind.OUT_OF_ORDER, table=RUNS.name, message=message)
+    return ProofFinding(run_id=run.run_id, kind=Kind.OUT_OF_ORDER, table=RUNS.name, message=message)
 
 
 def _found(ledger: Ledger, tables: Sequence[Table], earlier: Collection[str]) -> dict[tuple[str, str], RowsDigest]:
@@ -247,21 +247,21 @@ def _found(ledger: Ledger, tables: Sequence[Table], earlier: Collection[str]) ->
     return {(table, run_id or ""): digest for (table, run_id), digest in found.items()}
 
 
-def _several_rows(rows: Sequence[RunRow]) -> Iterator[Finding]:
+def _several_rows(rows: Sequence[RunRow]) -> Iterator[ProofFinding]:
     """Yield the run ids that several rows of `runs` have: a run has one row."""
     for run_id, count in Counter(each.run_id for each in rows).items():
         if count > 1:
             message = f"{count} rows have this run id, but a run has one: the others were added"
-            yield Finding(run_id=run_id, kind=Kind.RUN_ADDED, table=RUNS.name, message=message)
+            yield ProofFinding(run_id=run_id, kind=Kind.RUN_ADDED, table=RUNS.name, message=message)
 
 
-def _own_row(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
+def _own_row(run: RunRow, chain: Chain, signs: Signer) -> Iterator[ProofFinding]:
     """Yield a finding if the digest wasn't made of the run's row; nothing if an accepted other key signed it."""
     if chain.is_accepted(run):
         return
 
-    def finding(kind: Kind, message: str) -> Finding:
-        return Finding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
+    def finding(kind: Kind, message: str) -> ProofFinding:
+        return ProofFinding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
 
     if signs.key is not None and not run.signed:
         yield finding(Kind.NOT_SIGNED, f"it isn't signed; {_KEY_SET_LATER}")
@@ -276,11 +276,11 @@ def _own_row(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
         yield finding(Kind.RUN_CHANGED, "its row was changed after it ended")
 
 
-def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
+def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[ProofFinding]:
     """Yield findings for missing runs before it, and if no later run names it."""
 
-    def finding(kind: Kind, message: str) -> Finding:
-        return Finding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
+    def finding(kind: Kind, message: str) -> ProofFinding:
+        return ProofFinding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
 
     for digest in chain.missing(run):
         yield finding(
@@ -303,7 +303,7 @@ def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
         )
 
 
-def _compared(run: RunRow, table: Table, now: RowsDigest) -> Finding | None:
+def _compared(run: RunRow, table: Table, now: RowsDigest) -> ProofFinding | None:
     """Return a finding if a run's rows in a table aren't those with which it ended."""
     then = read_recorded(run.proof, table)
     if now == then:
@@ -314,7 +314,7 @@ def _compared(run: RunRow, table: Table, now: RowsDigest) -> Finding | None:
         message = f"some of its {now.rows:,} rows were changed"
     if kind is Kind.ROWS_ADDED and run.state == RunState.ABANDONED:
         message += "; it was abandoned: its driver may still have been running"
-    return Finding(run_id=run.run_id, kind=kind, table=table.name, message=message)
+    return ProofFinding(run_id=run.run_id, kind=kind, table=table.name, message=message)
 
 
 class _Retention:
@@ -340,7 +340,7 @@ class _Retention:
 
 def without_digest(
     left: Collection[str], rows: Sequence[RunRow], first: RunRow | None, signs: Signer
-) -> Iterator[Finding | str]:
+) -> Iterator[ProofFinding | str]:
     """Yield, for each run that has rows and no digest, a finding, or the run's id if it needs no digest.
 
     An open run has no digest yet. With a key, every run that is over must have one, unless its row says that it began
@@ -354,8 +354,8 @@ def without_digest(
     by_id = {each.run_id: each for each in rows}
     for run_id in sorted(left):
 
-        def finding(kind: Kind, message: str, run_id: str = run_id) -> Finding:
-            return Finding(run_id=run_id or None, kind=kind, table=RUNS.name, message=message)
+        def finding(kind: Kind, message: str, run_id: str = run_id) -> ProofFinding:
+            return ProofFinding(run_id=run_id or None, kind=kind, table=RUNS.name, message=message)
 
         row = by_id.get(run_id)
         if row is None:
@@ -381,7 +381,7 @@ def without_digest(
             )
 
 
-def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[RunRow]) -> Iterator[Finding]:
+def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[RunRow]) -> Iterator[ProofFinding]:
     """Yield the tables whose version is lower than the one that a run recorded."""
     for table in tables:
         versions = {
@@ -394,4 +394,4 @@ def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[RunR
         then, now = max(versions), ledger.latest_version(table)
         if now < then:
             message = f"it is at version {now}, but was at {then} when the run ended: it was replaced by an old copy"
-            yield Finding(run_id=versions[then], kind=Kind.TABLE_RESTORED, table=table.name, message=message)
+            yield ProofFinding(run_id=versions[then], kind=Kind.TABLE_RESTORED, table=table.name, message=message)

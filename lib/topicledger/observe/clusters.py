@@ -29,7 +29,7 @@ from topicledger.text import iso_time
 log = logging.getLogger(__name__)
 
 
-class Accepted(StrEnum):
+class AcceptedHow(StrEnum):
     """How a name got its cluster id."""
 
     FIRST_USE = "first use"
@@ -49,7 +49,7 @@ class Recorded:
     first_seen: datetime
     accepted_at: datetime
     accepted_how: str
-    """A value of `Accepted`."""
+    """A value of `AcceptedHow`."""
     accepted_by: str | None
     run_id: str | None
     changes: int
@@ -58,10 +58,10 @@ class Recorded:
     def since(self) -> str:
         """Text for messages: when the name got this id, and from whom."""
         how = {
-            Accepted.FIRST_USE: f"first use in run {self.run_id}, requested by {self.accepted_by}",
-            Accepted.SETTINGS: f"stated by the settings of run {self.run_id}",
-            Accepted.COMMAND: f"accepted by {self.accepted_by}",
-        }[Accepted(self.accepted_how)]
+            AcceptedHow.FIRST_USE: f"first use in run {self.run_id}, requested by {self.accepted_by}",
+            AcceptedHow.SETTINGS: f"stated by the settings of run {self.run_id}",
+            AcceptedHow.COMMAND: f"accepted by {self.accepted_by}",
+        }[AcceptedHow(self.accepted_how)]
         return f"since {iso_time(self.accepted_at)} ({how})"
 
 
@@ -163,7 +163,7 @@ def _record(
     rows = [
         new_row(known.get(name), name, cluster_id, how, run.row["requested_by"], run.run_id)
         for name, cluster_id in new.items()
-        for how in [Accepted.FIRST_USE if settings.clusters[name].cluster_id is None else Accepted.SETTINGS]
+        for how in [AcceptedHow.FIRST_USE if settings.clusters[name].cluster_id is None else AcceptedHow.SETTINGS]
     ]
     run.keep_row()
     run.commits.settle()
@@ -172,7 +172,7 @@ def _record(
 
 
 def new_row(
-    before: Recorded | None, name: str, cluster_id: str, how: Accepted, accepted_by: str | None, run_id: str
+    before: Recorded | None, name: str, cluster_id: str, how: AcceptedHow, accepted_by: str | None, run_id: str
 ) -> dict[str, object]:
     now = datetime.now(UTC)
     return {

@@ -28,7 +28,7 @@ GUARDS: Collection[str] = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopped:
+class StoppedActions:
     """Actions of a cluster that the same guards stopped."""
 
     cluster: str
@@ -41,12 +41,12 @@ class Stopped:
         return all(number <= allowed.get(name, 0) for name, number in self.needs.items())
 
 
-def read_stopped(plans: DataFrame) -> Sequence[Stopped]:
+def read_stopped(plans: DataFrame) -> Sequence[StoppedActions]:
     """Read the actions that guards stopped, by cluster. In: rows of `plans` of one run."""
     needs = F.array_sort(F.map_entries("guards")).alias("needs")
     rows = plans.where(is_stopped()).groupBy("cluster", needs).agg(F.count(F.lit(1)).alias("actions")).collect()
     found = [
-        Stopped(
+        StoppedActions(
             cluster=row["cluster"],
             needs={each["key"]: each["value"] for each in row["needs"]},
             actions=row["actions"],
@@ -65,19 +65,19 @@ def largest(numbers: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
     return dict(sorted(found.items()))
 
 
-def most_of(stopped: Iterable[Stopped]) -> Mapping[str, int]:
+def most_of(stopped: Iterable[StoppedActions]) -> Mapping[str, int]:
     """Return the numbers that let all of these through."""
     return largest(each.needs for each in stopped)
 
 
-def by_cluster(stopped: Sequence[Stopped], allowed: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:
+def by_cluster(stopped: Sequence[StoppedActions], allowed: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:
     """Return what these numbers let through: cluster -> guard -> number."""
     passing = [each for each in stopped if each.passes(allowed)]
     names = dict.fromkeys(each.cluster for each in passing)
     return {name: most_of([each for each in passing if each.cluster == name]) for name in names}
 
 
-def require_needed(run_id: str, stopped: Sequence[Stopped], allow: Mapping[str, int]) -> None:
+def require_needed(run_id: str, stopped: Sequence[StoppedActions], allow: Mapping[str, int]) -> None:
     """Raise UsageError unless `allow` lets something through, and no smaller numbers would let through the same."""
     if not stopped:
         raise UsageError(
@@ -100,7 +100,7 @@ def in_words(numbers: Mapping[str, int]) -> str:
     return ",".join(f"{name}={number}" for name, number in sorted(numbers.items()))
 
 
-def stopped_in_words(stopped: Sequence[Stopped]) -> str:
+def stopped_in_words(stopped: Sequence[StoppedActions]) -> str:
     """Return what each cluster needs: `main: deletes=2 (2 actions); other: deletes=1 (1 action)`."""
     return "; ".join(
         f"{show(each.cluster)}: {in_words(each.needs)} ({counted(each.actions, 'action')})" for each in stopped

@@ -25,7 +25,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import allowing, effects
-from topicledger.plan.allowing import Stopped, approve_command
+from topicledger.plan.allowing import StoppedActions, approve_command
 from topicledger.plan.planned_files import paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
@@ -49,7 +49,7 @@ class Approvals:
     """Numbers that approvals allow beyond guards: guard -> number per cluster."""
     allowed_by: Mapping[str, int] = field(default_factory=dict)
     """Guard -> people who allow that number, or a larger one. As many as `needed` must allow each."""
-    stopped: Sequence[Stopped] = ()
+    stopped: Sequence[StoppedActions] = ()
     """Actions that guards stopped; read if an approval allows some of them."""
 
     @property

@@ -24,7 +24,8 @@ _RECREATED = "_recreated"
 
 def created_before(run: Run) -> DataFrame | None:
     """Return topics whose last acknowledged change is a create of ours (cluster, topic); None if none is exempted."""
-    if run.settings.policies.recreated != "exempt":
+    # The first run of a ledger begins before its tables are there.
+    if run.settings.policies.recreated != "exempt" or not run.ledger.exists(AUDIT):
         return None
     return last_creates(run.ledger.read(AUDIT)).select("cluster", "topic").distinct()
 

@@ -13,13 +13,13 @@ from topicledger.report.index import FILE as INDEX_FILE
 from topicledger.report.index import entries, make_folder
 from topicledger.report.index import render as render_index
 from topicledger.report.page import render
-from topicledger.report.scope import Scope, moment, of_run, span
+from topicledger.report.scope import ReportScope, moment, of_run, span
 
 __all__ = [
     "INDEX_FILE",
     "Report",
     "ReportKind",
-    "Scope",
+    "ReportScope",
     "entries",
     "gather",
     "make_folder",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from topicledger.config.severities import DriftKind
 from topicledger.model import Refusal
-from topicledger.report.facts import Drift
+from topicledger.report.facts import DriftFinding
 from topicledger.resources.registry import KINDS
 
 _MANIFEST = "Correct the row of manifests and load it again."
@@ -107,7 +107,7 @@ def of_error(error: str | None) -> str:
     return OF_ERRORS.get(error or "", UNKNOWN)
 
 
-def of_drift(kind: str, findings: Iterable[Drift] = ()) -> str:
+def of_drift(kind: str, findings: Iterable[DriftFinding] = ()) -> str:
     """Advice for findings of `kind`; a command in it is for the first of `findings` that has one."""
     found = OF_DRIFT.get(kind, UNKNOWN)
     if kind != DriftKind.CONFIG_DIFFERS:
@@ -117,7 +117,7 @@ def of_drift(kind: str, findings: Iterable[Drift] = ()) -> str:
     return found.format(next(commands, None) or _altered("TOPIC", "NAME=VALUE"))
 
 
-def _set_config(finding: Drift) -> str | None:
+def _set_config(finding: DriftFinding) -> str | None:
     """The command that sets a topic's config as declared; None if there is none, or none that is safe to copy."""
     topic, name, value = finding.topic, finding.what, finding.declared
     # A config that the broker doesn't know has no live value either.

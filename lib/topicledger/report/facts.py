@@ -24,7 +24,7 @@ class ReportKind(StrEnum):
     SPAN = "span"
 
 
-class Shown(StrEnum):
+class ShownState(StrEnum):
     """State of an action, worst first: an outcome of `audit`, or the state before it has one."""
 
     FAILED = "failed"
@@ -38,7 +38,7 @@ class Shown(StrEnum):
     OK = "ok"
 
 
-PROBLEMS = (Shown.FAILED, Shown.REFUSED)
+PROBLEMS = (ShownState.FAILED, ShownState.REFUSED)
 
 
 class Age(StrEnum):
@@ -155,7 +155,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ChangedProblem:
     """A topic whose problem is new, gone, unchanged or different."""
 
     change: str
@@ -198,7 +198,7 @@ class DriftTally:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class DriftFinding:
     """One finding of an audit."""
 
     cluster: str | None
@@ -222,7 +222,7 @@ class Compared:
     """The one that it is compared with, in words."""
     counts: Mapping[str, int]
     """`Changed` -> number of topics or findings."""
-    rows: Sequence[Change]
+    rows: Sequence[ChangedProblem]
     """The first changes; problems that are still there are only counted."""
 
 
@@ -232,7 +232,7 @@ class DriftReport:
 
     run: RunFacts
     tallies: Sequence[DriftTally]
-    rows: Sequence[Drift]
+    rows: Sequence[DriftFinding]
     query: str
     """SQL for all findings."""
     compared: Compared | None
@@ -249,7 +249,7 @@ class PhaseTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests:
+class RequestTimes:
     """Timing of a report's requests."""
 
     batches: Sequence[Batch] = ()
@@ -299,7 +299,7 @@ class Report:
     """The runs of a span, and the changes of other resources of any report."""
     tallies: Sequence[Tally] = ()
     policies: Sequence[PolicyTally] = ()
-    requests: Requests = field(default_factory=Requests)
+    requests: RequestTimes = field(default_factory=RequestTimes)
     rows: Sequence[Result] = ()
     query: str = ""
     """SQL for all results."""
@@ -315,6 +315,6 @@ class Report:
         """Number of topics by state, worst first."""
         return {
             shown.value: topics
-            for shown in Shown
+            for shown in ShownState
             if (topics := sum(each.topics for each in self.tallies if each.outcome == shown))
         }

@@ -13,7 +13,7 @@ from topicledger.ledger import outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.model import OURS, Action, Outcome, Phase
 from topicledger.plan.lines import ROW, as_returned, returned
-from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
+from topicledger.report.facts import PROBLEMS, Age, Changed, ShownState
 from topicledger.schemas import ACTION_KEY
 
 RESULTS = (
@@ -46,8 +46,8 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
     last = outcomes.results(audit, planned, "completed_at", by=_RESOURCE)
     validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
-    waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
-    outcome = F.when(F.col("phase").isNull(), Shown.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
+    waits = F.when(F.col("run_id").isin(*applying), ShownState.OPEN.value).otherwise(ShownState.PLANNED.value)
+    outcome = F.when(F.col("phase").isNull(), ShownState.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
     short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
     creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
     found = outcomes.by_action(creates, "run_id", more=returned())
@@ -180,7 +180,7 @@ def _seconds(start: Column, end: Column) -> Column:
 
 def worst_first(found: DataFrame) -> DataFrame:
     """Order `RESULTS` for listing: problems, open actions, the rest; each by cluster and topic."""
-    order = F.array_position(F.array(*(F.lit(shown.value) for shown in Shown)), F.col("outcome"))
+    order = F.array_position(F.array(*(F.lit(shown.value) for shown in ShownState)), F.col("outcome"))
     return found.orderBy(order, "cluster", "topic", "run_id")
 
 

@@ -20,10 +20,10 @@ from topicledger.report.facts import (
     LISTED_WAITS,
     PROBLEMS,
     Batch,
-    Change,
     Changed,
+    ChangedProblem,
     Compared,
-    Drift,
+    DriftFinding,
     DriftReport,
     DriftTally,
     History,
@@ -31,14 +31,14 @@ from topicledger.report.facts import (
     PolicyTally,
     Report,
     ReportKind,
-    Requests,
+    RequestTimes,
     Result,
     RunOfSpan,
     Tally,
     Waiting,
 )
 from topicledger.report.owners import gather_owned
-from topicledger.report.scope import Scope, run_facts, utc
+from topicledger.report.scope import ReportScope, run_facts, utc
 from topicledger.review import history
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 from topicledger.text import iso_time
@@ -59,7 +59,7 @@ _DAYS_OF_WEEKS = 400
 _T = TypeVar("_T")
 
 
-def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LISTED_ROWS) -> Report:
+def gather(ledger: Ledger, asked: ReportScope, made_at: datetime, *, listed: int = LISTED_ROWS) -> Report:
     """Read the contents of a report, with at most `listed` topics and findings.
 
     The tables `runs`, `plans` and `audit` must exist; `drift` need not.
@@ -95,7 +95,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
     )
 
 
-def _requests(ledger: Ledger, asked: Scope, sent: DataFrame) -> Requests:
+def _requests(ledger: Ledger, asked: ReportScope, sent: DataFrame) -> RequestTimes:
     phases: Sequence[PhaseTime] = ()
     if asked.run is not None and asked.run.kind is ReportKind.RUN:
         rows = (
@@ -103,7 +103,7 @@ def _requests(ledger: Ledger, asked: Scope, sent: DataFrame) -> Requests:
         )
         phases = times.of_run(asked.run, *rows)
     by_wait = (F.desc("between_seconds"), "cluster", F.desc("phase"))
-    return Requests(
+    return RequestTimes(
         batches=_all(Batch, figures.slowest_first(figures.batches(sent)).limit(LISTED_BATCHES)),
         waiting=_all(Waiting, figures.waiting(sent).orderBy(*by_wait).limit(LISTED_WAITS)),
         phases=phases,
@@ -143,7 +143,7 @@ def _named(rows: DataFrame) -> DataFrame:
     return rows.withColumn("topic", F.coalesce("topic", "resource"))
 
 
-def _results(ledger: Ledger, asked: Scope) -> DataFrame:
+def _results(ledger: Ledger, asked: ReportScope) -> DataFrame:
     runs = ledger.read(RUNS).where(F.col("state") == RunState.APPLYING.value).select("run_id").collect()
     return figures.results(
         _named(asked.rows(ledger.read(AUDIT), "completed_at")),
@@ -152,7 +152,7 @@ def _results(ledger: Ledger, asked: Scope) -> DataFrame:
     )
 
 
-def _query(ledger: Ledger, asked: Scope) -> str:
+def _query(ledger: Ledger, asked: ReportScope) -> str:
     return (
         "SELECT run_id, cluster, topic, action, phase, outcome, error, error_message\n"
         f"FROM {ledger.sql_name(AUDIT)}\n"
@@ -173,7 +173,7 @@ def _owners(ledger: Ledger) -> DataFrame:
     return manifests.transform(owners.of_topics)
 
 
-def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
+def _runs(ledger: Ledger, asked: ReportScope, found: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
     """The newest runs that began in the span or have results in it, and the number of all of them."""
     per_run = (
         found.groupBy("run_id", "outcome")
@@ -212,7 +212,7 @@ def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mappin
     return by_run
 
 
-def _periods(asked: Scope, found: DataFrame) -> tuple[str, Sequence[tuple[datetime, Mapping[str, int]]]]:
+def _periods(asked: ReportScope, found: DataFrame) -> tuple[str, Sequence[tuple[datetime, Mapping[str, int]]]]:
     """The length of a period (hour, day, week or month), and results by the period that they ended in."""
     if asked.span is None:
         return "day", []
@@ -233,7 +233,7 @@ def _periods(asked: Scope, found: DataFrame) -> tuple[str, Sequence[tuple[dateti
     return unit, list(periods.items())
 
 
-def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None:
+def _compared(ledger: Ledger, asked: ReportScope, found: DataFrame) -> Compared | None:
     """Compare with the previous run, or with the previous span of the same length; audits are compared by drift."""
     if asked.span is not None:
         since, until = asked.span
@@ -243,7 +243,7 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
         last = scope.previous(ledger, asked.run)
         if last is None:
             return None
-        before = Scope(run=last, clusters=asked.clusters)
+        before = ReportScope(run=last, clusters=asked.clusters)
         words = f"run {last.run_id} ({last.command}, {iso_time(last.started_at)})"
     else:
         return None
@@ -254,15 +254,15 @@ def _as_compared(changes: DataFrame, last: str) -> Compared:
     kept = changes.transform(materialised)
     counts = {row["change"]: row["count"] for row in kept.groupBy("change").count().collect()}
     listed = [Changed.NEW.value, Changed.OTHER.value, Changed.GONE.value]
-    rows: list[Change] = []
+    rows: list[ChangedProblem] = []
     if any(counts.get(name) for name in listed):
         order = F.array_position(F.array(*map(F.lit, listed)), F.col("change"))
         shown = kept.where(F.col("change") != Changed.STILL.value).orderBy(order, "cluster", "topic", "now", "before")
-        rows = _all(Change, shown.limit(LISTED_CHANGES))
+        rows = _all(ChangedProblem, shown.limit(LISTED_CHANGES))
     return Compared(last=last, counts=counts, rows=rows)
 
 
-def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) -> DriftReport | None:
+def _drift(ledger: Ledger, asked: ReportScope, tallies: Sequence[Tally], listed: int) -> DriftReport | None:
     """Findings of the audit that the report is about, or of the last audit in the span."""
     if asked.span is not None:
         since, until = asked.span
@@ -273,7 +273,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
         return None
     if run is None:
         return None
-    one = Scope(run=run, clusters=asked.clusters)
+    one = ReportScope(run=run, clusters=asked.clusters)
     if not ledger.exists(DRIFT):
         return DriftReport(run=run, tallies=[], rows=[], query="", compared=None)
     ledger.ensure(DRIFT)
@@ -281,13 +281,13 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     unseen = {each.cluster for each in tallies if each.error == Refusal.CLUSTER_UNREACHABLE and each.cluster}
     compared = None
     if last is not None:
-        before = Scope(run=last, clusters=asked.clusters).rows(ledger.read(DRIFT), "observed_at")
+        before = ReportScope(run=last, clusters=asked.clusters).rows(ledger.read(DRIFT), "observed_at")
         words = f"audit {last.run_id} ({iso_time(last.started_at)})"
         compared = _as_compared(figures.drift_changes(before, drift, sorted(unseen)), words)
     return DriftReport(
         run=run,
         tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),
-        rows=_all(Drift, _owned(ledger, figures.drift_worst_first, drift, listed)),
+        rows=_all(DriftFinding, _owned(ledger, figures.drift_worst_first, drift, listed)),
         query=(
             "SELECT severity, kind, cluster, topic, what, declared, live, message, since\n"
             f"FROM {ledger.sql_name(DRIFT)}\nWHERE {one.condition('observed_at')}\n"

@@ -28,7 +28,7 @@ _TONES = {"good": "good", "bad": "needs attention", "open": "open"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class IndexEntry:
     """A report's entry in an index."""
 
     href: str
@@ -51,7 +51,7 @@ def make_folder(folder: Path) -> None:
         raise UsageError(f"--index {folder}: can't create this folder: {error.strerror}") from None
 
 
-def entries(folder: Path) -> list[Entry]:
+def entries(folder: Path) -> list[IndexEntry]:
     """Read the metadata of each report in the folder, the newest first.
 
     Other files, and reports of versions that had no metadata, are left out; subfolders are not searched.
@@ -65,7 +65,7 @@ def entries(folder: Path) -> list[Entry]:
     return sorted(found, key=lambda each: (each.began, each.href), reverse=True)
 
 
-def render(found: list[Entry]) -> str:
+def render(found: list[IndexEntry]) -> str:
     """Render the page. The same entries always give the same bytes."""
     style = page.template("page.css")
     return (
@@ -93,7 +93,7 @@ class _Head(HTMLParser):
             self.found = named.get("content")
 
 
-def _entry(path: Path) -> Entry | None:
+def _entry(path: Path) -> IndexEntry | None:
     head = _Head()
     try:
         with path.open(encoding="utf-8") as file:
@@ -101,10 +101,10 @@ def _entry(path: Path) -> Entry | None:
         said = json.loads(head.found or "")
     except (OSError, ValueError):
         return None
-    names = [each.name for each in fields(Entry) if each.name != "href"]
+    names = [each.name for each in fields(IndexEntry) if each.name != "href"]
     if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
         return None
     if said["tone"] not in _TONES:
         return None
     said["began"] = _OLD_TIME.sub(r"\1T\2Z", said["began"])
-    return Entry(href=quote(path.name), **{name: said[name] for name in names})
+    return IndexEntry(href=quote(path.name), **{name: said[name] for name in names})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from topicledger.model.config_texts import shown
 from topicledger.report import words
 from topicledger.report.access import Owned, OwnedChange
-from topicledger.report.facts import Drift, Report, Result, Shown
+from topicledger.report.facts import DriftFinding, Report, Result, ShownState
 from topicledger.review.history import TopicEvent
 
 LISTED_CHARACTERS = 3_000_000
@@ -41,7 +41,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ReportLine:
     """A row of a listing."""
 
     cells: Sequence[Cell]
@@ -65,21 +65,21 @@ class Filter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listing:
+class ReportList:
     """A table that can be searched and filtered in the page."""
 
     name: str
     title: str
     columns: Sequence[str]
     filters: Sequence[Filter]
-    lines: Sequence[Line]
+    lines: Sequence[ReportLine]
     total: int
     query: str
     order: str
     """Which lines come first, in words."""
 
 
-def topics(report: Report) -> Listing:
+def topics(report: Report) -> ReportList:
     """List the state of each action."""
     several = report.run is None
     lines = [_topic(row, several=several) for row in report.rows]
@@ -96,7 +96,7 @@ def topics(report: Report) -> Listing:
 
 def _said(row: Result) -> tuple[object, ...] | None:
     """A row's message without its own name and numbers; None for a row without an error."""
-    if row.error is None and row.outcome != Shown.SKIPPED:
+    if row.error is None and row.outcome != ShownState.SKIPPED:
         return None
     message = row.error_message or ""
     if row.topic:
@@ -104,13 +104,13 @@ def _said(row: Result) -> tuple[object, ...] | None:
     return row.outcome, row.error, row.action, _DIGITS.sub("#", message)
 
 
-def _topic(row: Result, *, several: bool) -> Line:
+def _topic(row: Result, *, several: bool) -> ReportLine:
     cluster = words.name(row.cluster) or NO_CLUSTER
     ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
     what = words.message(row.what)
     error = words.name(row.error)
     details = (what, words.message(row.error_message)) if error else (words.message(row.error_message),)
-    return Line(
+    return ReportLine(
         cells=[
             Cell(text=row.outcome, under=ended, outcome=row.outcome),
             Cell(text=words.name(row.topic) or "(no name)", under=cluster, wide=True, history=row.history[-_EVENTS:]),
@@ -123,7 +123,7 @@ def _topic(row: Result, *, several: bool) -> Line:
     )
 
 
-def findings(report: Report) -> Listing | None:
+def findings(report: Report) -> ReportList | None:
     """List the findings of the audit; None if the report includes no audit."""
     drift = report.drift
     if drift is None:
@@ -140,12 +140,12 @@ def findings(report: Report) -> Listing | None:
     )
 
 
-def _finding(row: Drift, report: Report) -> Line:
+def _finding(row: DriftFinding, report: Report) -> ReportLine:
     cluster = words.name(row.cluster) or NO_CLUSTER
     severity = row.severity or "none"
     sides = {"declared": row.declared, "live": row.live}
     pair = [f"{side} {shown(row.what, words.name(value))}" for side, value in sides.items() if value is not None]
-    return Line(
+    return ReportLine(
         cells=[
             Cell(text=severity, outcome=severity),
             # A finding that names no topic shows its subject.
@@ -164,17 +164,17 @@ def _listing(
     title: str,
     columns: Sequence[str],
     labels: Sequence[str],
-    lines: Sequence[Line],
+    lines: Sequence[ReportLine],
     total: int,
     query: str,
     order: str = "problems",
-) -> Listing:
+) -> ReportList:
     kept = _folded(_within(lines))
     choices: list[dict[str, int]] = [{} for _ in labels]
     for line in kept:
         for counts, value in zip(choices, line.filters, strict=True):
             counts[value] = counts.get(value, 0) + 1
-    return Listing(
+    return ReportList(
         name=name,
         title=title,
         columns=columns,
@@ -189,7 +189,7 @@ def _listing(
     )
 
 
-def _folded(lines: Sequence[Line]) -> list[Line]:
+def _folded(lines: Sequence[ReportLine]) -> list[ReportLine]:
     """Mark lines that have the same message, so that the page can fold them."""
     counts = Counter(line.said for line in lines)
     numbers: dict[tuple[object, ...], int] = {}
@@ -206,7 +206,7 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def _within(lines: Sequence[Line]) -> Sequence[Line]:
+def _within(lines: Sequence[ReportLine]) -> Sequence[ReportLine]:
     """The first lines, as many as a page has room for: names and messages may be long, and grow when escaped."""
     left = LISTED_CHARACTERS
     for number, line in enumerate(lines):
@@ -218,7 +218,7 @@ def _within(lines: Sequence[Line]) -> Sequence[Line]:
     return lines
 
 
-def listings_of(owned: Owned) -> Iterator[Listing]:
+def listings_of(owned: Owned) -> Iterator[ReportList]:
     """List resources of a kind by owner, and each change of one."""
     of, since = owned.kind.owners, words.name(owned.since)
     counted = [*of.have, *of.moved]
@@ -230,7 +230,7 @@ def listings_of(owned: Owned) -> Iterator[Listing]:
         owned.owners_query,
     )
     changes = [
-        Line(
+        ReportLine(
             cells=[_cell_of_change(each, what) for what in of.columns.values()],
             filters=[_filter_of_change(each, name) for name in of.filters],
         )
@@ -269,10 +269,10 @@ def _filter_of_change(change: OwnedChange, name: str) -> str:
 
 def _by_owner(
     name: str, title: str, counts: Sequence[str], owners: Sequence[tuple[str, str, *tuple[int, ...]]], query: str
-) -> Listing:
+) -> ReportList:
     """List owners, each with its cluster and its counts."""
     lines = [
-        Line(
+        ReportLine(
             cells=[
                 Cell(text=words.name(owner) or NO_OWNER, under=words.name(cluster), wide=True),
                 *(Cell(text=words.number(number)) for number in numbers),

@@ -14,7 +14,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Target
 from topicledger.report.access import Owned, OwnedChange, OwnerCounts
-from topicledger.report.scope import Scope, changes_told, utc
+from topicledger.report.scope import ReportScope, changes_told, utc
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import AUDIT
@@ -23,13 +23,13 @@ LISTED_OWNERS = 2_000
 _AUDITED = ("run_id", "cluster", "resource", "action", "before", "after", "completed_at")
 
 
-def gather_owned(ledger: Ledger, asked: Scope, listed: int) -> Sequence[Owned]:
+def gather_owned(ledger: Ledger, asked: ReportScope, listed: int) -> Sequence[Owned]:
     """Each kind of resource with declarations or changes, with the newest `listed` changes."""
     found = (_gather(ledger, asked, listed, kind) for kind in KINDS)
     return [each for each in found if each is not None]
 
 
-def _gather(ledger: Ledger, asked: Scope, listed: int, kind: ResourceKind) -> Owned | None:
+def _gather(ledger: Ledger, asked: ReportScope, listed: int, kind: ResourceKind) -> Owned | None:
     if not ledger.exists(kind.table):
         return None
     time = changes_told(ledger, asked)

@@ -20,7 +20,7 @@ from topicledger import __version__
 from topicledger.model import Phase
 from topicledger.plan.lines import sign_of
 from topicledger.report import advice, charts, listings, times, words
-from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, Shown, Tally
+from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, ShownState, Tally
 from topicledger.report.listings import NO_CLUSTER, NO_OWNER
 from topicledger.text import counted, printable
 
@@ -78,7 +78,7 @@ def render(report: Report) -> str:
             topics=listings.topics(report),
             findings=listings.findings(report),
             access=[listing for owned in report.history.owned for listing in listings.listings_of(owned)],
-            periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
+            periods=charts.columns(report.history.periods, list(ShownState), report.history.unit),
             waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
             ended={name for _, counts in report.history.periods for name in counts},
             diff=_diff(report),
@@ -86,7 +86,7 @@ def render(report: Report) -> str:
             timeline=charts.timeline([each.seconds for each in report.requests.phases if each.phase != times.WAITED]),
             WAITED=times.WAITED,
             bar=charts.bar,
-            Shown=list(Shown),
+            ShownState=list(ShownState),
             Age=list(Age),
             Changed=list(Changed),
             LISTED_WAITS=LISTED_WAITS,
@@ -134,7 +134,7 @@ def _diff(report: Report) -> list[dict[str, Any]]:
     """Additions, removals and changes of a run by owner and cluster, for the listed topics."""
     groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in report.rows if report.run is not None else ():
-        if row.action is None or row.outcome in PROBLEMS or row.outcome == Shown.SKIPPED:
+        if row.action is None or row.outcome in PROBLEMS or row.outcome == ShownState.SKIPPED:
             continue
         key = (words.name(row.owner) or "", words.name(row.cluster))
         line = {"sign": sign_of(row.action), "action": row.action, "topic": words.name(row.topic)}

@@ -23,7 +23,7 @@ _SQL_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
+class ReportScope:
     """Selects the rows that a report is about."""
 
     clusters: Sequence[str] = ()
@@ -67,20 +67,20 @@ def moment(text: str, option: str) -> datetime:
         ) from None
 
 
-def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
+def span(since: datetime, until: datetime, clusters: Sequence[str]) -> ReportScope:
     """The span from `since` (inclusive) to `until` (exclusive); raises UsageError if it is empty."""
     if since >= until:
         raise UsageError(f"--since {iso_time(since)} is not before --until {iso_time(until)}")
-    return Scope(span=(since, until), clusters=clusters)
+    return ReportScope(span=(since, until), clusters=clusters)
 
 
-def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
+def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> ReportScope:
     """The scope of one run; raises UsageError if no run has this id."""
     row = require_run(ledger, run_id)
     facts = run_facts(row)
     if facts.command not in (*PROVISIONING, AUDIT_COMMAND):
         raise UsageError(f"run {run_id} was started by {facts.command}, which has no reports; see `runs list`")
-    return Scope(run=facts, clusters=clusters)
+    return ReportScope(run=facts, clusters=clusters)
 
 
 def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
@@ -95,11 +95,11 @@ def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
 class ChangesTold:
     """Selects the changes of resources beside topics that a report shows."""
 
-    scope: Scope
+    scope: ReportScope
     words: str
 
 
-def changes_told(ledger: Ledger, asked: Scope) -> ChangesTold:
+def changes_told(ledger: Ledger, asked: ReportScope) -> ChangesTold:
     """Select a run's own changes, those since the previous audit for an audit, or those in the span."""
     run = asked.run
     if run is None:
@@ -109,7 +109,7 @@ def changes_told(ledger: Ledger, asked: Scope) -> ChangesTold:
     last = previous(ledger, run)
     since = datetime.fromtimestamp(0, run.started_at.tzinfo) if last is None else last.started_at
     words = "before this first audit" if last is None else f"since audit {last.run_id}"
-    return ChangesTold(scope=Scope(clusters=asked.clusters, span=(since, run.started_at)), words=words)
+    return ChangesTold(scope=ReportScope(clusters=asked.clusters, span=(since, run.started_at)), words=words)
 
 
 def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) -> RunFacts | None:

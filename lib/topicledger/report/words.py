@@ -14,7 +14,7 @@ from topicledger.errors import ExitCode
 from topicledger.model import Decision, Outcome, Phase, RunState
 from topicledger.model.config_texts import with_units
 from topicledger.report import advice
-from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
+from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, ShownState, Tally
 from topicledger.resources import registry
 from topicledger.text import counted, iso_time, show
 
@@ -122,7 +122,7 @@ def headline(report: Report) -> Headline:
     outcomes = report.outcomes()
     total = sum(outcomes.values())
     problems = sum(outcomes.get(each, 0) for each in PROBLEMS)
-    left = outcomes.get(Shown.OPEN, 0)
+    left = outcomes.get(ShownState.OPEN, 0)
     if report.run is not None and report.run.state == RunState.ABANDONED:
         before = f"; before that {counted(problems, 'topic')} failed or {_were(problems)} refused" if problems else ""
         return Headline(text=f"The run was abandoned{before}", tone="bad")
@@ -134,7 +134,7 @@ def headline(report: Report) -> Headline:
         )
     if left:
         return Headline(text=f"Not finished: {counted(left, 'topic')} {'is' if left == 1 else 'are'} open", tone="open")
-    planned = outcomes.get(Shown.PLANNED, 0)
+    planned = outcomes.get(ShownState.PLANNED, 0)
     if planned:
         return Headline(text=f"{counted(planned, 'change')} planned, none applied yet", tone="open")
     if report.kind is ReportKind.SPAN and not report.history.run_count:
@@ -189,12 +189,12 @@ def done(report: Report) -> str:
 
 def reasons(tallies: Sequence[Tally]) -> list[Reason]:
     """Reasons why topics failed, were refused or are open, with advice: worst outcomes first, then most topics."""
-    wanted = {Shown.FAILED, Shown.REFUSED, Shown.OPEN, Shown.PENDING, Shown.PLANNED}
+    wanted = {ShownState.FAILED, ShownState.REFUSED, ShownState.OPEN, ShownState.PENDING, ShownState.PLANNED}
     alike: dict[tuple[str, str | None], list[Tally]] = {}
     for each in sorted(tallies, key=lambda tally: -tally.topics):
         if each.outcome in wanted:
             alike.setdefault((each.outcome, each.error), []).append(each)
-    advices = {Shown.OPEN: advice.OPEN, Shown.PENDING: advice.PENDING, Shown.PLANNED: advice.PLANNED}
+    advices = {ShownState.OPEN: advice.OPEN, ShownState.PENDING: advice.PENDING, ShownState.PLANNED: advice.PLANNED}
     found = [
         Reason(
             outcome=outcome,
@@ -204,13 +204,13 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
             clusters=list(dict.fromkeys(each.cluster or "no cluster" for each in group)),
             example=group[0].example,
             message=group[0].message,
-            advice=advices.get(Shown(outcome)) or advice.of_error(error),
+            advice=advices.get(ShownState(outcome)) or advice.of_error(error),
             parts=group if len(group) > 1 else (),
         )
         for (outcome, error), group in alike.items()
     ]
-    order = list(Shown)
-    return sorted(found, key=lambda reason: (order.index(Shown(reason.outcome)), -reason.topics, reason.error or ""))
+    worst = {state.value: place for place, state in enumerate(ShownState)}
+    return sorted(found, key=lambda reason: (worst[reason.outcome], -reason.topics, reason.error or ""))
 
 
 def age(since: datetime | None, made_at: datetime) -> str:

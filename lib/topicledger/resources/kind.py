@@ -95,7 +95,7 @@ class Entries:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class ObservedResources:
     """The resources of this kind on live clusters."""
 
     table: Table
@@ -171,7 +171,7 @@ class Drift:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owners:
+class OwnerLists:
     """Two lists of a report: declarations by owner, and changes."""
 
     name: str
@@ -206,13 +206,13 @@ class ResourceKind:
     """The table that declares it, one of `schemas.RESOURCES`."""
     rows: Rows
     entries: Entries
-    observed: Observed
+    observed: ObservedResources
     deciding: Deciding
     actions: tuple[ActionKind, ...]
     policies: Policies
     as_rows: AsRows
     drift: Drift
-    owners: Owners
+    owners: OwnerLists
 
     @property
     def resource_type(self) -> str:

@@ -78,4 +78,5 @@ def found(rows: DataFrame, kinds: Collection[str] | None = None, resource_type: 
             if kinds is None or kind.name in kinds
         )
     )
-    return rows.withColumn("action", F.explode_outer(F.array_compact(names)))
+    # An array of nothing has no type.
+    return rows.withColumn("action", F.explode_outer(F.array_compact(names.cast("array<string>"))))

@@ -23,7 +23,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
-from topicledger.resources.kind import DIFFERENCE, AsRows, Deciding, Drift, Owners
+from topicledger.resources.kind import DIFFERENCE, AsRows, Deciding, Drift, OwnerLists
 from topicledger.resources.scoped import ON_NO_TOPIC
 from topicledger.schemas import Table
 
@@ -255,9 +255,9 @@ def _text(values: str) -> Column:
     return F.when(F.size(values) > 0, F.array_join(entries, ", "))
 
 
-def owners(action: ActionKind, *, name: str, title: str, title_of_changes: str, counted: str, one: str) -> Owners:
+def owners(action: ActionKind, *, name: str, title: str, title_of_changes: str, counted: str, one: str) -> OwnerLists:
     """Return the lists of a report. `counted`, `one`: several and one of what a row declares, such as an entity."""
-    return Owners(
+    return OwnerLists(
         name=name,
         title=title,
         title_of_changes=title_of_changes,

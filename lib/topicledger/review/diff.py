@@ -14,7 +14,7 @@ from topicledger.ledger.rows import read_violations
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.phases import VIOLATIONS
-from topicledger.plan.allowing import Stopped, read_stopped
+from topicledger.plan.allowing import StoppedActions, read_stopped
 from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
 from topicledger.plan.planned_files import removals_in
@@ -91,7 +91,7 @@ class PlanDiff:
     """Totals of the planned reassignments."""
     removals: Sequence[str] = ()
     """The first rows that loading the plan's files removes, in words."""
-    stopped: Sequence[Stopped] = ()
+    stopped: Sequence[StoppedActions] = ()
     """Actions of a waiting plan that guards stopped: `runs approve --allow` lets them through."""
 
     @property

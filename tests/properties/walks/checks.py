@@ -64,6 +64,7 @@ class Checks:
         """A start of a run, or another command about it, begins."""
         self.run_id = run_id
         self.looked = {}
+        self._sent_acls = set()
         self._marked_before = self._marked()
         oldest = datetime.now(UTC) - timedelta(seconds=self.settings.guards.max_plan_age)
         self._is_too_old = any(row["planned_at"] < oldest for row in self._plans(run_id))
@@ -71,11 +72,11 @@ class Checks:
     @contextmanager
     def of_another_run(self) -> Iterator[None]:
         """A context in which another run is on."""
-        own = self.run_id, self.looked, self._marked_before, self._is_too_old
+        own = self.run_id, self.looked, self._marked_before, self._is_too_old, self._sent_acls
         try:
             yield
         finally:
-            self.run_id, self.looked, self._marked_before, self._is_too_old = own
+            self.run_id, self.looked, self._marked_before, self._is_too_old, self._sent_acls = own
 
     # -- requests
 
@@ -202,7 +203,7 @@ class Checks:
     def _require_warned(self, cluster: Cluster, targets: Sequence[Target]) -> None:
         """First and last ACLs on a resource are those of which the plan warned; the cluster's own are never sent.
 
-        A request that may have been sent before may be repeated: it changes nothing, or what the plan knew.
+        A request that was sent in this start may be repeated.
         """
         adds = targets[0].action == "acl_add"
         sent = {each.resource: Acl.of(each.after if adds else each.before) for each in targets}
@@ -229,6 +230,10 @@ class Checks:
                        row.error_message or "")  # fmt: skip
             world.reached[f"{row.phase} {row.action} {row.outcome} {row.error or ''}".strip()] += 1
             if row.phase is Phase.APPLY and not world.dead:
+                done = (run_id, row.cluster, row.action, row.resource) in self.carried_out
+                world.require(
+                    not done or row.outcome is not Outcome.REFUSED, f"{row.resource} is refused, and was done"
+                )
                 self._check_row(run_id, row.cluster, row.action, row.resource, str(row.outcome), row.error)
 
     def decided(self, run_id: str, rows: Iterable[Mapping[str, object]]) -> None:

@@ -33,7 +33,7 @@ from topicledger.errors import GuardStopped, TopicLedgerError
 from topicledger.ledger import runs
 from topicledger.model import RunState
 from topicledger.plan import approvals
-from topicledger.plan.allowing import Stopped, most_of
+from topicledger.plan.allowing import StoppedActions, most_of
 from topicledger.schemas import ACLS, AUDIT, MANIFESTS, PLANS, RUNS, THROTTLES, USAGES
 
 KINDS = ("moves", "topics", "acls")
@@ -223,7 +223,10 @@ class Walk:
         run_id, allow = self._latest[kind], None
         if self.estate.allows:
             rows = [row for row in self.ledger.rows_of(PLANS) if row["run_id"] == run_id and row["guards"]]
-            allow = most_of([Stopped(cluster=row["cluster"], needs=row["guards"], actions=1) for row in rows]) or None
+            allow = (
+                most_of([StoppedActions(cluster=row["cluster"], needs=row["guards"], actions=1) for row in rows])
+                or None
+            )
         approvals.approve(self.ledger, self.settings, run_id, by="colleague", allow=allow)  # type: ignore[arg-type]
         self.world.reached["allowed"] += allow is not None
 

@@ -178,17 +178,17 @@ def _changed(result: TopicResult, target: Target) -> TopicResult:
 
 def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """CreateAcls, without first ACLs that would lock out this run, or others without a warning in the plan."""
-    known = {each.resource for each in targets if _is_known(each, FIRST_ACL)}
-    stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets}, known)
+    warned = {each.resource for each in targets if _is_warned(each, FIRST_ACL)}
+    stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets}, warned)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.create_acls, context.admin), changes=True):
         yield _applied(context, target, answer)
 
 
-def _is_known(target: Target, policy: str) -> bool:
-    """Return whether the plan warned about what the action does to other principals, or it may have been sent."""
-    return target.maybe_sent or any(each.policy == policy for each in target.violations)
+def _is_warned(target: Target, policy: str) -> bool:
+    """Return whether the plan warned about what the action does to other principals."""
+    return any(each.policy == policy for each in target.violations)
 
 
 def _refused(
@@ -206,8 +206,8 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
         missing = _wait_for_replacements(context, targets)
         stopped = {resource: (AclRefusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
     removed = {target.resource: _acl(target) for target in targets if target.resource not in stopped}
-    known = {each.resource for each in targets if _is_known(each, LAST_ACL)}
-    stopped |= cluster_acls.last_refused(context, removed, known)
+    warned = {each.resource for each in targets if _is_warned(each, LAST_ACL)}
+    stopped |= cluster_acls.last_refused(context, removed, warned)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, partial(requests.delete_acls, context.admin), changes=True):

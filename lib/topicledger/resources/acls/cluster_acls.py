@@ -35,8 +35,8 @@ def first_refused(context: ClusterContext, adds: Mapping[str, Acl], warned: Abst
     """Refuse first ACLs that the plan doesn't allow, right before their request.
 
     On the cluster itself: those that don't allow the run's own principal what it needs. On another resource: those that
-    became the first since the plan, and would end everybody else's access. `adds`: by resource; `warned`: those of
-    which the plan warned, or that may have been sent.
+    became the first since the plan, and would end everybody else's access. ACLs that an earlier start added exist, and
+    aren't refused. `adds`: by resource; `warned`: those of which the plan warned.
     """
     found = _Found(context, adds, warned)
     words = "became the first ACL on {} since the plan, and would end everybody else's access to it; plan again"

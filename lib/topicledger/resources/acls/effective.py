@@ -40,7 +40,7 @@ class Brokers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class AccessVerdict:
     """Whether a principal may do something."""
 
     allowed: bool | None
@@ -80,14 +80,14 @@ def about(acls: Iterable[Acl], resource_type: str, name: str) -> list[Acl]:
     return sorted(each for each in acls if each.resource_type == resource_type and covers_name(each, name))
 
 
-def decide(found: Sequence[Acl], principal: str, host: str, operation: str, brokers: Brokers) -> Verdict:
+def decide(found: Sequence[Acl], principal: str, host: str, operation: str, brokers: Brokers) -> AccessVerdict:
     """Decide whether `principal` may do `operation` from `host` on a resource.
 
     `found` are all ACLs about the resource. `host` is an address, or `*` for one that no ACL names. A principal that no
     ACL names is `User:*`.
     """
     if principal in brokers.super_users:
-        return Verdict(allowed=True, why=Why.SUPER_USER)
+        return AccessVerdict(allowed=True, why=Why.SUPER_USER)
     mine = [
         each
         for each in found
@@ -97,9 +97,9 @@ def decide(found: Sequence[Acl], principal: str, host: str, operation: str, brok
     ]
     denied = [each for each in mine if each.permission == DENY]
     if denied:
-        return Verdict(allowed=False, why=Why.DENY, acls=denied)
+        return AccessVerdict(allowed=False, why=Why.DENY, acls=denied)
     if mine:
-        return Verdict(allowed=True, why=Why.ALLOW, acls=mine)
+        return AccessVerdict(allowed=True, why=Why.ALLOW, acls=mine)
     if found:
-        return Verdict(allowed=False, why=Why.NOT_ALLOWED)
-    return Verdict(allowed=brokers.allow_everyone, why=Why.NO_ACL)
+        return AccessVerdict(allowed=False, why=Why.NOT_ALLOWED)
+    return AccessVerdict(allowed=brokers.allow_everyone, why=Why.NO_ACL)

@@ -8,7 +8,17 @@ from topicledger.resources.acls import actions, decide, drift, entries, observe,
 from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
-from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
+from topicledger.resources.kind import (
+    AsRows,
+    Deciding,
+    Drift,
+    Entries,
+    ObservedResources,
+    OwnerLists,
+    Policies,
+    ResourceKind,
+    Rows,
+)
 from topicledger.resources.scoped import Scoped
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
@@ -28,7 +38,7 @@ KIND = ResourceKind(
         schemas=entries.schemas,
         expansions=entries.expansions,
     ),
-    observed=Observed(table=OBSERVED_ACLS, describe=observe.describe, allows_everyone=observe.allows_everyone),
+    observed=ObservedResources(table=OBSERVED_ACLS, describe=observe.describe, allows_everyone=observe.allows_everyone),
     deciding=Deciding(
         compare=decide.guarded,
         decide=decide.decide,
@@ -47,7 +57,7 @@ KIND = ResourceKind(
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
     drift=Drift(find=drift.find, advice=OF_DRIFT),
-    owners=Owners(
+    owners=OwnerLists(
         name="rights",
         title="ACLs",
         title_of_changes="ACL changes",

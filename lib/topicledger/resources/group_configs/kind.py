@@ -8,7 +8,7 @@ from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, 
 from topicledger.resources.group_configs.reasons import reasons
 from topicledger.resources.group_configs.rows import OF_GROUPS
 from topicledger.resources.group_configs.words import OF_DRIFT, WORDS
-from topicledger.resources.kind import Entries, Observed, Policies, ResourceKind, Rows
+from topicledger.resources.kind import Entries, ObservedResources, Policies, ResourceKind, Rows
 from topicledger.schemas import GROUP_CONFIGS, OBSERVED_GROUP_CONFIGS
 
 _FINDINGS = valued.DriftWords(
@@ -34,7 +34,7 @@ KIND = ResourceKind(
         schemas=dict,
         expansions=None,
     ),
-    observed=Observed(table=OBSERVED_GROUP_CONFIGS, describe=observe.describe, allows_everyone=None),
+    observed=ObservedResources(table=OBSERVED_GROUP_CONFIGS, describe=observe.describe, allows_everyone=None),
     deciding=valued.deciding(OF_GROUPS, actions.KIND),
     actions=(actions.KIND,),
     policies=Policies(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topicledger.resources import valued
-from topicledger.resources.kind import Entries, Observed, Policies, ResourceKind, Rows
+from topicledger.resources.kind import Entries, ObservedResources, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, entries, observe, policies, rows
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaDrift
@@ -35,7 +35,7 @@ KIND = ResourceKind(
         schemas=dict,
         expansions=None,
     ),
-    observed=Observed(table=OBSERVED_QUOTAS, describe=observe.describe, allows_everyone=None),
+    observed=ObservedResources(table=OBSERVED_QUOTAS, describe=observe.describe, allows_everyone=None),
     deciding=valued.deciding(OF_QUOTAS, actions.KIND),
     actions=(actions.KIND,),
     policies=Policies(
