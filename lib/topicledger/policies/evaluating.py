@@ -109,7 +109,9 @@ def _answered(policies: Sequence[Policy], facts: Facts, subject: Subject) -> Tra
         answers: dict[str, Column] = {}
         for number, _, rule in ours:
             answers |= _answer(number, rule.reason, rule.unjudgeable, None, rule.inputs)
-        rows = rows.withColumns(answers).transform(_closed([(n, policy) for n, policy, _ in ours]))
+        # Through Spark Connect, it is an error to add no column.
+        rows = rows.withColumns(answers) if answers else rows
+        rows = rows.transform(_closed([(n, policy) for n, policy, _ in ours]))
         asked = {number for number, _, _ in ours}
         left = [(n, policy) for n, policy in numbered if n not in asked]
         # Row rules come first: topics that they refuse use up no budget.
