@@ -30,6 +30,7 @@ from tests.properties.walks.estate import Estate
 from tests.properties.walks.ledger import MemoryLeases, MemoryLedger, take
 from tests.properties.walks.world import World
 from topicledger import arrow, phases, pipeline
+from topicledger import frames as computed_once
 from topicledger.apply import dispatch, stages
 from topicledger.apply import throttles as taking_away
 from topicledger.apply.executor import Executor
@@ -41,7 +42,7 @@ from topicledger.ledger import run as run_module
 from topicledger.ledger.digests import RowsDigest
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan import decisions, resources
+from topicledger.plan import resources
 from topicledger.plan.decisions import Decided, commit_plan
 from topicledger.plan.reevaluate import Reevaluated
 from topicledger.resources import kind as resource_kind
@@ -408,7 +409,7 @@ def installed() -> Iterator[None]:
             "authorizer_settings",
         ):
             put(acl_requests, **{request: partial(_asked_of, request)})
-        put(decisions, Metrics=frames.Metrics)
+        put(computed_once, Observation=frames.Metrics)
         put(run_module, audit_table=_audit_table)
         put(waves, WAVE_OUTCOMES=1, WAVE_SECONDS=1e9)
         put(dispatch, _YIELD_SECONDS=1e9)
