@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -79,6 +80,11 @@ def scoped(request: Mapping[str, Any]) -> dict[str, Any]:
     return given if "scope" in given else {**given, "scope": Scope(**limits)}
 
 
+def delta_table(ledger: Ledger, table: Table) -> DeltaTable:
+    """Return a table as Delta's own package has it, to change rows that topicledger never changes."""
+    return DeltaTable.forPath(ledger.spark, ledger.location(table))
+
+
 class Estate:
     """A ledger and its clusters. Topics of a shared broker must have names of their own."""
 
@@ -119,7 +125,7 @@ class Estate:
     def declare_anew(self, *rows: Mapping[str, Any], cluster: str = "main") -> None:
         """Replace everything in `manifests`."""
         self.ledger.ensure(MANIFESTS)
-        self.ledger._delta(MANIFESTS).delete()
+        delta_table(self.ledger, MANIFESTS).delete()
         self.declare(*rows, cluster=cluster)
 
     def run(

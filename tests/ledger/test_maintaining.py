@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests import commands
+from tests.harness import delta_table
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import find as drift
@@ -131,7 +132,7 @@ def test_old_rows_are_deleted_by_whole_days_and_recorded(aged: Ledger) -> None:
 def test_audit_stays_append_only(aged: Ledger) -> None:
     maintain(aged, settings(aged), MaintenanceRequest(execute=True, retention_days={"audit": 1}))
     with pytest.raises(Exception, match="append"):
-        aged._delta(AUDIT).delete()
+        delta_table(aged, AUDIT).delete()
     assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open"}
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from tests.harness import delta_table
 from topicledger.config.proof import ProofSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, SecretError, UsageError
@@ -84,7 +85,7 @@ def found(verified: Verified) -> list[tuple[str | None, str, str]]:
 
 def tampered(ledger: Ledger, table: Table) -> DeltaTable:
     ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(table)} SET TBLPROPERTIES ('delta.appendOnly' = 'false')")
-    return ledger._delta(table)
+    return delta_table(ledger, table)
 
 
 @pytest.fixture(scope="module")
