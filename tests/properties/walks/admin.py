@@ -168,9 +168,18 @@ class Admin:
     # -- changes
 
     def _change(
-        self, to: To, words: str, names: Sequence[str], do: Callable[[str], TopicResult], cursed: Collection[str] = ()
+        self,
+        to: To,
+        words: str,
+        names: Sequence[str],
+        do: Callable[[str], TopicResult],
+        cursed: Collection[str] = (),
+        accepted: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, TopicResult]:
-        """Send one request; `do` carries it out for a name, but for those that are `cursed`."""
+        """Send one request; `do` carries it out for a name, but for those that are `cursed`.
+
+        `accepted`: whether the same request was carried out for a name before, so that no policy refuses it.
+        """
         world, cluster = self._world, self._cluster
         kind = world.moment(Moment.CHANGE, to=to)
         # One connection keeps the order: what is late comes before this request.
@@ -198,7 +207,12 @@ class Admin:
         code, done = _CODES.get(kind or "", (kafka.NONE, True))
         results = all_of_them() if done else {}
         if code != kafka.NONE:
-            results = {name: TopicResult(error_code=code, error_message=kind) for name in names}
+            results = {
+                name: do(name)
+                if code == kafka.POLICY_VIOLATION and accepted(name)
+                else TopicResult(error_code=code, error_message=kind)
+                for name in names
+            }
         for name, each in results.items():
             self._watcher.has_outcome(cluster, name.partition("/")[0], each.error_code)
         world.tell("  ", {name: each.error_code for name, each in results.items()})
@@ -228,7 +242,12 @@ class Admin:
         else:
             self._watcher.sends(self._cluster, targets)
         to = To.THROTTLES if throttles else To.OTHERS
-        results = self._change(to, f"{words} {' '.join(by_name)}", list(by_name), carried_out, self._cluster.cursed)
+
+        def accepted(name: str) -> bool:
+            return not throttles and self._watcher.was_carried_out(self._cluster, by_name[name])
+
+        names = list(by_name)
+        results = self._change(to, f"{words} {' '.join(by_name)}", names, carried_out, self._cluster.cursed, accepted)
         return Response(results=results, throttle_time_ms=0)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:

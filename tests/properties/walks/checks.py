@@ -141,6 +141,10 @@ class Checks:
         """A planned action was carried out."""
         self.carried_out.add((self.run_id, cluster.name, target.action, target.resource))
 
+    def was_carried_out(self, cluster: Cluster, target: Target) -> bool:
+        """Whether this run's action on a resource was carried out before."""
+        return (self.run_id, cluster.name, target.action, target.resource) in self.carried_out
+
     def has_outcome(self, cluster: Cluster, topic: str, code: int) -> None:
         """A request about a topic was answered: after several answers without an outcome in a row, the topic fails.
 
@@ -160,7 +164,7 @@ class Checks:
         batch = (cluster.name, target.action, target.batch)
         require(batch in self._marked(), f"{name} is sent, its batch isn't marked")
         require(not self._is_too_old or batch in self._marked_before, f"{name} is sent, and its plan is too old")
-        sent_before = (self.run_id, cluster.name, target.action, name) in self.carried_out
+        sent_before = self.was_carried_out(cluster, target)
         if name in CLUSTER_OF and not sent_before:
             since = self._versions(MANIFESTS.name)
             declared = any(name in {row["topic"] for row in rows} for rows in since)
