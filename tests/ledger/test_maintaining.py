@@ -248,7 +248,7 @@ def test_append_during_a_delete_from_audit_is_repeated(
     with ThreadPoolExecutor(1) as pool:
         appended = pool.submit(aged.append, AUDIT, rows, app_id="open", version=1)
         until(begun.exists)
-        assert aged.delete(AUDIT, F.col("topic") == "long-ago") == 1
+        assert aged.delete(AUDIT, "topic = 'long-ago'") == 1
     assert topics(aged, AUDIT) == {"before", "at-midnight", "today", "still-open", "meanwhile"}
     assert append_only(aged, AUDIT) == "true"
 
@@ -284,7 +284,7 @@ def test_delete_lifts_append_only_again_if_a_run_restored_it(aged: Ledger, monke
                 Ledger(self.spark, self.root).ensure(table)
 
     monkeypatch.setattr(Ledger, "_set_property", interfere)
-    assert aged.delete(AUDIT, F.col("topic") == "long-ago") == 1
+    assert aged.delete(AUDIT, "topic = 'long-ago'") == 1
     assert len(lifted) == 2
     assert topics(aged, AUDIT) == {"before", "at-midnight", "today", "still-open"}
     assert append_only(aged, AUDIT) == "true"

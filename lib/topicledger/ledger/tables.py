@@ -285,7 +285,7 @@ class Ledger(Definitions):
                 self.spark.sql(f"DELETE FROM {self.sql_name(table)} WHERE {condition}")
             else:
                 same = " AND ".join(f"old.{name} = new.{name}" for name in kept.columns)
-                self._merge(table, kept, same, f"WHEN NOT MATCHED BY SOURCE AND {condition} THEN DELETE")
+                self._merge(table, kept, same, f"WHEN NOT MATCHED BY SOURCE AND ({condition}) THEN DELETE")
 
         try:
             retried(f"rows of table {self.location(table)} can't be deleted", delete)
