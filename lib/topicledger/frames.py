@@ -22,7 +22,7 @@ def materialised(rows: DataFrame) -> DataFrame:
     return rows.localCheckpoint()
 
 
-def counted(
+def with_metrics(
     rows: DataFrame, metrics: Sequence[Column], transform: Callable[[DataFrame], DataFrame]
 ) -> tuple[DataFrame, Mapping[str, Any]]:
     """Run a query once; return its transformed rows, materialised, and aggregates of all its rows by their names."""

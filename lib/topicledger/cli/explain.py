@@ -41,7 +41,7 @@ from topicledger.policies.contract import CHANGES, is_move
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES, Table
-from topicledger.text import FORMAT_VERSION, cell, document, grid_of, plain
+from topicledger.text import cell, document, grid_of, plain
 from topicledger.text import console as text_console
 
 
@@ -247,8 +247,7 @@ def _moves(
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict], *, as_json: bool) -> None:
     """Print the verdicts on one resource. `answer`: its name, its decision and notes."""
     if as_json:
-        result = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
-        click.echo(json.dumps(result, indent=2, default=str))
+        click.echo(document({**answer, "verdicts": [asdict(each) for each in verdicts]}))
     else:
         _render(answer, verdicts)
 

@@ -110,7 +110,7 @@ def load(
     rows, resources = frames(ledger.spark, parsed)
     ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
     require_new(ledger, run_id, "a load can't be resumed")
-    named = _clusters([*parsed.rows, *parsed.resource_rows])
+    named = clusters_of([*parsed.rows, *parsed.resource_rows])
     arguments = _arguments(parsed.digests, named, replace, foreign)
     if parsed.variables:
         arguments[runs.VARIABLES_ARGUMENT] = json.dumps(parsed.variables)
@@ -156,9 +156,18 @@ class Removals:
     """The first rows of each table, in words."""
 
 
-def removals_of(ledger: Ledger, settings: Settings, parsed: ParsedManifests, replace: Replace) -> Removals:
-    """Return the rows that `load` would remove; raises GuardStopped as `load` does."""
-    rows, resources = frames(ledger.spark, parsed)
+def removals_of(
+    ledger: Ledger,
+    settings: Settings,
+    rows: DataFrame,
+    resources: Mapping[str, DataFrame],
+    parsed: ParsedManifests,
+    replace: Replace,
+) -> Removals:
+    """Return the rows that `load` would remove; raises GuardStopped as `load` does.
+
+    `rows`, `resources`: what `frames` returned for `parsed`.
+    """
     loaded, changes = _changes(ledger, rows, resources, parsed, replace)
     _require_few_removed(loaded, settings, parsed, replace)
     lines = list(map(str, loaded.removed_rows))
@@ -185,9 +194,9 @@ def _changes(
     Rows are only removed from the clusters that the files have entries of the same table for.
     """
     owners = None if replace is None else replace.owners
-    of_topics = difference(ledger, MANIFESTS, rows, _clusters(parsed.rows), owners)
+    of_topics = difference(ledger, MANIFESTS, rows, clusters_of(parsed.rows), owners)
     others = [
-        difference(ledger, table, resources[table.name], _clusters(parsed.rows_of(table.name)), owners)
+        difference(ledger, table, resources[table.name], clusters_of(parsed.rows_of(table.name)), owners)
         for table in RESOURCES
         if table.name in resources
     ]
@@ -203,7 +212,8 @@ def _changes(
     return loaded, [of_topics, *others]
 
 
-def _clusters(rows: Sequence[ManifestRow | ResourceRow]) -> Sequence[str]:
+def clusters_of(rows: Sequence[ManifestRow | ResourceRow]) -> Sequence[str]:
+    """Return the clusters that rows of files name."""
     return sorted({row.cluster for row in rows})
 
 

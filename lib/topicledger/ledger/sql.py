@@ -69,13 +69,13 @@ def inserted(table: Table) -> str:
 
 def sql_differ(table: Table, left: str, right: str) -> str:
     """Whether the rows of two aliases differ in any column of the table, in SQL."""
-    pairs = ((_comparable(left, each), _comparable(right, each)) for each in table.schema)
+    pairs = ((comparable(each, f"{left}."), comparable(each, f"{right}.")) for each in table.schema)
     return f"NOT ({' AND '.join(f'{one} <=> {other}' for one, other in pairs)})"
 
 
-def _comparable(alias: str, column: StructField) -> str:
-    """A column for comparisons: Spark can't compare maps."""
-    name = f"{alias}.`{column.name}`"
+def comparable(column: StructField, of: str = "") -> str:
+    """A column for comparisons, in SQL: Spark can't compare maps. `of`: an alias with its dot."""
+    name = f"{of}`{column.name}`"
     return f"array_sort(map_entries({name}))" if isinstance(column.dataType, MapType) else name
 
 

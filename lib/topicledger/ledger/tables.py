@@ -15,12 +15,11 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StructField
 
 from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence, retried
-from topicledger.ledger.sql import by_key, inserted, iso_times, sql_differ, sql_text, sql_value, updated
+from topicledger.ledger.sql import by_key, comparable, inserted, iso_times, sql_differ, sql_text, sql_value, updated
 from topicledger.schemas import TABLES, Table
 from topicledger.text import iso_time
 
@@ -170,7 +169,7 @@ class Ledger(Definitions):
         The time and run of the observation (`run_id`, `observed_at`) are not compared.
         """
         said = [each for each in table.schema if each.name not in _OF_THE_OBSERVATION]
-        columns = [_comparable(each).alias(each.name) for each in said]
+        columns = [F.expr(comparable(each)).alias(each.name) for each in said]
         of_clusters = self.read(table).where(F.col("cluster").isin(*clusters))
 
         def read() -> Sequence[str]:
@@ -368,11 +367,6 @@ def _literal(text: str) -> str:
 def differ(table: Table, left: str, right: str) -> Column:
     """Whether the rows of two aliases differ in any column of the table."""
     return F.expr(sql_differ(table, left, right))
-
-
-def _comparable(column: StructField) -> Column:
-    """Make a column usable in GROUP BY: Spark can't compare maps."""
-    return F.array_sort(F.map_entries(column.name)) if isinstance(column.dataType, MapType) else F.col(column.name)
 
 
 def all_tables(ledger: Ledger) -> None:

@@ -106,11 +106,17 @@ def shape() -> Column:
         F.array_sort(F.map_entries("live_assignments")),
         lambda each: F.concat_ws(":", each["key"], F.array_join(each["value"].cast("array<string>"), ",")),
     )
-    return F.create_map(
-        F.lit("num_partitions"), F.col("live_num_partitions").cast("string"),
-        F.lit("replication_factor"), F.col("live_replication_factor").cast("string"),
-        F.lit("assignments"), F.array_join(assignment, ";"),
-    )  # fmt: skip
+    return texts({**live_counts(), "assignments": F.array_join(assignment, ";")})
+
+
+def live_counts() -> Mapping[str, Column]:
+    """Return a live topic's counts by their names in `plans`."""
+    return {"num_partitions": F.col("live_num_partitions"), "replication_factor": F.col("live_replication_factor")}
+
+
+def texts(values: Mapping[str, Column]) -> Column:
+    """Return a map<string,string> with these values, as `plans.before` has it."""
+    return F.create_map(*(each for name, of in values.items() for each in (F.lit(name), of.cast("string"))))
 
 
 def _decision() -> Column:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
-from topicledger.frames import counted, materialised
+from topicledger.frames import materialised, with_metrics
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
@@ -166,7 +166,7 @@ def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, ag
         return found.where(NEEDS_SOMETHING)
 
     def decided() -> Decided:
-        kept, found = counted(rows, metered, needed)
+        kept, found = with_metrics(rows, metered, needed)
         return Decided(
             rows=kept,
             counts={name: found[name] for name in tallied},

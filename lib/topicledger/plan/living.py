@@ -11,6 +11,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Action
 from topicledger.phases import VALUES
 from topicledger.plan.changes import with_described
+from topicledger.plan.decide import live_counts
 
 _ENDED = ("phase", "outcome", "error", "error_message", "violations", "before", "after", "alters")
 
@@ -27,7 +28,7 @@ def as_creates(configs: DataFrame | None, ignored: Ignored) -> Transform:
         return is_set_on_topic(config) & ~is_ignored(ignored, config["name"])
 
     def transform(decisions: DataFrame) -> DataFrame:
-        live = {"num_partitions": F.col("live_num_partitions"), "replication_factor": F.col("live_replication_factor")}
+        live = live_counts()
         values = {
             "decision": F.lit(Action.CREATE.value),
             "live": F.lit(False),

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files.changes import gone
-from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Replace, load, removals_of
+from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Replace, clusters_of, load, removals_of
 from topicledger.files.read import files_arguments, frames
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
@@ -149,7 +149,7 @@ def unloaded(
     Raises GuardStopped if it removes more rows than `guards.max_removed_rows`.
     """
     rows, others = frames(ledger.spark, parsed)
-    found = None if replaces is None else removals_of(ledger, settings, parsed, replaces)
+    found = None if replaces is None else removals_of(ledger, settings, rows, others, parsed, replaces)
     removed = {} if found is None else found.rows
     changed = {
         name: Unloaded(rows=each, removed=removed.get(name)) for name, each in {MANIFESTS.name: rows, **others}.items()
@@ -229,8 +229,7 @@ def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) 
         yield from _otherwise(table, unloaded.rows, before, now)
         if replaces is not None:
             rows = parsed.rows if table is MANIFESTS else parsed.rows_of(table.name)
-            clusters = sorted({row.cluster for row in rows})
-            removed = (gone(table, each, unloaded.rows, clusters, replaces.owners) for each in (before, now))
+            removed = (gone(table, each, unloaded.rows, clusters_of(rows), replaces.owners) for each in (before, now))
             yield from _unlike(table, *removed)
 
 

@@ -21,6 +21,7 @@ from topicledger.manifests.rows import ABSENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
+from topicledger.plan.decide import live_counts, texts
 from topicledger.plan.undeclared import with_named
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy
@@ -95,12 +96,7 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
     )
     delete = F.coalesce(F.col("decision") == Action.DELETE.value, F.lit(False))
     last = read_last_records(run.spark, run.clusters, run.settings.kafka, rows.where(delete).select(*key))
-    found = {
-        "num_partitions": F.col("live_num_partitions"),
-        "replication_factor": F.col("live_replication_factor"),
-        END_OFFSET: F.col("end_offset"),
-    }
-    before = F.create_map(*(each for name, of in found.items() for each in (F.lit(name), of.cast("string"))))
+    before = texts({**live_counts(), END_OFFSET: F.col("end_offset")})
     return (
         rows.join(last.select(*key, "end_offset"), on=key, how="left")
         .withColumns(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
@@ -16,6 +16,7 @@ from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import TOPIC, Action, Decision, Refusal
+from topicledger.plan.decide import live_counts, texts
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.policies.contract import text
 from topicledger.policies.evaluating import together, warning
@@ -132,6 +133,7 @@ def _with_deletes(
             .transform(with_named(declared, known))
             .withColumn("_gone", F.coalesce(gone, F.lit(False)))
         )
+        before = texts({**live_counts(), UNDECLARED: F.col("_created_by")})
         why = warning(
             UNDECLARED,
             F.when(F.col("_gone"), text("no row declares it any more; run ", F.col("_created_by"), " created it")),
@@ -140,17 +142,9 @@ def _with_deletes(
             {
                 "decision": F.when(F.col("_gone"), F.lit(Action.DELETE.value)).otherwise(F.col("decision")),
                 "owner": F.when(F.col("_gone"), F.col("_owner_then")).otherwise(F.col("owner")),
-                "before": F.when(F.col("_gone"), _before()).otherwise(F.col("before")),
+                "before": F.when(F.col("_gone"), before).otherwise(F.col("before")),
                 "violations": together(F.col("violations"), why),
             }
         ).select(*decisions.columns)
 
     return transform
-
-
-def _before() -> Column:
-    return F.create_map(
-        F.lit("num_partitions"), F.col("live_num_partitions").cast("string"),
-        F.lit("replication_factor"), F.col("live_replication_factor").cast("string"),
-        F.lit(UNDECLARED), F.col("_created_by"),
-    )  # fmt: skip
