@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
@@ -15,6 +17,19 @@ def invoke(*arguments: str | Path, text: str | None = None) -> Result:
     assert "Traceback" not in result.output
     assert isinstance(result.exception, SystemExit | None), result.exception
     return result
+
+
+def done(*arguments: str | Path, code: int = 0) -> str:
+    """Run a command that ends with this exit code; return its stdout."""
+    result = invoke(*arguments)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def planned(config: Path, *more: str | Path, code: int = 0) -> dict[str, Any]:
+    """Run `plan`; return its result."""
+    document: dict[str, Any] = json.loads(done("plan", "--config", config, "--format", "json", *more, code=code))
+    return document
 
 
 MANIFEST = """

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.direct import live, make
-from tests.broker.invoking import invoke, load
+from tests.broker.invoking import invoke, load, planned
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -42,13 +41,6 @@ def written(folder: Path, text: str = FILE, name: str = "proposed.yaml") -> Path
     file = folder / name
     file.write_text(text)
     return file
-
-
-def planned(config: Path, *more: str | Path, code: int = 0) -> dict[str, Any]:
-    result = invoke("plan", "--config", config, "--format", "json", *more)
-    assert result.exit_code == code, result.output
-    document: dict[str, Any] = json.loads(result.stdout)
-    return document
 
 
 @pytest.mark.thorough

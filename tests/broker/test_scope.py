@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.direct import live
-from tests.broker.invoking import invoke, load
+from tests.broker.invoking import done, invoke, load, planned
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -49,18 +49,14 @@ def test_a_team_plans_and_applies_only_its_own_changes(
     assert load(config, BOTH).exit_code == 0
     ledger, file = Ledger(spark, str(config.with_name("ledger"))), tmp_path / "a.yaml"
 
-    def planned(*more: str | Path, code: int) -> dict[str, Any]:
-        result = invoke("plan", "--config", config, "--format", "json", "--requested-by", "ann", *more)
-        assert result.exit_code == code, result.output
-        document: dict[str, Any] = json.loads(result.stdout)
-        return document
+    plan = partial(planned, config, "--requested-by", "ann")
 
     # The exit code is about a's own mistake, and b's is not mentioned.
     file.write_text(OF_A.replace("2", "5"))
-    mistaken = planned(file, code=4)
+    mistaken = plan(file, code=4)
     assert [each["topic"] for each in mistaken["failures"]] == ["scope.a.new"]
     file.write_text(OF_A)
-    document = planned("--run-id", "pr", file, code=0)
+    document = plan("--run-id", "pr", file, code=0)
     assert [each["topic"] for each in document["planned"]] == ["scope.a.new"]
     assert (document["failures"], document["scope"], document["outside"]) == ([], "the files", 2)
     assert document["decisions"] == {"unchanged": 0, "drifted": 0, "unmanaged": 0}
@@ -77,7 +73,7 @@ def test_a_team_plans_and_applies_only_its_own_changes(
     assert {row["topic"] for row in ledger.read(PLANS).where("run_id = 'pr'").collect()} == {"scope.a.new"}
     assert {row["owner"] for row in ledger.read(MANIFESTS).collect()} == {"a", "b"}
 
-    of_b = planned("--owner", "B", code=4)
+    of_b = plan("--owner", "B", code=4)
     assert [each["topic"] for each in of_b["planned"]] == ["scope.b.new"]
     assert (of_b["scope"], of_b["outside"]) == ("owner B", 0)
     nobody = invoke("plan", "--config", config, "--owner", "nobody")
@@ -94,11 +90,6 @@ def test_a_removed_row_is_seen_and_its_topic_deleted_once_allowed(
     config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=SETTINGS)
     ledger, file = Ledger(spark, str(config.with_name("ledger"))), tmp_path / "c.yaml"
 
-    def done(*arguments: str | Path, code: int) -> str:
-        result = invoke(*arguments, "--config", config)
-        assert result.exit_code == code, result.output
-        return result.stdout
-
     def of_owner(owner: str, *topics: str) -> str:
         rows = "".join(f"  - {{topic: {each}, num_partitions: 1, owner: {owner}}}\n" for each in topics)
         return f"cluster: main\ntopics:\n{rows}"
@@ -108,26 +99,28 @@ def test_a_removed_row_is_seen_and_its_topic_deleted_once_allowed(
     assert load(config, of_owner("d", "removed.other")).exit_code == 0
     overlapping = {"first": ("--owner", "c"), "second": ("--topic", "^removed[.]gone$")}
     for run_id, limits in overlapping.items():
-        done("plan", "--run-id", run_id, "--requested-by", "ann", *limits, code=0)
-        done("runs", "approve", "--run-id", run_id, "--by", "bob", code=0)
-    done("apply", "--run-id", "first", "--wait-visible", "30", code=0)
+        done("plan", "--run-id", run_id, "--requested-by", "ann", *limits, "--config", config, code=0)
+        done("runs", "approve", "--run-id", run_id, "--by", "bob", "--config", config, code=0)
+    done("apply", "--run-id", "first", "--wait-visible", "30", "--config", config, code=0)
     before = {name: info.topic_id for name, info in live(kafka, "removed.").items()}
     assert set(before) == {"removed.kept", "removed.gone"}
-    done("apply", "--run-id", "second", code=0)
+    done("apply", "--run-id", "second", "--config", config, code=0)
     outcomes = {(row["phase"], row["outcome"]) for row in ledger.read(AUDIT).where("run_id = 'second'").collect()}
     assert outcomes == {("validate", "ok"), ("apply", "skipped")}
     assert {name: info.topic_id for name, info in live(kafka, "removed.").items()} == before
 
     file.write_text(of_owner("c", "removed.kept"))
-    shown = done("plan", "--run-id", "removal", "--requested-by", "ann", "--replace-owner", "c", file, code=5)
+    shown = done(
+        "plan", "--run-id", "removal", "--requested-by", "ann", "--replace-owner", "c", file, "--config", config, code=5
+    )
     assert "leaves the tables: main / removed.gone, owner c" in shown
     assert "stopped by guards: main: deletes=1 (1 action)" in shown
     # Nothing can be sent, so the files are not loaded.
     version = ledger.latest_version(MANIFESTS)
-    done("apply", "--run-id", "removal", file, code=5)
+    done("apply", "--run-id", "removal", file, "--config", config, code=5)
     assert ledger.latest_version(MANIFESTS) == version
-    done("runs", "approve", "--run-id", "removal", "--allow", "deletes=1", "--by", "bob", code=0)
-    done("apply", "--run-id", "removal", file, code=0)
+    done("runs", "approve", "--run-id", "removal", "--allow", "deletes=1", "--by", "bob", "--config", config, code=0)
+    done("apply", "--run-id", "removal", file, "--config", config, code=0)
     assert set(live(kafka, "removed.")) == {"removed.kept"}
     declared = ledger.read(MANIFESTS).where("topic like 'removed.%'").collect()
     assert {row["topic"] for row in declared} == {"removed.kept", "removed.other"}
