@@ -55,10 +55,7 @@ serve_connect() {
         --jars "$(printf '%s,' "$2"/delta/*.jar)" --driver-class-path "$2/local-files/local-files.jar" \
         --conf spark.hadoop.fs.file.impl=LocalFiles --conf 'spark.hadoop.fs.AbstractFileSystem.file.impl=LocalFiles$Context' \
         --conf spark.connect.grpc.binding.address=127.0.0.1 --conf "spark.connect.grpc.binding.port=$port" \
-        --conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension \
-        --conf spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog \
-        --conf spark.databricks.delta.snapshotPartitions=2 --conf spark.sql.shuffle.partitions=4 \
-        --conf spark.sql.session.timeZone=UTC --conf spark.ui.enabled=false spark-internal >build/spark-connect.log 2>&1 &
+        --properties-file conf/spark-defaults.conf spark-internal >build/spark-connect.log 2>&1 &
     server=$!
     for ((seconds = 0; seconds < 120; seconds++)); do
         if "$1" -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))' "$port" 2>/dev/null; then

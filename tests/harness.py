@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -40,6 +39,9 @@ from topicledger.model.scope import Scope
 from topicledger.resources import building
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
 from topicledger_testing.embedded_kafka import EmbeddedKafka
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -82,6 +84,9 @@ def scoped(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def delta_table(ledger: Ledger, table: Table) -> DeltaTable:
     """Return a table as Delta's own package has it, to change rows that topicledger never changes."""
+    # Environments for other versions of Spark lack the package (scripts/test_spark.sh), and use other functions here.
+    from delta.tables import DeltaTable
+
     return DeltaTable.forPath(ledger.spark, ledger.location(table))
 
 
