@@ -28,6 +28,7 @@ from topicledger.schemas.tables import (
     USAGES,
     VIOLATIONS,
 )
+from topicledger.schemas.usage import USAGE
 
 __all__ = [
     "ACLS",
@@ -57,6 +58,7 @@ __all__ = [
     "SENT_BATCHES",
     "TABLES",
     "THROTTLES",
+    "USAGE",
     "USAGES",
     "VIOLATIONS",
     "Table",

@@ -32,6 +32,7 @@ from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
 from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
+from topicledger.schemas.usage import USAGE
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -102,7 +103,7 @@ MANIFESTS = Table(
 
 USAGES = Table(
     name="usages",
-    comment="Users of topics: the registry that a delete policy reads",
+    comment="Declared users of topics: the registry that a delete policy reads; measured usage is in usage",
     schema=StructType(
         [
             _column("cluster", _STRING, "a name from the run settings"),
@@ -337,6 +338,7 @@ TABLES: Mapping[str, Table] = {
         BROKERS,
         AUDIT,
         DRIFT,
+        USAGE,
         RUNS,
         LEASES,
         CLUSTERS,
