@@ -22,7 +22,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from topicledger.config import guards, settings
+from topicledger.config import guards, oauth, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
 from topicledger.naming import DriftName, Sections
@@ -36,7 +36,7 @@ END = "<!-- Generated up to here. -->"
 
 LISTS = ("notify",)
 """Tables of the settings that may appear several times."""
-NOT_KEYS = {"clusters.NAME": ("name",), "policies.create": ("options", "where")}
+NOT_KEYS = {"clusters.NAME": ("name", "oauth"), "policies.create": ("options", "where")}
 """Fields that aren't keys of the settings file."""
 
 _POLICIES = [f"[[policies.{name}]]" for name in ("create", "delete", "change", *(kind.resource_type for kind in NAMES))]
@@ -164,7 +164,10 @@ def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:
         elif dotted in LISTS:
             yield dotted, typing.cast(type, inner[0])
         elif inner:
-            yield f"{dotted}.NAME", typing.cast(type, inner[0])
+            of = typing.cast(type, inner[0])
+            yield f"{dotted}.NAME", of
+            if of is settings.ClusterSettings:
+                yield f"{dotted}.NAME.oauth", oauth.OAuthSettings
 
 
 def _docstrings(of: type) -> Mapping[str, str]:

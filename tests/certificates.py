@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from tests import tokens
 from topicledger_testing.embedded_kafka import HOST
 
 
@@ -29,11 +30,17 @@ class Certificates:
     other_name: Path
     """A broker's, for a host that isn't this one."""
     client: Path
+    token_key: Path
+    """The key of an identity provider."""
+    token_keys: Path
+    """Its public part, as a JSON Web Key Set."""
 
 
 def issue(folder: Path) -> Certificates:
     """Make an authority, and have it issue all of them into `folder`."""
     authority, stranger = trustme.CA(), trustme.CA()
+    token_key, token_keys = folder / "token-key.pem", folder / "token-keys.json"
+    tokens.write_key(token_key, token_keys)
     yesterday = datetime.now(UTC) - timedelta(days=1)
     made = Certificates(
         authority=folder / "authority.pem",
@@ -45,6 +52,8 @@ def issue(folder: Path) -> Certificates:
         ),
         other_name=_write(folder / "other-name.pem", authority.issue_cert("kafka.example.org")),
         client=_write(folder / "client.pem", authority.issue_cert("topicledger@example.org")),
+        token_key=token_key,
+        token_keys=token_keys,
     )
     authority.cert_pem.write_to_path(str(made.authority))
     stranger.cert_pem.write_to_path(str(made.stranger))

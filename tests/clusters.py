@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tokens
 from tests.certificates import Certificates
 from tests.java import compile_java
 from tests.zookeeper_kafka import ZooKeeperKafka
@@ -37,9 +38,11 @@ SASL_USERS = {
 class QuickKafka(EmbeddedKafka if VERSION >= (3, 3) else ZooKeeperKafka):
     """Its brokers start sooner: what they do for tests is over before compiling well would pay."""
 
+    java_options = ""
+
     def start(self) -> None:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+            patched.setenv("JDK_JAVA_OPTIONS", f"-XX:TieredStopAtLevel=1 {self.java_options}")
             super().start()
 
 
@@ -111,4 +114,22 @@ def secured(certificates: Certificates) -> EmbeddedKafka:
             **{"connections.max.reauth.ms": "3000"},
         ),
     }
-    return QuickKafka(KAFKA, KafkaOptions(listeners=listeners))
+    if VERSION >= (4, 0):
+        listeners["VALIDATED"] = sasl(
+            "OAUTHBEARER",
+            "oauthbearer.OAuthBearerLoginModule required",
+            **{
+                "sasl.server.callback.handler.class": (
+                    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+                ),
+                "sasl.oauthbearer.jwks.endpoint.url": certificates.token_keys.as_uri(),
+                "sasl.oauthbearer.expected.audience": tokens.AUDIENCE,
+            },
+        )
+    kafka = QuickKafka(KAFKA, KafkaOptions(listeners=listeners))
+    # Brokers read keys of tokens only from places that their JVM allows.
+    allowed = {"urls": certificates.token_keys.as_uri(), "files": str(certificates.token_keys)}
+    kafka.java_options = " ".join(
+        f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{name}={value}" for name, value in allowed.items()
+    )
+    return kafka

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from pyspark.sql import SparkSession
 
-from tests import tokens
+from tests import clusters, tokens
 from tests.broker.direct import creates
 from tests.certificates import Certificates
 from tests.clusters import SASL_USERS
 from tests.harness import Estate, cluster_settings, topics
 from tests.waiting import until
+from topicledger.config.oauth import OAuthSettings
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin
@@ -120,6 +122,38 @@ def test_topics_are_provisioned_through_each_way_in(
     estate.declare(*topics([name]))
     assert estate.run(run_id="secure").exit_code == 0
     assert estate.audit("secure")[name, "apply"]["outcome"] == "ok"
+
+
+@pytest.mark.skipif(clusters.VERSION < (4, 0), reason="brokers name the classes that validate tokens otherwise")
+def test_brokers_validate_the_token_that_client_credentials_get(
+    secured: EmbeddedKafka, authority: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTS_SECRET", tokens.CLIENT_SECRET)
+    quick = KafkaSettings(connect_timeout=IN_TIME)
+    tls_only = {"ssl_cafile": str(authority.authority)}
+    with tokens.token_endpoint(authority.token_key, authority.server) as endpoint:
+        oauth = OAuthSettings(
+            token_endpoint=endpoint.address,
+            client_id=tokens.CLIENT_ID,
+            client_secret="env:EVENTS_SECRET",
+            scope="kafka other",
+            ca_file=str(authority.authority),
+        )
+        settings = replace(cluster(secured, "VALIDATED", tls_only), oauth=oauth)
+        sent = ClusterSettings.from_json(settings.to_json())
+        for each in (settings, sent):
+            with ClusterAdmin(each, quick) as admin:
+                assert admin.describe_cluster().cluster_id == secured.cluster_id
+        assert endpoint.forms == ["grant_type=client_credentials&scope=kafka+other"]
+
+        endpoint.audience = "another-service"
+        strange = replace(settings, name="strange")
+        for attempt in (1, 2):
+            with pytest.raises(ClusterError, match=f"invalid_token|{UNHEARD}") as error:
+                Connection(strange, quick)
+            # A token that the brokers refused is not used again.
+            assert len(endpoint.forms) == 1 + attempt
+            assert tokens.CLIENT_SECRET not in f"{error.value!r} {settings!r} {settings.to_json()}"
 
 
 UNHEARD = "a wrong user or password looks like this"

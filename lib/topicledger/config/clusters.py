@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
+from topicledger.config.oauth import read_oauth
 from topicledger.config.secrets import has_url_credentials
 from topicledger.config.settings import SECRET_OPTIONS, ClientValue, ClusterSettings
 from topicledger.config.toml_table import HOLDS_A_SECRET, REFERENCES, TomlTable, kind_of, only_a_prefix
@@ -38,13 +39,15 @@ def read_clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSet
                 "is not a valid cluster name: it is empty, has surrounding blanks, or contains control characters",
             )
         cluster = table.table(name)
-        cluster.only("bootstrap_servers", "cluster_id", "principal", "client", "changes")
+        cluster.only("bootstrap_servers", "cluster_id", "principal", "client", "oauth", "changes")
+        client = cluster.table("client")
         clusters[name] = ClusterSettings(
             name=name,
             bootstrap_servers=_bootstrap_servers(cluster),
             cluster_id=cluster.text("cluster_id"),
             principal=cluster.text("principal"),
-            client=_client(cluster.table("client")),
+            client=_client(client),
+            oauth=read_oauth(cluster.table("oauth"), client.values),
         )
     return clusters
 

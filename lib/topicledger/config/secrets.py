@@ -11,12 +11,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from topicledger.config.settings import SECRET_OPTIONS, ClusterSettings
-from topicledger.errors import SecretError
+from topicledger.errors import SecretError, TopicLedgerError
 
 _TOKEN_PROVIDER = "sasl_oauth_token_provider"
 _PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
@@ -60,6 +61,14 @@ def check_references(cluster: ClusterSettings) -> None:
             resolved = resolve(_where(cluster, key), value)
             if key == _TOKEN_PROVIDER:
                 _token_factory(f"clusters.{cluster.name}.client.{key}", resolved)
+    for key, value in _oauth_references(cluster):
+        resolve(f"clusters.{cluster.name}.oauth.{key}", value)
+
+
+def _oauth_references(cluster: ClusterSettings) -> Iterator[tuple[str, str]]:
+    if cluster.oauth is not None:
+        yield "client_id", cluster.oauth.client_id
+        yield "client_secret", cluster.oauth.client_secret
 
 
 def secret_values(cluster: ClusterSettings) -> frozenset[str]:
@@ -82,6 +91,9 @@ def secret_values(cluster: ClusterSettings) -> frozenset[str]:
             password = _URL_PASSWORD.search(text)
             if password is not None:
                 found.update({password["password"], unquote(password["password"])})
+    if cluster.oauth is not None:
+        with suppress(SecretError):
+            found.add(str(resolve(f"clusters.{cluster.name}.oauth.client_secret", cluster.oauth.client_secret)))
     return frozenset(found)
 
 
@@ -178,6 +190,9 @@ def _token_provider(where: str, reference: str) -> object:
     factory = _token_factory(where, reference)
     try:
         return factory()
+    except TopicLedgerError as error:
+        # The package's own providers quote no credential.
+        raise SecretError(f"{where}: {error}") from None
     except (Exception, SystemExit) as error:
         # The error's text may quote a credential, so only its type is shown.
         raise SecretError(f"{where}: `{reference}` raised {type(error).__name__}") from None

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from topicledger.config.digests import canonical, digest_of
 from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
+from topicledger.config.oauth import OAuthSettings
 from topicledger.config.proof import ProofSettings
 from topicledger.config.scope import ScopeSettings
 from topicledger.config.severities import SEVERITIES, Severity
@@ -76,30 +77,22 @@ class ClusterSettings:
     """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
     is read when a client is made; passwords must be given so."""
 
+    oauth: OAuthSettings | None = None
+    """[clusters.NAME.oauth]"""
+
     def to_json(self) -> str:
         """Return one line of JSON that `from_json` reads back into an equal object."""
-        return canonical(
-            {
-                "name": self.name,
-                "bootstrap_servers": self.bootstrap_servers,
-                "cluster_id": self.cluster_id,
-                "principal": self.principal,
-                "client": self.client,
-            }
-        )
+        return canonical(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ClusterSettings:
         """Parse what `to_json` returns."""
         raw = json.loads(text)
-        client = {key: tuple(value) if isinstance(value, list) else value for key, value in raw["client"].items()}
-        return cls(
-            name=raw["name"],
-            bootstrap_servers=tuple(raw["bootstrap_servers"]),
-            cluster_id=raw["cluster_id"],
-            principal=raw["principal"],
-            client=client,
-        )
+        raw["bootstrap_servers"] = tuple(raw["bootstrap_servers"])
+        raw["client"] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in raw["client"].items()
+        }
+        return cls(**raw | {"oauth": raw["oauth"] and OAuthSettings(**raw["oauth"])})
 
 
 @dataclass(frozen=True, kw_only=True)

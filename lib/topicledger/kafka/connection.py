@@ -19,6 +19,7 @@ from kafka.protocol.metadata import MetadataRequest
 from topicledger.config.secrets import foreign_code, redact, resolve_client_options, secret_values, words_of
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError
+from topicledger.kafka.tokens import options_with, provider_of
 from topicledger.model import TopicResult
 
 _DISCONNECTED = "socket disconnected"
@@ -201,8 +202,10 @@ class Connection:
         self._bootstrap_servers = ", ".join(cluster.bootstrap_servers)
         self._operation_timeout_ms = max(1, round(kafka.operation_timeout * 1000))
         self._secrets = secret_values(cluster)
+        provider = provider_of(cluster)
         options: dict[str, object] = {
             "client_id": "topicledger",
+            **options_with(provider),
             **resolve_client_options(cluster),
             "request_timeout_ms": round(request_timeout(cluster, kafka) * 1000),
             "bootstrap_servers": list(cluster.bootstrap_servers),
@@ -210,11 +213,16 @@ class Connection:
         }
         if not (options.get("proxy_url") or options.get("socks5_proxy")):
             self._fail_where_refused(cluster.bootstrap_servers)
+        if provider is not None:
+            # kafka-python would try again until `connect_timeout`.
+            provider.token()
         # Created in two steps, so that a client that can't connect can still report the reason, and be closed.
         self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
         try:
             self._admin.__init__(**options)
         except Exception as error:
+            if provider is not None:
+                provider.forget()
             # Any error of a cluster's client concerns only that cluster.
             raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
         self._manager = self._admin._manager

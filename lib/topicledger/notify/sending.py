@@ -9,10 +9,9 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Collection, Sequence
-from http.client import HTTPMessage
-from typing import IO
 
 from topicledger import __version__
+from topicledger.config.http import opener
 from topicledger.config.secrets import resolve
 from topicledger.errors import SecretError
 
@@ -21,15 +20,6 @@ log = logging.getLogger(__name__)
 SECONDS = 10.0
 """Time limit for all announcements of a run together."""
 _ATTEMPT_SECONDS = 5.0
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, so that an announcement goes only to the address in the settings."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        return None
 
 
 def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECONDS) -> Collection[int]:
@@ -60,8 +50,7 @@ def _post(number: int, reference: str, content_type: str, body: bytes, arrived: 
             return
         headers = {"Content-Type": content_type, "User-Agent": f"topicledger/{__version__}"}
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")
-        opener = urllib.request.build_opener(_NoRedirects)
-        with opener.open(request, timeout=_ATTEMPT_SECONDS) as response:
+        with opener().open(request, timeout=_ATTEMPT_SECONDS) as response:
             log.info("%s: answered %d", where, response.status)
         arrived.append(number)
     except SecretError as error:
