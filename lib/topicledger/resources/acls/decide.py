@@ -53,7 +53,7 @@ def decide(
         return (
             judged.transform(guarded(seen, clusters, settings, scoped))
             .transform(_judged_until_settled(seen, settings, judged_by))
-            .transform(last_acls(seen))
+            .transform(last_acls(seen, settings))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
             .select("acl", *DECIDED_RESOURCE.names)
@@ -116,12 +116,12 @@ def guarded(
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings, declared_only=seen.declared_only))
             .transform(_keeps_own_access(own, settings, seen.rows))
+            # Each later join of rows with themselves doubles their plan.
+            .transform(materialised)
         )
         if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
             return rows.transform(scoped)
-        # Each join of rows with themselves doubles their plan.
-        rows = rows.transform(materialised)
         claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
         if not claims.isEmpty():
             rows = rows.transform(_kept(claims))

@@ -8,12 +8,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.config.settings import Settings
 from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
 from topicledger.phases import ENDED
 from topicledger.resources.acls.cluster_acls import CLUSTER, LAST_ACL, opens_cluster
 from topicledger.resources.acls.first_acls import Words, may_be_open, uncovered, with_warnings
-from topicledger.resources.acls.names import AclAction, AclRefusal
+from topicledger.resources.acls.names import AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.rows import text_of
 from topicledger.resources.deciding import decided, may_be_made
 from topicledger.resources.ending import lookup, stopped
@@ -27,14 +28,14 @@ _LAST = Words(
 )
 
 
-def last_acls(seen: Listed) -> Transform:
+def last_acls(seen: Listed, settings: Settings) -> Transform:
     """Stop removals of the last ACLs on a cluster itself, and warn of last ACLs on other resources.
 
     In and out: decided rows, after all policies and guards. Removals that guards stopped count as removals, since an
     approval may allow them.
     """
     open_to_all = may_be_open(seen)
-    if not open_to_all:
+    if not open_to_all or not settings.of_kinds.of(AclSettings).manage:
         return lambda rows: rows
     live = seen.rows.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("acl"))
     opens = lookup({name: opens_cluster(is_set) for name, is_set in open_to_all.items()}, F.col("cluster"))
