@@ -17,6 +17,7 @@ from topicledger.report.facts import (
     DriftTally,
     History,
     PhaseTime,
+    PlannedChange,
     PolicyTally,
     Report,
     RequestTimes,
@@ -62,7 +63,7 @@ def run_facts(command: str = "provision", **changed: object) -> RunFacts:
 
 def _tally(cluster: str | None, phase: str, outcome: str, topics: int, **more: str | None) -> Tally:
     told = {"action": "create", "error": None, "example": None, "message": None, **more}
-    return Tally(cluster=cluster, phase=phase, outcome=outcome, topics=topics, **told)  # type: ignore[arg-type]
+    return Tally(cluster=cluster, resource_type="topic", phase=phase, outcome=outcome, topics=topics, **told)  # type: ignore[arg-type]
 
 
 TOO_FEW = (
@@ -85,7 +86,7 @@ def _result(
         error=error,
         error_message=why,
         completed_at=NOW - timedelta(minutes=10, seconds=number % 60),
-        what="12 partitions, replication factor 3, retention.ms=604800000",
+        change=PlannedChange(what="12 partitions, replication factor 3, retention.ms=604800000"),
         owner="payments" if number % 3 else None,
     )
 
@@ -244,7 +245,6 @@ def run() -> Report:
     )
     return Report(
         made_at=NOW,
-        clusters=(),
         run=facts,
         tallies=tallies,
         policies=[
@@ -452,7 +452,7 @@ def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
     history = History(owned=[_rights("since audit 20261120T060000000000Z-0a0a0a0a")])
-    return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts), history=history)
+    return Report(made_at=NOW, run=facts, drift=_drift(facts), history=history)
 
 
 def span() -> Report:
@@ -476,8 +476,9 @@ def span() -> Report:
         run=None,
         span=(days[0], NOW),
         history=History(
-            runs=runs,
+            runs=[*runs[:-1], replace(runs[-1], unsent=True)],
             run_count=len(runs),
+            done={"create": 1_127, "delete": 12},
             periods=[(each.run.started_at, each.outcomes) for each in reversed(runs)],
         ),
         drift=_drift(run_facts("audit")),

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.broker.direct import make
 from tests.broker.invoking import invoke, load
+from tests.unit.frames import frame
 from topicledger.ledger.tables import Ledger
 from topicledger.policies.built_in import BUILT_IN
 from topicledger.resources.building import options
-from topicledger.schemas import MANIFESTS, TABLES
+from topicledger.schemas import AUDIT, MANIFESTS, TABLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PAGE = (commands.REPOSITORY / "docs" / "policies.md").read_text(encoding="utf-8")
@@ -142,7 +143,7 @@ def test_a_users_own_policy_is_listed_and_explained(
     assert (missing.exit_code, "no such file" in missing.stderr) == (2, True)
 
 
-def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: Path) -> None:
+def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: Path, spark: SparkSession) -> None:
     """C5: what is left to the broker is asked by validateOnly."""
     told = explain(config, "explained.new")
     assert (told["decision"], told["notes"]) == ("create", [])
@@ -157,6 +158,18 @@ def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: 
     assert verdicts["config_range"]["inputs"] == "retention.ms 604800000"
     assert verdicts["config_range"]["settings"] == {"config": "retention.ms", "max": 86400000}
     assert verdicts["num_partitions"]["message"] == "warning: num_partitions is 2; allowed is 1 to 1"
+    assert verdicts["config_range"]["mode"] == "refuse"
+    exempting = config.with_name("exempting.toml")
+    exempting.write_text('[policies]\nrecreated = "exempt"\n' + config.read_text())
+    ledger = Ledger(spark, str(config.with_name("ledger")))
+    done = {"cluster": "main", "resource_type": "topic", "action": "create", "phase": "apply", "outcome": "ok"}
+    ledger.ensure(AUDIT)
+    ledger.append(AUDIT, frame(spark, AUDIT.schema, [{**done, "topic": "explained.new"}]), app_id="then", version=1)
+    told = explain(exempting, "explained.new")
+    (note,) = told["notes"]
+    assert note.startswith("this ledger created it before, so policies only warn")
+    modes = {each["policy"]: (each["mode"], each["verdict"]) for each in told["verdicts"]}
+    assert (modes["config_range"], modes["name_collision"]) == (("warn", "broken"), ("refuse", "fine"))
 
 
 @pytest.mark.thorough

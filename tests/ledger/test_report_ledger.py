@@ -16,14 +16,16 @@ from tests import commands
 from tests.harness import UNREACHABLE
 from tests.unit.frames import frame
 from topicledger import cli
+from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.ledger.tables import Ledger
-from topicledger.report import Report, ReportKind, gather, moment, of_run, render, span
+from topicledger.model.scope import Scope
+from topicledger.report import Report, ReportKind, gather, limited, moment, of_run, render, span
 from topicledger.report.access import Owned
 from topicledger.resources.acls import kind as acls
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quotas
 from topicledger.review.history import of_topic, of_topics
-from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS, QUOTAS, RUNS, Table
+from topicledger.schemas import ACLS, APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, QUOTAS, RUNS, Table
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1)
@@ -195,6 +197,55 @@ def test_span_counts_each_topic_once_and_failures_by_owner(told: Ledger) -> None
     assert (owners["monday"], owners["tuesday"]) == ({"team": 1}, {"": 1})
 
 
+def test_span_counts_what_was_done_and_lists_unsent_plans_apart(told: Ledger, tmp_path: Path) -> None:
+    """A later plan that nobody applied refuses `a`, which Tuesday's run created; an ACL has the owner of its plan."""
+    ledger = copy(told, tmp_path / "planned")
+    wednesday = TUESDAY + timedelta(days=1)
+    facts = {"run_id": "pr-1", "state": "planned", "started_at": wednesday, "requested_by": "ann"}
+    put(ledger, RUNS, {**facts, "arguments": {"command": "plan", "clusters": ""}}, {})
+    ended = {"run_id": "pr-1", "cluster": "orders", "error_code": -1, "completed_at": wednesday}
+    acl = {"resource_type": "acl", "resource": "User:x ALLOW READ TOPIC LITERAL a *", "action": "acl_delete"}
+    put(
+        ledger,
+        PLANS,
+        {"run_id": "pr-1", "cluster": "orders", "planned_at": wednesday, "owner": "team"},
+        {"topic": "a", "action": "delete", "phase": "guard", "outcome": "refused"},
+        {**acl, "before": {"resource_type": "TOPIC", "resource_name": "a", "pattern_type": "LITERAL"}},
+    )
+    put(
+        ledger,
+        AUDIT,
+        ended,
+        {"topic": "a", "action": "delete", "phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED"},
+        {**acl, "phase": "validate", "outcome": "ok"},
+    )
+    now = wednesday + timedelta(hours=1)
+    put(ledger, APPROVALS, {"run_id": "pr-1", "plan_digest": "x", "by": "bob", "at": now}, {})
+    found = gather(ledger, span(MONDAY, now, ()), now)
+    assert found.outcomes() == {"failed": 1, "open": 1, "ok": 2}
+    assert found.history.done == {"create": 2}
+    runs = {each.run.run_id: each for each in found.history.runs}
+    assert {name for name, each in runs.items() if each.unsent} == {"pr-1", "given-up"}
+    assert (runs["pr-1"].outcomes, runs["pr-1"].approved_by) == ({"refused": 1, "planned": 1}, ["bob"])
+    page = render(found)
+    assert page.index("Plans that sent nothing") < page.index("pr-1")
+    only = Scope(owners=("Team ",), topics=("^a$",))
+    mine = gather(ledger, limited(ledger, Owners(), of_run(ledger, "pr-1", ()), only), now)
+    assert {(row.topic, row.owner, row.change.destroys) for row in mine.rows} == {
+        ("a", "team", True),
+        (acl["resource"], "team", True),
+    }
+    assert mine.noun == "action"
+    assert not limited_rows(ledger, "pr-1", Scope(owners=("other",)))
+    assert limited_rows(ledger, "tuesday", Scope(owners=("team",))) == ["a"]
+    assert limited_rows(ledger, "tuesday", Scope(topics=("[bc]",))) == ["c", "b"]
+
+
+def limited_rows(ledger: Ledger, run_id: str, limits: Scope) -> list[str | None]:
+    found = gather(ledger, limited(ledger, Owners(), of_run(ledger, run_id, ()), limits), NOW)
+    return [row.topic for row in found.rows]
+
+
 def test_span_without_runs_is_empty(told: Ledger) -> None:
     found = gather(told, span(moment("2025-01-01", "--since"), moment("2025-02-01", "--until"), ()), NOW)
     assert (found.outcomes(), found.history.run_count, found.drift) == ({}, 0, None)
@@ -208,6 +259,12 @@ def test_report_contains_only_selected_clusters(told: Ledger) -> None:
     drift = of(told, "audit-2", "payments").drift
     assert drift is not None
     assert drift.tallies == []
+    audit = of_run(told, "audit-2", ())
+    settings = Owners(names={"team": OwnerSettings(topics=("^z",))})
+    for only, topics in ((Scope(owners=("team",)), ["z"]), (Scope(topics=("^x",)), ["x"])):
+        within = gather(told, limited(told, settings, audit, only), NOW).drift
+        assert within is not None
+        assert [row.topic for row in within.rows] == topics
 
 
 @pytest.mark.thorough
@@ -329,7 +386,7 @@ def test_quotas_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path:
     assert first is not None
     assert [each.resource for each in first.changes] == ["user=a"]
     assert owned(of(ledger, "tuesday", "payments"), quotas.KIND) is None
-    assert "producer_byte_rate 1000 -&gt; 2000" in render(of(ledger, "tuesday"))
+    assert "producer_byte_rate 1000 -&gt; 2000" in render(of(ledger, "tuesday")).replace("<wbr>", "")
 
 
 def test_missing_drift_table_means_no_audit(told: Ledger, tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def test_the_default_exempts_nothing(tmp_path: Path) -> None:
     assert (plain.policies.recreated, exempt.policies.recreated) == ("refuse", "exempt")
     assert exempt.policies.create == plain.policies.create
     assert plain.digest() != exempt.digest()
-    run: Any = SimpleNamespace(settings=plain)
-    assert created_before(run) is None
-    first: Any = SimpleNamespace(settings=exempt, ledger=SimpleNamespace(exists=lambda _: False))
-    assert created_before(first) is None, "a new ledger has no table audit"
+    unread: Any = SimpleNamespace()
+    assert created_before(unread, plain) is None
+    new: Any = SimpleNamespace(exists=lambda _: False)
+    assert created_before(new, exempt) is None, "a new ledger has no table audit"
     _, problems = read_settings(settings('[policies]\nrecreated = "warn"\n'))
     assert len(problems) == 1
     assert "policies.recreated" in problems[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -114,12 +114,12 @@ def test_topics_that_stand_alike_are_counted_with_the_first_of_them(spark: Spark
     found = figures.tallies(figures.results(audit, plan_rows(spark), []))
     expected = spark.createDataFrame(
         [
-            ("main", "create", "apply", "failed", "INVALID_CONFIG", 2, "a", "of a"),
-            ("other", "create", "apply", "failed", "INVALID_CONFIG", 1, "c", "of c"),
-            ("main", "create", "apply", "ok", None, 1, "d", None),
+            ("main", "topic", "create", "apply", "failed", "INVALID_CONFIG", 2, "a", "of a"),
+            ("other", "topic", "create", "apply", "failed", "INVALID_CONFIG", 1, "c", "of c"),
+            ("main", "topic", "create", "apply", "ok", None, 1, "d", None),
         ],
-        "cluster string, action string, phase string, outcome string, error string, topics bigint, example string, "
-        "message string",
+        "cluster string, resource_type string, action string, phase string, outcome string, error string, "
+        "topics bigint, example string, message string",
     )
     assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
 
@@ -129,6 +129,28 @@ def test_problems_are_listed_first(spark: SparkSession) -> None:
     audit = audit_rows(spark, *({"topic": topic, "outcome": outcome} for topic, outcome in outcomes.items()))
     found = figures.worst_first(figures.results(audit, plan_rows(spark), []))
     assert [row["topic"] for row in found.collect()] == ["e", "f", "d", "c", "b", "a"]
+
+
+def test_destructive_actions_come_after_problems_and_before_the_rest(spark: SparkSession) -> None:
+    """Added partitions don't count: they lose no record."""
+    shorter = {"before": {"retention.ms": "2000"}, "after": {"retention.ms": "1000"}}
+    longer = {"before": {"retention.ms": "1000"}, "after": {"retention.ms": "2000"}}
+    more = {"before": {"num_partitions": "1"}, "after": {"num_partitions": "2"}}
+    changes: Sequence[Mapping[str, Any]] = [
+        {"topic": "a", "action": "create"},
+        {"topic": "b", "action": "alter_configs", **longer},
+        {"topic": "c", "action": "add_partitions", **more},
+        {"topic": "d", "action": "alter_configs", **shorter},
+        {"topic": "e", "action": "delete"},
+        {"topic": "f", "action": "delete"},
+    ]
+    ends = {"f": {"outcome": "refused", "phase": "guard"}}
+    audit = audit_rows(
+        spark, *({"topic": each["topic"], "action": each["action"], **ends.get(each["topic"], {})} for each in changes)
+    )
+    found = dicts(figures.worst_first(figures.results(audit, plan_rows(spark, *changes), [])))
+    assert [row["topic"] for row in found] == ["f", "d", "e", "a", "b", "c"]
+    assert [row["topic"] for row in found if row["destroys"]] == ["f", "d", "e"]
 
 
 def test_a_topic_counts_once_for_each_policy_that_it_breaks(spark: SparkSession) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import os
 import re
-import shlex
 import stat
 import sys
 import zipfile
@@ -26,13 +25,24 @@ import pytest
 from scripts.package import archive
 from tests import reports
 from topicledger import cli
+from topicledger.config.guards import OF_KINDS, GuardSettings
+from topicledger.config.reading import load_settings
 from topicledger.config.severities import SEVERITIES
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.kinds import NAMES
 from topicledger.model import Refusal
 from topicledger.model.config_texts import with_units
+from topicledger.model.scope import Scope
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
-from topicledger.report.facts import Changed, ChangedProblem, Compared, DriftFinding, History, ShownState
+from topicledger.report.facts import (
+    Changed,
+    ChangedProblem,
+    Compared,
+    DriftFinding,
+    History,
+    PlannedChange,
+    ShownState,
+)
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {
@@ -188,40 +198,39 @@ def config_differs(topic: str | None, what: str, declared: str | None, live: str
     )
 
 
-@pytest.mark.parametrize(
-    ("topic", "what", "declared", "last"),
-    [
-        ("orders", "retention.ms", "1000", ["orders", "retention.ms=1000"]),
-        ("orders", "cleanup.policy", "compact,delete", ["orders", "cleanup.policy=[compact,delete]"]),
-        ("-orders", "x", "a=b", ["-orders", "x=[a=b]"]),
-        ("a'; rm -rf ~ #", "$(id)", '`id` "', ["a'; rm -rf ~ #", '$(id)=`id` "']),
-        ("{}", "{0}", "{", ["{}", "{0}={"]),
-    ],
-)
-def test_advice_on_a_config_is_a_command_with_the_declared_words(
-    topic: str, what: str, declared: str, last: list[str]
-) -> None:
-    told = advice.of_drift("config_differs", [config_differs(topic, what, declared)])
-    command = told.removeprefix("Set the config as declared (").removesuffix("), or declare the live value.")
-    name, config = last
-    expected = ["kafka-configs.sh", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
-    assert shlex.split(command) == [*expected, "--entity-name", name, "--add-config", config]
-
-
-def test_advice_names_only_configs_that_a_command_can_set() -> None:
-    findings = [
-        config_differs("a\x1b[2J", "retention.ms", "1"),
-        config_differs("a", "retention.ms", "1\n2"),
-        config_differs("a", "follower.replication.throttled.replicas", "[0:1]"),
-        config_differs("a", "no.such", "1", live=None),
-        config_differs(None, "retention.ms", "1"),
-    ]
-    command = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
-    assert command + "--entity-name TOPIC --add-config NAME=VALUE" in advice.of_drift("config_differs", findings)
-    known = config_differs("b", "retention.ms", "2")
-    assert command + "--entity-name b --add-config retention.ms=2" in advice.of_drift(
-        "config_differs", [*findings, known]
+def test_advice_says_which_switch_and_guard_stand_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(
+        '[tables]\nroot = "/tmp/ledger"\n[changes]\nconfigs = "exact"\n[guards]\nmax_losses = 3\n'
+        '[clusters.a]\nbootstrap_servers = ["a:1"]\n[clusters.b]\nbootstrap_servers = ["b:1"]\n'
+        '[clusters.b.changes]\nconfigs = "off"\n'
     )
+    settings = load_settings(path)
+    differs = advice.of_drift("config_differs", settings, ["b", "a"])
+    assert differs.startswith('Run `provision` with changes.configs = "declared", within guards.max_losses and ')
+    assert 'Now it is "off" on b. guards.max_losses is 3: `runs approve --allow losses=N` allows more' in differs
+    assert "guards.max_disruptions is 0: `runs approve --allow disruptions=N`" in differs
+    assert "Now it" not in advice.of_drift("config_differs", settings, ["a"])
+    absent = advice.of_drift("should_be_absent", settings, ["a"])
+    assert absent.endswith("guards.max_deletes is 0: `runs approve --allow deletes=N` allows more for one plan.")
+    assert "guards.max_acl_deletes is 0: `runs approve --allow acl_deletes=N`" in advice.of_drift(
+        "acl_unmanaged", settings
+    )
+    audited = reports.audit().drift
+    assert audited is not None
+    audited = replace(audited, settings=replace(settings, changes={}))
+    page = told(render(replace(reports.audit(), drift=audited))).text()
+    assert "guards.max_deletes is 0" not in page, "no such finding"
+    assert "guards.max_losses is 3" in page
+
+
+def test_no_advice_goes_around_a_guard() -> None:
+    """It names no other tool that changes a cluster, and every guard that it names is one."""
+    every = [*map(advice.of_drift, advice.OF_DRIFT), *advice.OF_ERRORS.values()]
+    for text in every:
+        assert not re.search(r"kafka-(configs|topics|acls|delete)|by hand", text), text
+        for name in re.findall(r"guards\.(max_\w+)", text):
+            assert name in OF_KINDS or hasattr(GuardSettings, name), text
 
 
 def test_every_refusal_and_every_kind_of_drift_has_an_advice_of_its_own() -> None:
@@ -325,6 +334,53 @@ def test_acls_and_quotas_are_listed_by_owner_with_each_change() -> None:
     without = told(render(reports.run())).text()
     assert "ACLs by owner" not in without
     assert "quotas" not in without
+
+
+def test_destructive_lines_come_first_in_a_diff_and_are_never_folded() -> None:
+    """Also an owner whose change destroys something, after more other owners than a page shows."""
+    usual = reports.run()
+    (row,) = [each for each in usual.rows if each.outcome == "ok"][:1]
+    gone = [replace(row, topic=f"gone-{n}", action="delete", change=PlannedChange(destroys=True)) for n in range(8)]
+    others = [replace(row, topic=f"other-{n}", owner=f"a-{n:02}") for n in range(60)]
+    rows = [replace(row, topic=f"new-{n}", owner="z") for n in range(8)]
+    rows += [*(replace(each, owner="z") for each in gone), *others]
+    page = render(replace(usual, rows=rows))
+    diff = page[page.index('id="diff"') : page.index("left out. ")]
+    assert diff.index("gone-7") < diff.index("other-0") < diff.index("other-38")
+    assert "8 can lose data or access" in diff
+    assert "other-39" not in diff
+    before_fold, folded = diff.split("<details>")
+    assert all(f"gone-{n}" in before_fold for n in range(8))
+    assert all(f"new-{n}" in folded for n in range(8))
+
+
+def test_headline_speaks_of_actions_if_acls_are_among_them() -> None:
+    usual = of(ok=3)
+    acl = replace(usual.tallies[0], resource_type="acl", action="acl_add", topics=2)
+    report = replace(usual, tallies=[*usual.tallies, acl])
+    assert words.headline(report).text == "All succeeded: 5 actions"
+    text = told(render(report)).text()
+    assert "All actions" in text
+    assert "All topics" not in text
+
+
+def test_header_names_the_requester_and_the_approvers() -> None:
+    facts = replace(reports.run_facts(), approved_by=["bob", "beyond guards: deletes=2"])
+    text = told(render(replace(reports.run(), run=facts, limits=Scope(owners=("payments",), topics=("^pay",))))).text()
+    assert "Requested byalice" in text
+    assert "Approved bybob, beyond guards: deletes=2" in text
+    assert "Onlyowner payments; topic ^pay" in text
+    assert "left alone" not in text, "the run's own counts are about everything"
+    assert "also those of other owners and topics" in text
+
+
+def test_findings_with_the_same_message_are_folded() -> None:
+    finding = config_differs("a", "retention.ms", "1")
+    rows = [replace(finding, topic=f"t-{n}", message=f"retention.ms of t-{n} differs") for n in range(9)]
+    report = reports.audit()
+    assert report.drift is not None
+    page = told(render(replace(report, drift=replace(report.drift, rows=rows)))).text()
+    assert "Show 6 more with the same reason" in page
 
 
 def test_an_audit_with_findings_is_not_called_nothing_to_do() -> None:

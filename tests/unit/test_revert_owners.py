@@ -6,6 +6,8 @@ from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, judged_rows
 from topicledger.plan.revert import _as_manifests
+from topicledger.plan.revert_resources import _with_owners
+from topicledger.resources.acls.kind import KIND as ACLS
 
 
 def test_topics_without_a_row_belong_to_their_owner_of_then(spark: SparkSession) -> None:
@@ -22,3 +24,30 @@ def test_topics_without_a_row_belong_to_their_owner_of_then(spark: SparkSession)
     owners = {"same": "a", "removed": "a", "given away": "b", "given up": None, "never owned": None}
     assert {row["topic"]: row["owner"] for row in found} == owners
     assert {row["state"] for row in found} == {"absent"}
+
+
+def test_removed_acls_that_no_row_declared_have_owners(spark: SparkSession) -> None:
+    """Those of an earlier plan, and those who declare ACLs of the same principal."""
+    removed = [("planned", "User:p"), ("held", "User:h"), ("both", "User:h"), ("foreign", "User:f")]
+    done = spark.createDataFrame(
+        [("main", resource, None, {"principal": name}, {}, None) for resource, name in removed]
+        + [("main", "declared", "then", {"principal": "User:p"}, {}, ("now", None))],
+        "cluster string, resource string, owner string, before map<string,string>, after map<string,string>, "
+        "_declared struct<owner:string,labels:map<string,string>>",
+    )
+    plans = spark.createDataFrame(
+        [("main", "acl", "planned", "old", 1), ("main", "acl", "planned", "last", 2), ("main", "acl", "both", "x", 1)],
+        "cluster string, resource_type string, resource string, owner string, planned_at int",
+    )
+    rows = spark.createDataFrame(
+        [("main", "User:h", "a"), ("main", "User:h", "b"), ("other", "User:f", "c")],
+        "cluster string, principal string, owner string",
+    )
+
+    def owners(*asked: str) -> dict[str, str | None]:
+        found = dicts(_with_owners(plans, rows, ACLS, asked)(done))
+        return {row["resource"]: row["owner"] for row in found}
+
+    anybody = {"planned": "last", "held": "a", "both": "x", "foreign": None, "declared": "now"}
+    assert owners() == anybody
+    assert owners(" B") == {**anybody, "held": "b", "both": "b"}

@@ -26,7 +26,7 @@ from topicledger.model import TOPIC, Action, ReplicaAction, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
-from topicledger.plan import effects, moving
+from topicledger.plan import effects, moving, recreated
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import decide
 from topicledger.plan.decisions import deletes_judged, sizes_on
@@ -177,6 +177,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         rules = [each for each in made if each.action is action]
         if action is Action.CREATE:
             # Deletes come first, as in a run: those that will be sent make room.
+            rules = _of_create(ledger, settings, rules, mine, answer["notes"])
             rows = rows.transform(deletes_judged(made, known, settings))
             rows = _with_resolved(rows, mine, _validate_only(settings, cluster, found[0].asDict(), answer["notes"]))
         judged_rows = rows.transform(policies.verdicts(rules, known)).where(mine)
@@ -209,6 +210,15 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             verdicts += _of_change(each.asDict(), rules, answer["notes"])
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE
+
+
+def _of_create(ledger: Ledger, settings: Settings, rules: list[Policy], mine: Column, notes: list[str]) -> list[Policy]:
+    """Return the policies of a create; with a note, those of a topic that they only warn about."""
+    created = recreated.created_before(ledger, settings)
+    if created is None or created.where(mine).isEmpty():
+        return rules
+    notes.append('this ledger created it before, so policies only warn: [policies] recreated = "exempt"')
+    return recreated.as_warnings(rules)
 
 
 def observed(

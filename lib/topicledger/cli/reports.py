@@ -10,7 +10,9 @@ import click
 from topicledger import report
 from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.scope import topic_scope_options
 from topicledger.errors import ExitCode, UsageError
+from topicledger.model.scope import Scope
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.text import document, printable
 
@@ -27,15 +29,18 @@ from topicledger.text import document, printable
     metavar="FOLDER",
     help="Write FOLDER/index.html, which lists all reports in it; alone, or after the report.",
 )
+@topic_scope_options
 @common_with(run_id="The run or audit to report on; or give --since.")
-def report_command(options: Options, since: str | None, until: str | None, out: Path | None, index: Path | None) -> int:
+def report_command(
+    options: Options, limits: Scope, since: str | None, until: str | None, out: Path | None, index: Path | None
+) -> int:
     """Write one HTML file about a run or an audit (--run-id), or about a span of time (--since)."""
     if index is not None:
         report.make_folder(index)
         report.require_writable(index / report.INDEX_FILE, "--index")
     if out is None and index is not None and options.run_id is None and since is None and until is None:
-        if options.cluster:
-            raise UsageError("--index alone lists all reports of its folder: leave out --cluster")
+        if options.cluster or limits.narrows:
+            raise UsageError("--index alone lists all reports of its folder: leave out --cluster, --owner and --topic")
         open_settings(options)
         return _write_index(index, options)
     if out is None:
@@ -49,11 +54,13 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
     start = None if since is None else report.moment(since, "--since")
     end = now if until is None else report.moment(until, "--until")
     asked = None if start is None else report.span(start, end, options.cluster)
-    ledger = open_ledger(options, open_settings(options), "report")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "report")
     ledger.ensure(RUNS, PLANS, AUDIT)
     if asked is None:
         asked = report.of_run(ledger, str(options.run_id), options.cluster)
-    found = report.gather(ledger, asked, now)
+    asked = report.limited(ledger, settings.owners, asked, limits)
+    found = report.gather(ledger, asked, now, settings=settings)
     report.write(out, report.render(found))
     if index is not None:
         report.write(index / report.INDEX_FILE, report.render_index(report.entries(index)))

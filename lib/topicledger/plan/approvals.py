@@ -18,7 +18,6 @@ from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.outcomes import open_rows
-from topicledger.ledger.rows import read_moves
 from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, require_run
 from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
@@ -149,26 +148,9 @@ def _person(name: str | None) -> str:
 
 
 def _classes(ledger: Ledger, run_id: str, allowed: Mapping[str, Mapping[str, int]]) -> Collection[str]:
-    """Return the classes of a plan's actions, with those that approvals let through. `allowed`: see `Run.allowed`.
-
-    A plan has the configs that were set on topics, but neither brokers' defaults nor numbers of replicas: a possible
-    loss or disruption counts as one.
-    """
-    configs = F.transform(
-        F.map_entries("before"), lambda each: F.struct(each["key"].alias("name"), each["value"].alias("value"))
-    )
+    """Return the classes of a plan's actions, with those that approvals let through. `allowed`: see `Run.allowed`."""
     planned = (
-        ledger.read(PLANS)
-        .where(F.col("run_id") == run_id)
-        .transform(open_rows(allowed))
-        .withColumns(
-            {
-                "decision": F.col("action"),
-                "live_configs": configs,
-                "moves": read_moves(),
-                "live_replication_factor": F.lit(None).cast("int"),
-            }
-        )
+        ledger.read(PLANS).where(F.col("run_id") == run_id).transform(open_rows(allowed)).transform(effects.of_plans)
     )
     can: Mapping[str, Column] = {"losses": effects.losses(), "disruptions": effects.disruptions()}
     by_action = planned.groupBy("action").agg(*(F.bool_or(each.isNotNull()).alias(name) for name, each in can.items()))

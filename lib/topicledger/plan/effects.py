@@ -9,15 +9,35 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from functools import partial
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import parts_column, trimmed
+from topicledger.ledger.rows import read_moves
 from topicledger.model import Action
 from topicledger.model.topic_configs import DISRUPTIONS, EFFECTS, LOSSES, ChangeClass, Effect, topic_configs
 from topicledger.policies.contract import fewer_replicas, listed, text
 
 _NO_LIMIT = Decimal("9" * 38)
+
+
+def of_plans(plans: DataFrame) -> DataFrame:
+    """Add the columns that `losses` and `disruptions` need to rows of `plans`.
+
+    A plan has the configs that were set on topics, but neither brokers' defaults nor numbers of replicas: a possible
+    loss or disruption counts as one.
+    """
+    configs = F.transform(
+        F.map_entries("before"), lambda each: F.struct(each["key"].alias("name"), each["value"].alias("value"))
+    )
+    return plans.withColumns(
+        {
+            "decision": F.col("action"),
+            "live_configs": configs,
+            "moves": read_moves(),
+            "live_replication_factor": F.lit(None).cast("int"),
+        }
+    )
 
 
 def losses() -> Column:

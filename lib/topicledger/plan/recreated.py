@@ -12,8 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger import policies
+from topicledger.config.settings import Settings
 from topicledger.ledger.acknowledged import last_creates
-from topicledger.ledger.run import Run
+from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Refusal
 from topicledger.policies import Facts, Policy
@@ -22,12 +23,12 @@ from topicledger.schemas import AUDIT
 _RECREATED = "_recreated"
 
 
-def created_before(run: Run) -> DataFrame | None:
+def created_before(ledger: Ledger, settings: Settings) -> DataFrame | None:
     """Return topics whose last acknowledged change is a create of ours (cluster, topic); None if none is exempted."""
     # The first run of a ledger begins before its tables are there.
-    if run.settings.policies.recreated != "exempt" or not run.ledger.exists(AUDIT):
+    if settings.policies.recreated != "exempt" or not ledger.exists(AUDIT):
         return None
-    return last_creates(run.ledger.read(AUDIT)).select("cluster", "topic").distinct()
+    return last_creates(ledger.read(AUDIT)).select("cluster", "topic").distinct()
 
 
 def judged(rules: Sequence[Policy], known: Facts, created: DataFrame | None) -> Transform:
@@ -48,11 +49,20 @@ def _exempting(rules: Sequence[Policy]) -> Iterator[Policy]:
     """Yield policies; each that can be broken deliberately twice, to refuse other topics and to warn about these."""
     mine = F.col(_RECREATED)
     for rule in rules:
-        if rule.error is Refusal.POLICY_VIOLATION and rule.mode == "refuse":
+        if _can_exempt(rule):
             yield replace(rule, concerns=_both(rule.concerns, ~mine))
             yield replace(rule, mode="warn", concerns=_both(rule.concerns, mine))
         else:
             yield rule
+
+
+def as_warnings(rules: Sequence[Policy]) -> list[Policy]:
+    """Return the policies as they are for a topic that was created before."""
+    return [replace(rule, mode="warn") if _can_exempt(rule) else rule for rule in rules]
+
+
+def _can_exempt(rule: Policy) -> bool:
+    return rule.error is Refusal.POLICY_VIOLATION and rule.mode == "refuse"
 
 
 def _both(one: Column | None, other: Column) -> Column:

@@ -90,7 +90,7 @@ def reevaluate(
     # Deletes first: only those that will be sent make room.
     for together in ((Action.DELETE,), MAKE_PARTITIONS):
         asked = [each for each in rules if each.action in together and each.action in actions]
-        created = created_before(run) if together is MAKE_PARTITIONS else None
+        created = created_before(run.ledger, run.settings) if together is MAKE_PARTITIONS else None
         rows = rows.transform(judged(asked, known, created))
     evaluated = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from topicledger.frames import materialised
 from topicledger.ledger.run import Run
+from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
@@ -23,6 +24,7 @@ from topicledger.policies.contract import text
 from topicledger.resources.deciding import warned as with_warning
 from topicledger.resources.ending import ended, lookup, with_ended
 from topicledger.resources.kind import ResourceKind
+from topicledger.schemas import PLANS
 
 _KEY = ("cluster", "resource")
 
@@ -38,7 +40,7 @@ def judged(
     """The result of `kind.rows.judge` for rows that undo each of `done`, materialised.
 
     `done`: rows of `revert.changed_by`; `declared`: the result of `kind.rows.judge` for its current table, from which
-    owners and labels are taken. A resource that it doesn't declare any more belongs to its owner of then.
+    owners and labels are taken. See `_with_owners` for resources that it doesn't declare.
     """
     reverted = run.reverts
     assert reverted is not None, "the run reverts another"
@@ -47,12 +49,7 @@ def judged(
         done.drop("topic", "topic_id")
         .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
         .join(own, on=[*_KEY], how="left")
-        .withColumns(
-            {
-                "owner": F.when(F.col("_declared").isNotNull(), F.col("_declared.owner")).otherwise(F.col("owner")),
-                "labels": F.col("_declared.labels"),
-            }
-        )
+        .transform(_with_owners(run.ledger.read(PLANS), declared, kind, run.scope.owners))
         .join(_last_change(run, reverted, kind, done), on=[*_KEY], how="left")
         .transform(kind.as_rows.undo)
         .transform(materialised)
@@ -91,6 +88,39 @@ def judged(
     rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
     return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").transform(materialised)
+
+
+def _with_owners(plans: DataFrame, declared: DataFrame, kind: ResourceKind, owners: tuple[str, ...]) -> Transform:
+    """Set owners and labels of reverted resources. In: rows of `revert.changed_by` with `_declared`.
+
+    A resource that no row declares belongs to its owner of then. If it had none, since no row declared it then
+    either, it belongs to the last owner that any plan had of it, and to those who declare resources of the
+    same holder; the first of these that is one of `owners` is taken.
+    """
+
+    def transform(done: DataFrame) -> DataFrame:
+        planned = plans.where((F.col("resource_type") == kind.resource_type) & F.col("owner").isNotNull())
+        last = planned.groupBy(*_KEY).agg(F.max_by("owner", "planned_at").alias("_last_owner"))
+        rows = done.join(last, on=[*_KEY], how="left").withColumn("_others", F.array().cast("array<string>"))
+        holder = kind.deciding.scoped.holder
+        if holder is not None:
+            held = declared.groupBy("cluster", F.col(holder).alias("_holder"))
+            others = held.agg(F.array_sort(F.collect_set("owner")).alias("_others"))
+            own = F.coalesce(F.col("after")[holder], F.col("before")[holder])
+            rows = rows.drop("_others").withColumn("_holder", own).join(others, on=["cluster", "_holder"], how="left")
+        found = F.array_compact(
+            F.concat(F.array("_last_owner"), F.coalesce("_others", F.array().cast("array<string>")))
+        )
+        mine = F.filter(found, lambda each: F.coalesce(is_one_of(each, owners), F.lit(False))) if owners else found
+        undeclared = F.coalesce("owner", *(F.try_element_at(each, F.lit(1)) for each in (mine, found)))
+        return rows.withColumns(
+            {
+                "owner": F.when(F.col("_declared").isNotNull(), F.col("_declared.owner")).otherwise(undeclared),
+                "labels": F.col("_declared.labels"),
+            }
+        ).drop("_last_owner", "_others", "_holder")
+
+    return transform
 
 
 def _last_change(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -> DataFrame:

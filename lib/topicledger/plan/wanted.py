@@ -66,7 +66,7 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     kinds = kinds_of(run)
     removed = with_deletes(run) if Action.DELETE.value in kinds else None
     goal = brought_about(judged, run.settings.changes, kinds)
-    return replace(goal, undeclared=removed, created=created_before(run))
+    return replace(goal, undeclared=removed, created=created_before(run.ledger, run.settings))
 
 
 def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:

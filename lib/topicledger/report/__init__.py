@@ -12,6 +12,7 @@ from topicledger.report.gather import gather
 from topicledger.report.index import FILE as INDEX_FILE
 from topicledger.report.index import entries, make_folder
 from topicledger.report.index import render as render_index
+from topicledger.report.limits import limited
 from topicledger.report.page import render
 from topicledger.report.scope import ReportScope, moment, of_run, span
 
@@ -22,6 +23,7 @@ __all__ = [
     "ReportScope",
     "entries",
     "gather",
+    "limited",
     "make_folder",
     "moment",
     "of_run",

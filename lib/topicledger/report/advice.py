@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from topicledger.config.severities import DriftKind
+from topicledger.config.guards import OF_KINDS
+from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.model import Refusal
-from topicledger.report.facts import DriftFinding
 from topicledger.resources.registry import KINDS
+from topicledger.text import listed, show
 
 _MANIFEST = "Correct the row of manifests and load it again."
 _RULE = "Change the declaration so that it complies with the policy, or change the policy in the settings."
@@ -52,7 +53,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.BROKERS_UNAVAILABLE: "Restore the brokers that the message names, or declare others; then run again.",
     Refusal.NO_ROOM: "Make room on the brokers that the message names, or declare others.",
     Refusal.BROKER_TOO_OLD: "Upgrade the brokers to the version that the message names, or omit the change.",
-    Refusal.NOT_REVERTIBLE: "Change the topic by hand if this must be undone: the tables don't have the earlier state.",
+    Refusal.NOT_REVERTIBLE: "Declare what the topic should be, as the message says: the tables lack the earlier state.",
     Refusal.RECREATED: "Another client recreated the topic: check whether it may be deleted, then plan again.",
     Refusal.COUNTS_REQUIRED: "Declare partitions and replication factor, as the message says.",
     Refusal.DIFFERS_FROM_PLAN: "Compare the topic with its plan; another client may have created it.",
@@ -77,18 +78,37 @@ OF_DRIFT: Mapping[str, str] = {
     "missing": "Run `provision`: it creates the topic.",
     "unmanaged": "Declare the topic (`export --cluster NAME` writes its manifest), or declare it absent.",
     "should_be_absent": "Run `provision`: it deletes the topic, within guards.max_deletes.",
-    "partitions_fewer": 'Run `provision` with changes.partitions = "grow", or declare as many as there are.',
+    "partitions_fewer": (
+        'Run `provision` with changes.partitions = "grow", for compacted topics within guards.max_losses, or declare '
+        "as many as there are."
+    ),
     "partitions_more": "Declare as many as there are: Kafka can't remove partitions.",
-    "replication_factor": 'Run `provision` with changes.replicas = "on", or declare the live factor.',
-    "assignment": 'Run `provision` with changes.replicas = "on", or declare the live assignment.',
-    "config_differs": "Set the config as declared ({}), or declare the live value.",
-    "config_undeclared": 'Declare the config, or run `provision` with changes.configs = "exact", which resets it.',
+    "replication_factor": (
+        'Run `provision` with changes.replicas = "on", within guards.max_moves, or declare the live factor.'
+    ),
+    "assignment": (
+        'Run `provision` with changes.replicas = "on", within guards.max_moves, or declare the live assignment.'
+    ),
+    "config_differs": (
+        'Run `provision` with changes.configs = "declared", within guards.max_losses and guards.max_disruptions, or '
+        "declare the live value."
+    ),
+    "config_undeclared": (
+        'Declare the config, or run `provision` with changes.configs = "exact", which resets it within '
+        "guards.max_losses and guards.max_disruptions."
+    ),
     "broker_default_changed": "Check that the broker's new default suits the topics that leave it to the broker.",
     "recreated": "Find out who recreated the topic: earlier records are lost.",
     "preferred_leader": 'Run `provision` with changes.replicas = "on", or find out why that broker does not lead.',
-    "racks_shared": 'Run `provision` with changes.replicas = "on": it moves a replica to another rack.',
-    "broker_not_allowed": 'Run `provision` with changes.replicas = "on", or declare another placement.',
-    "replica_skew": 'Declare the placement spread, and run `provision` with changes.replicas = "on".',
+    "racks_shared": (
+        'Run `provision` with changes.replicas = "on": it moves a replica to another rack, within guards.max_moves.'
+    ),
+    "broker_not_allowed": (
+        'Run `provision` with changes.replicas = "on", within guards.max_moves, or declare another placement.'
+    ),
+    "replica_skew": (
+        'Declare the placement spread, and run `provision` with changes.replicas = "on", within guards.max_moves.'
+    ),
     "moves_under_way": "Wait until they are done; `kafka-reassign-partitions.sh --list` shows them.",
     "owner_missing": "Declare an owner, one of audit.owners if that is set, and load the manifest.",
     **{found.value: text for kind in KINDS for found, text in kind.drift.advice.items()},
@@ -107,28 +127,33 @@ def of_error(error: str | None) -> str:
     return OF_ERRORS.get(error or "", UNKNOWN)
 
 
-def of_drift(kind: str, findings: Iterable[DriftFinding] = ()) -> str:
-    """Advice for findings of `kind`; a command in it is for the first of `findings` that has one."""
+def of_drift(kind: str, settings: Settings | None = None, clusters: Iterable[str] = ()) -> str:
+    """Advice for findings of `kind`, with the switches and guards of the settings that stand in its way.
+
+    `clusters`: names of the clusters of the findings; None for `settings`: they are unknown.
+    """
     found = OF_DRIFT.get(kind, UNKNOWN)
-    if kind != DriftKind.CONFIG_DIFFERS:
-        return found
-    of_kind = (each for each in findings if each.kind == kind)
-    commands = (command for each in of_kind if (command := _set_config(each)) is not None)
-    return found.format(next(commands, None) or _altered("TOPIC", "NAME=VALUE"))
+    return found if settings is None else " ".join([found, *_in_the_way(found, settings, sorted(clusters))])
 
 
-def _set_config(finding: DriftFinding) -> str | None:
-    """The command that sets a topic's config as declared; None if there is none, or none that is safe to copy."""
-    topic, name, value = finding.topic, finding.what, finding.declared
-    # A config that the broker doesn't know has no live value either.
-    if not topic or not name or value is None or finding.live is None:
-        return None
-    if not f"{topic}{name}{value}".isprintable() or any(each in value for each in "[]"):
-        return None
-    # Kafka's own notation: outside brackets a comma ends a config, and a second = is an error.
-    return _altered(topic, f"{name}=[{value}]" if any(each in value for each in ",=") else f"{name}={value}")
+_SWITCH = re.compile(r'changes\.(\w+) = "(\w+)"')
+_GUARD = re.compile(r"guards\.(max_\w+)")
+_MORE = {"declared": ("declared", "exact")}
+"""Value of a switch -> the values that do the same, or more."""
 
 
-def _altered(topic: str, config: str) -> str:
-    start = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics"
-    return f"{start} --entity-name {shlex.quote(topic)} --add-config {shlex.quote(config)}"
+def _in_the_way(advice: str, settings: Settings, clusters: Sequence[str]) -> Iterator[str]:
+    """Yield the switches that the advice names and that are off, and the guards with their limits."""
+    for key, value in _SWITCH.findall(advice):
+        enough, by_value = _MORE.get(value, (value,)), dict[str, list[str]]()
+        for name in clusters:
+            if (now := getattr(settings.changes.get(name, ChangeSettings()), key)) not in enough:
+                by_value.setdefault(now, []).append(name)
+        for now, names in by_value.items():
+            yield f'Now it is "{now}" on {listed(list(map(show, names)))}.'
+    for name in dict.fromkeys(_GUARD.findall(advice)):
+        guards = settings.guards
+        most = guards.most(name) if name in OF_KINDS else getattr(guards, name)
+        if most is not None:
+            allow = f"`runs approve --allow {name.removeprefix('max_')}=N` allows more for one plan"
+            yield f"guards.{name} is {most}: {allow}."

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from topicledger.config.settings import Settings
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
+from topicledger.model import TOPIC
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.report.access import Owned
 from topicledger.review.history import TopicEvent
 
@@ -74,6 +77,8 @@ class RunFacts:
     arguments: Mapping[str, str]
     versions: Mapping[str, str]
     counts: Mapping[str, int]
+    approved_by: Sequence[str] = ()
+    """People who approved its plan, with what they allowed beyond guards."""
 
     @property
     def command(self) -> str:
@@ -95,6 +100,7 @@ class Tally:
     """Actions of one cluster with the same state for the same reason."""
 
     cluster: str | None
+    resource_type: str | None
     action: str | None
     phase: str | None
     """The phase that they ended in; None if unknown."""
@@ -166,6 +172,16 @@ class ChangedProblem:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedChange:
+    """The change that an action makes."""
+
+    what: str | None = None
+    """In words."""
+    destroys: bool = False
+    """Whether it removes a resource, or can lose records."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """The state of one action."""
 
@@ -178,10 +194,9 @@ class Result:
     error: str | None
     error_message: str | None
     completed_at: datetime | None
-    what: str | None = None
-    """The change, in words."""
+    change: PlannedChange = PlannedChange()
     owner: str | None = None
-    """As in the latest manifests."""
+    """As in the plan, or else as in the latest tables."""
     history: Sequence[TopicEvent] = ()
     """Events of the topic, oldest first; only for the first topics that failed or were refused."""
 
@@ -211,7 +226,7 @@ class DriftFinding:
     message: str | None
     since: datetime | None
     owner: str | None = None
-    """As in the latest manifests."""
+    """As in the latest tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +252,8 @@ class DriftReport:
     """SQL for all findings."""
     compared: Compared | None
     """None if there is no earlier audit."""
+    settings: Settings | None = None
+    """The settings that stand in the way of what is advised; None if they are unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +283,10 @@ class RunOfSpan:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     owners: Mapping[str, int] = field(default_factory=dict)
     """Owner -> topics that failed or were refused; the name is empty for topics without an owner."""
+    approved_by: Sequence[str] = ()
+    """People who approved its plan."""
+    unsent: bool = False
+    """Whether it is a plan that sent nothing in the span."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +299,8 @@ class History:
     """The newest runs."""
     run_count: int = 0
     """The number of all runs."""
+    done: Mapping[str, int] = field(default_factory=dict)
+    """Action -> how often runs of the span did it."""
     periods: Sequence[tuple[datetime, Mapping[str, int]]] = ()
     """The start of each period, and its results by outcome."""
     unit: str = "day"
@@ -289,8 +312,8 @@ class Report:
     """All contents of a page."""
 
     made_at: datetime
-    clusters: Sequence[str]
-    """The requested names; empty for all."""
+    limits: Scope = EVERYTHING
+    """The requested clusters, owners and topics."""
     span: tuple[datetime, datetime] | None = None
     """From the first (inclusive) to the second (exclusive); None for a run."""
     run: RunFacts | None = None
@@ -310,6 +333,11 @@ class Report:
     @property
     def kind(self) -> ReportKind:
         return ReportKind.SPAN if self.run is None else self.run.kind
+
+    @property
+    def noun(self) -> str:
+        """The word for what it counts: topics have one action each, as a rule; other resources only have actions."""
+        return "topic" if all(each.resource_type in (None, TOPIC) for each in self.tallies) else "action"
 
     def outcomes(self) -> dict[str, int]:
         """Number of topics by state, worst first."""

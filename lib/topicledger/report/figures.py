@@ -11,14 +11,17 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger import outcomes
 from topicledger.ledger.rows import read_violations
-from topicledger.model import OURS, Action, Outcome, Phase
-from topicledger.plan.lines import ROW, as_returned, returned
+from topicledger.model import OURS, Action, Outcome, Phase, RunState
+from topicledger.plan import effects
+from topicledger.plan.lines import REMOVES, ROW, as_returned, returned, sign_of
 from topicledger.report.facts import PROBLEMS, Age, Changed, ShownState
+from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import ACTION_KEY
 
 RESULTS = (
     "run_id",
     "cluster",
+    "resource_type",
     "topic",
     "action",
     "phase",
@@ -27,12 +30,14 @@ RESULTS = (
     "error_message",
     "completed_at",
     "plan",
+    "destroys",
 )
 _TOPIC = ("run_id", "cluster", "topic")
 _RESOURCE = ("run_id", "cluster", "resource_type", "resource")
 _BATCH = ("run_id", "cluster", "action", "phase", "batch")
 _FOUND = ("cluster", "topic", "kind", "what")
 _MESSAGE_CHARACTERS = 2_000
+_SENT = (Phase.APPLY.value, Phase.VERIFY.value)
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,6 +47,7 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     In: rows of `audit` and `plans` of some runs; `applying`: ids of runs that are applying. A planned action without a
     row of `audit` is `open`; one whose last phase is validation is `planned`, or `open` if its run is applying. `plan`
     has the columns `plan.lines.ROW`; counts that a create left to the broker are those that the broker returned.
+    `destroys` (boolean): whether the action removes a resource, or can lose records.
     """
     planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
     last = outcomes.results(audit, planned, "completed_at", by=_RESOURCE)
@@ -52,9 +58,34 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
     found = outcomes.by_action(creates, "run_id", more=returned())
     acts = plans.where(F.col("action").isNotNull()).join(found, on=["run_id", *ACTION_KEY], how="left")
-    as_planned = acts.withColumns(as_returned()).select(*_RESOURCE, "action", F.struct(*ROW).alias("plan"))
+    as_planned = (
+        acts.withColumns(as_returned())
+        .transform(effects.of_plans)
+        .select(*_RESOURCE, "action", F.struct(*ROW).alias("plan"), _destroys().alias("destroys"))
+    )
     rows = last.join(as_planned.dropDuplicates([*_RESOURCE, "action"]), on=[*_RESOURCE, "action"], how="left")
-    return rows.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)
+    destroys = F.coalesce("destroys", F.lit(False))
+    return rows.withColumns({"outcome": outcome, "error_message": short, "destroys": destroys}).select(*RESULTS)
+
+
+def _destroys() -> Column:
+    """In: the result of `effects.of_plans`. Added partitions don't count: they lose no record."""
+    removes = F.col("action").isin(*(name for name in ACTIONS if sign_of(name) == REMOVES))
+    loses = effects.losses().isNotNull() & (F.col("action") != Action.ADD_PARTITIONS.value)
+    return removes | loses
+
+
+def unsent(found: DataFrame, runs: DataFrame) -> DataFrame:
+    """Return the plans that sent nothing: run_id. In: `RESULTS`, and rows of `runs`."""
+    sent = found.where(F.col("phase").isin(*_SENT)).select("run_id").distinct()
+    plans = (F.col("arguments")["command"] == "plan") & (F.col("state") != RunState.APPLYING.value)
+    return runs.where(plans).select("run_id").join(sent, on="run_id", how="left_anti")
+
+
+def done(found: DataFrame) -> DataFrame:
+    """Count what was done, once for each run: action, number. In: `RESULTS`."""
+    ok = F.col("outcome").isin(Outcome.OK.value, Outcome.PENDING.value)
+    return found.where(F.col("phase").isin(*_SENT) & ok).groupBy("action").agg(F.count(F.lit(1)).alias("number"))
 
 
 def last_by_topic(found: DataFrame, starts: DataFrame) -> DataFrame:
@@ -62,7 +93,9 @@ def last_by_topic(found: DataFrame, starts: DataFrame) -> DataFrame:
 
     `starts`: run_id, started_at. An open action has no end time, so the last run is the one that started last.
     """
-    latest = Window.partitionBy("cluster", "topic").orderBy(F.desc_nulls_last("started_at"), F.desc("run_id"))
+    latest = Window.partitionBy("cluster", "resource_type", "topic").orderBy(
+        F.desc_nulls_last("started_at"), F.desc("run_id")
+    )
     first = (F.rank().over(latest) == 1) | F.col("topic").isNull()
     ordered = found.join(starts.select("run_id", "started_at"), on="run_id", how="left")
     return ordered.withColumn("_last", first).where("_last").select(*RESULTS)
@@ -72,10 +105,11 @@ def tallies(found: DataFrame) -> DataFrame:
     """Count topics with the same state and reason, and name the first. In: `RESULTS`. Out: `facts.Tally`."""
     first = F.min_by(F.struct("topic", "error_message"), F.coalesce("topic", F.lit(""))).alias("_first")
     return (
-        found.groupBy("cluster", "action", "phase", "outcome", "error")
+        found.groupBy("cluster", "resource_type", "action", "phase", "outcome", "error")
         .agg(F.count(F.lit(1)).alias("topics"), first)
         .select(
             "cluster",
+            "resource_type",
             "action",
             "phase",
             "outcome",
@@ -179,9 +213,12 @@ def _seconds(start: Column, end: Column) -> Column:
 
 
 def worst_first(found: DataFrame) -> DataFrame:
-    """Order `RESULTS` for listing: problems, open actions, the rest; each by cluster and topic."""
+    """Order `RESULTS` for listing: problems, then what destroys something, then the rest; each by cluster and topic."""
     order = F.array_position(F.array(*(F.lit(shown.value) for shown in ShownState)), F.col("outcome"))
-    return found.orderBy(order, "cluster", "topic", "run_id")
+    harmless = F.when(F.col("outcome").isin(*(each.value for each in PROBLEMS)), -1).otherwise(
+        F.when(F.col("destroys"), 0).otherwise(1)
+    )
+    return found.orderBy(harmless, order, "cluster", "topic", "run_id")
 
 
 def changes(before: DataFrame, now: DataFrame) -> DataFrame:

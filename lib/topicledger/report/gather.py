@@ -10,12 +10,15 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
+from topicledger.plan import approvals
+from topicledger.plan.allowing import in_words as in_numbers
 from topicledger.plan.lines import in_words
-from topicledger.report import figures, scope, times
+from topicledger.report import figures, limits, scope, times
 from topicledger.report.facts import (
     LISTED_WAITS,
     PROBLEMS,
@@ -28,11 +31,13 @@ from topicledger.report.facts import (
     DriftTally,
     History,
     PhaseTime,
+    PlannedChange,
     PolicyTally,
     Report,
     ReportKind,
     RequestTimes,
     Result,
+    RunFacts,
     RunOfSpan,
     Tally,
     Waiting,
@@ -40,11 +45,13 @@ from topicledger.report.facts import (
 from topicledger.report.owners import gather_owned
 from topicledger.report.scope import ReportScope, run_facts, utc
 from topicledger.review import history
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
+from topicledger.schemas import APPROVALS, AUDIT, DRIFT, PLANS, RUNS
 from topicledger.text import iso_time
 
 LISTED_ROWS = 5_000
 LISTED_CHANGES = 500
+LISTED_DELETES = 1_000
+"""Most actions that destroy something to list beside problems that take all the room."""
 LISTED_RUNS = 200
 LISTED_HISTORIES = 100
 """Most topics whose history a report shows."""
@@ -59,28 +66,43 @@ _DAYS_OF_WEEKS = 400
 _T = TypeVar("_T")
 
 
-def gather(ledger: Ledger, asked: ReportScope, made_at: datetime, *, listed: int = LISTED_ROWS) -> Report:
-    """Read the contents of a report, with at most `listed` topics and findings.
+def gather(
+    ledger: Ledger,
+    asked: ReportScope,
+    made_at: datetime,
+    *,
+    listed: int = LISTED_ROWS,
+    settings: Settings | None = None,
+) -> Report:
+    """Read the contents of a report, with at most `listed` topics and findings. `settings`: for its advice.
 
     The tables `runs`, `plans` and `audit` must exist; `drift` need not.
     """
     audit = _named(asked.rows(ledger.read(AUDIT), "completed_at"))
-    ended = _results(ledger, asked).transform(materialised)
-    runs, run_count = _runs(ledger, asked, ended) if asked.run is None else ([], 1)
-    # A topic that ten runs refused counts as one refused topic.
-    found = ended if asked.run is not None else figures.last_by_topic(ended, ledger.read(RUNS)).transform(materialised)
+    ended = found = _results(ledger, asked).transform(materialised)
+    runs: Sequence[RunOfSpan] = []
+    run_count, done = 1, {}
+    if asked.run is None:
+        unsent = figures.unsent(ended, ledger.read(RUNS)).transform(materialised)
+        runs, run_count = _runs(ledger, asked, ended, unsent)
+        # A span is about what was done: a plan that nobody applied changed and refused nothing.
+        audit, ended = (rows.join(unsent, on="run_id", how="left_anti") for rows in (audit, ended))
+        done = {row["action"]: row["number"] for row in figures.done(ended).collect()}
+        # A topic that ten runs refused counts as one refused topic.
+        found = figures.last_by_topic(ended, ledger.read(RUNS)).transform(materialised)
     by_size = (F.desc("topics"), "cluster", "action", "phase", "outcome", "error")
     tallies = _all(Tally, figures.tallies(found).orderBy(*by_size).limit(LISTED_TALLIES))
     sent = figures.requests(audit).transform(materialised)
     unit, periods = _periods(asked, ended)
     return Report(
         made_at=made_at,
-        clusters=asked.clusters,
+        limits=replace(asked.limits, clusters=tuple(asked.clusters)),
         span=asked.span,
-        run=asked.run,
+        run=None if asked.run is None else _approved(ledger, asked.run),
         history=History(
             runs=runs,
             run_count=run_count,
+            done=done,
             periods=periods,
             unit=unit,
             owned=gather_owned(ledger, asked, listed),
@@ -88,10 +110,10 @@ def gather(ledger: Ledger, asked: ReportScope, made_at: datetime, *, listed: int
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
         requests=_requests(ledger, asked, sent),
-        rows=_with_histories(ledger, _listed(_owned(ledger, figures.worst_first, found, listed))),
+        rows=_with_histories(ledger, _rows(ledger, found, tallies, listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
-        drift=_drift(ledger, asked, tallies, listed),
+        drift=_drift(ledger, asked, tallies, listed, settings),
     )
 
 
@@ -110,6 +132,25 @@ def _requests(ledger: Ledger, asked: ReportScope, sent: DataFrame) -> RequestTim
     )
 
 
+def _approved(ledger: Ledger, run: RunFacts) -> RunFacts:
+    """Add the people who approved a run's plan as it is, with what they allowed beyond guards."""
+    if not ledger.exists(APPROVALS) or ledger.read(APPROVALS).where(F.col("run_id") == run.run_id).isEmpty():
+        return run
+    scope = ledger.read(RUNS).where(F.col("run_id") == run.run_id).collect()[0]["scope"]
+    found = approvals.of_run(ledger, GuardSettings(), run.run_id, run.requested_by or "", scope)
+    allowed = f"beyond guards: {in_numbers(found.allows)}" if found.allows else ""
+    return replace(run, approved_by=[*found.by, *filter(None, [allowed])])
+
+
+def _rows(ledger: Ledger, found: DataFrame, tallies: Sequence[Tally], listed: int) -> list[Result]:
+    """List results, the worst first; what destroys something is listed even if problems take all the room."""
+    rows = _listed(_owned(ledger, figures.worst_first, found, listed))
+    if sum(each.topics for each in tallies if each.outcome in PROBLEMS) >= listed:
+        destroys = found.where(F.col("destroys") & ~F.col("outcome").isin(*(each.value for each in PROBLEMS)))
+        rows += _listed(_owned(ledger, figures.worst_first, destroys, LISTED_DELETES))
+    return rows
+
+
 def _all(kind: Callable[..., _T], rows: DataFrame) -> list[_T]:
     """Collect rows as instances of a dataclass whose fields are the columns."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
@@ -126,9 +167,12 @@ def _with_histories(ledger: Ledger, rows: Sequence[Result]) -> list[Result]:
 
 def _listed(rows: DataFrame) -> list[Result]:
     """Collect rows of `figures.RESULTS` and `owner`."""
-    own = [field.name for field in fields(Result) if field.name not in ("what", "history")]
+    own = [field.name for field in fields(Result) if field.name not in ("change", "history")]
     return [
-        Result(**{name: _value(row, name) for name in own}, what=row["plan"] and in_words(row["plan"]))
+        Result(
+            **{name: _value(row, name) for name in own},
+            change=PlannedChange(what=row["plan"] and in_words(row["plan"]), destroys=row["destroys"]),
+        )
         for row in rows.collect()
     ]
 
@@ -162,19 +206,31 @@ def _query(ledger: Ledger, asked: ReportScope) -> str:
 
 
 def _owned(ledger: Ledger, in_order: Callable[[DataFrame], DataFrame], rows: DataFrame, listed: int) -> DataFrame:
-    """The first `listed` rows, with the owners of their topics."""
-    first = in_order(rows).limit(listed)
-    return first.join(_owners(ledger), ["cluster", "topic"], "left").transform(in_order)
+    """The first `listed` rows, with the owners of their resources. In: `figures.RESULTS`."""
+    return in_order(rows).limit(listed).transform(_with_owners, ledger).transform(in_order)
 
 
-def _owners(ledger: Ledger) -> DataFrame:
-    """Owners in the latest `manifests`: cluster, topic, owner."""
-    manifests = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
-    return manifests.transform(owners.of_topics)
+def _with_owners(rows: DataFrame, ledger: Ledger) -> DataFrame:
+    """Add `owner`: of the plan, as `runs show` has it, or else of the latest tables. In: `figures.RESULTS`."""
+    declared = limits.owners(ledger).withColumnRenamed("resource", "topic")
+    known = rows.join(declared, on=["cluster", "resource_type", "topic"], how="left")
+    return known.select(*rows.columns, F.coalesce("plan.owner", "declared_owner").alias("owner"))
 
 
-def _runs(ledger: Ledger, asked: ReportScope, found: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
-    """The newest runs that began in the span or have results in it, and the number of all of them."""
+def _owned_findings(ledger: Ledger, drift: DataFrame, listed: int) -> DataFrame:
+    """The first `listed` findings, with the owners of their topics or other resources."""
+    first = figures.drift_worst_first(drift).limit(listed)
+    named = limits.owners(ledger).where(F.col("declared_owner").isNotNull())
+    by_name = named.groupBy("cluster", "resource").agg(F.min("declared_owner").alias("owner"))
+    rows = first.withColumn("resource", F.coalesce("topic", "what")).join(by_name, ["cluster", "resource"], "left")
+    return rows.drop("resource").transform(figures.drift_worst_first)
+
+
+def _runs(ledger: Ledger, asked: ReportScope, found: DataFrame, unsent: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
+    """The newest runs that began in the span or have results in it, and the number of all of them.
+
+    With limits, only runs with results within them. `unsent`: the plans that sent nothing (run_id).
+    """
     per_run = (
         found.groupBy("run_id", "outcome")
         .agg(F.count(F.lit(1)).alias("topics"))
@@ -184,23 +240,41 @@ def _runs(ledger: Ledger, asked: ReportScope, found: DataFrame) -> tuple[Sequenc
     runs = (
         ledger.read(RUNS)
         .join(per_run, on="run_id", how="left")
-        .where(F.col("outcomes").isNotNull() | asked.spans("started_at"))
+        .join(unsent.withColumn("_unsent", F.lit(True)), on="run_id", how="left")
+        .where(F.col("outcomes").isNotNull() | (asked.spans("started_at") & F.lit(not asked.limits.narrows)))
         .transform(materialised)
     )
     rows = runs.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
-    owned = _owners_of_problems(ledger, found)
+    owned, approved = _owners_of_problems(ledger, found), _approvers(ledger, [row["run_id"] for row in rows])
     listed = [
-        RunOfSpan(run=run_facts(row), outcomes=row["outcomes"] or {}, owners=owned.get(row["run_id"], {}))
+        RunOfSpan(
+            run=run_facts(row),
+            outcomes=row["outcomes"] or {},
+            owners=owned.get(row["run_id"], {}),
+            approved_by=approved.get(row["run_id"], ()),
+            unsent=bool(row["_unsent"]),
+        )
         for row in rows
     ]
     return listed, len(rows) if len(rows) < LISTED_RUNS else runs.count()
+
+
+def _approvers(ledger: Ledger, run_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Run id -> the people who approved its plan as it was at the last approval."""
+    if not run_ids or not ledger.exists(APPROVALS):
+        return {}
+    own = ledger.read(APPROVALS).where(F.col("run_id").isin(*run_ids))
+    last = own.groupBy("run_id").agg(F.max_by("plan_digest", "at").alias("plan_digest"))
+    by = own.join(last, on=["run_id", "plan_digest"]).groupBy("run_id")
+    rows = by.agg(F.array_sort(F.collect_set("by")).alias("by")).collect()
+    return {row["run_id"]: row["by"] for row in rows}
 
 
 def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mapping[str, int]]:
     """Run id -> owner -> number of topics that failed or were refused, for the owners with the most."""
     problems = found.where(F.col("outcome").isin(*(each.value for each in PROBLEMS)))
     by_owner = (
-        problems.join(_owners(ledger), ["cluster", "topic"], "left")
+        problems.transform(_with_owners, ledger)
         .groupBy("run_id", F.coalesce("owner", F.lit("")).alias("owner"))
         .agg(F.count(F.lit(1)).alias("topics"))
         .orderBy(F.desc("topics"), "owner")
@@ -243,11 +317,15 @@ def _compared(ledger: Ledger, asked: ReportScope, found: DataFrame) -> Compared 
         last = scope.previous(ledger, asked.run)
         if last is None:
             return None
-        before = ReportScope(run=last, clusters=asked.clusters)
+        before = replace(asked, run=last)
         words = f"run {last.run_id} ({last.command}, {iso_time(last.started_at)})"
     else:
         return None
-    return _as_compared(figures.changes(_results(ledger, before), found), words)
+    earlier = _results(ledger, before)
+    if asked.span is not None:
+        earlier = earlier.transform(materialised)
+        earlier = earlier.join(figures.unsent(earlier, ledger.read(RUNS)), on="run_id", how="left_anti")
+    return _as_compared(figures.changes(earlier, found), words)
 
 
 def _as_compared(changes: DataFrame, last: str) -> Compared:
@@ -262,7 +340,9 @@ def _as_compared(changes: DataFrame, last: str) -> Compared:
     return Compared(last=last, counts=counts, rows=rows)
 
 
-def _drift(ledger: Ledger, asked: ReportScope, tallies: Sequence[Tally], listed: int) -> DriftReport | None:
+def _drift(
+    ledger: Ledger, asked: ReportScope, tallies: Sequence[Tally], listed: int, settings: Settings | None
+) -> DriftReport | None:
     """Findings of the audit that the report is about, or of the last audit in the span."""
     if asked.span is not None:
         since, until = asked.span
@@ -273,7 +353,7 @@ def _drift(ledger: Ledger, asked: ReportScope, tallies: Sequence[Tally], listed:
         return None
     if run is None:
         return None
-    one = ReportScope(run=run, clusters=asked.clusters)
+    one = replace(asked, run=run, span=None)
     if not ledger.exists(DRIFT):
         return DriftReport(run=run, tallies=[], rows=[], query="", compared=None)
     ledger.ensure(DRIFT)
@@ -281,17 +361,18 @@ def _drift(ledger: Ledger, asked: ReportScope, tallies: Sequence[Tally], listed:
     unseen = {each.cluster for each in tallies if each.error == Refusal.CLUSTER_UNREACHABLE and each.cluster}
     compared = None
     if last is not None:
-        before = ReportScope(run=last, clusters=asked.clusters).rows(ledger.read(DRIFT), "observed_at")
+        before = replace(asked, run=last, span=None).rows(ledger.read(DRIFT), "observed_at")
         words = f"audit {last.run_id} ({iso_time(last.started_at)})"
         compared = _as_compared(figures.drift_changes(before, drift, sorted(unseen)), words)
     return DriftReport(
         run=run,
         tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),
-        rows=_all(DriftFinding, _owned(ledger, figures.drift_worst_first, drift, listed)),
+        rows=_all(DriftFinding, _owned_findings(ledger, drift, listed)),
         query=(
             "SELECT severity, kind, cluster, topic, what, declared, live, message, since\n"
             f"FROM {ledger.sql_name(DRIFT)}\nWHERE {one.condition('observed_at')}\n"
             "ORDER BY severity, kind, cluster, topic"
         ),
         compared=compared,
+        settings=settings,
     )

@@ -77,6 +77,8 @@ class ReportList:
     query: str
     order: str
     """Which lines come first, in words."""
+    within: bool = True
+    """Whether the query returns only rows within the report's owners and topics."""
 
 
 def topics(report: Report) -> ReportList:
@@ -85,12 +87,13 @@ def topics(report: Report) -> ReportList:
     lines = [_topic(row, several=several) for row in report.rows]
     return _listing(
         "topics",
-        "All topics",
-        ["Outcome", "Topic", "Change or error", "Owner", "Ended"],
+        f"All {report.noun}s",
+        ["Outcome", "Topic" if report.noun == "topic" else "Topic or resource", "Change or error", "Owner", "Ended"],
         ["outcome", "cluster", "error", "owner"],
         lines,
         sum(each.topics for each in report.tallies),
         report.query,
+        within=not report.limits.narrows,
     )
 
 
@@ -98,16 +101,19 @@ def _said(row: Result) -> tuple[object, ...] | None:
     """A row's message without its own name and numbers; None for a row without an error."""
     if row.error is None and row.outcome != ShownState.SKIPPED:
         return None
-    message = row.error_message or ""
-    if row.topic:
-        message = message.replace(row.topic, "#")
-    return row.outcome, row.error, row.action, _DIGITS.sub("#", message)
+    return row.outcome, row.error, row.action, *_alike(row.error_message, row.topic)
+
+
+def _alike(message: str | None, name: str | None) -> tuple[str]:
+    """A message without its own name and numbers."""
+    text = message or ""
+    return (_DIGITS.sub("#", text.replace(name, "#") if name else text),)
 
 
 def _topic(row: Result, *, several: bool) -> ReportLine:
     cluster = words.name(row.cluster) or NO_CLUSTER
     ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
-    what = words.message(row.what)
+    what = words.message(row.change.what)
     error = words.name(row.error)
     details = (what, words.message(row.error_message)) if error else (words.message(row.error_message),)
     return ReportLine(
@@ -137,6 +143,7 @@ def findings(report: Report) -> ReportList | None:
         lines,
         sum(each.findings for each in drift.tallies),
         drift.query,
+        within=not report.limits.narrows,
     )
 
 
@@ -155,6 +162,7 @@ def _finding(row: DriftFinding, report: Report) -> ReportLine:
             Cell(text=words.name(row.owner) or "–"),
             Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
         ],
+        said=(severity, row.kind, row.what if row.topic else None, *_alike(row.message, row.topic or row.what)),
         filters=[severity, cluster, row.kind, words.name(row.owner) or NO_OWNER],
     )
 
@@ -168,6 +176,8 @@ def _listing(
     total: int,
     query: str,
     order: str = "problems",
+    *,
+    within: bool = True,
 ) -> ReportList:
     kept = _folded(_within(lines))
     choices: list[dict[str, int]] = [{} for _ in labels]
@@ -186,6 +196,7 @@ def _listing(
         total=max(total, len(kept)),
         query=query,
         order=order,
+        within=within,
     )
 
 

@@ -13,7 +13,9 @@ from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Target
+from topicledger.model.scope import Scope
 from topicledger.report.access import Owned, OwnedChange, OwnerCounts
+from topicledger.report.limits import of_declared
 from topicledger.report.scope import ReportScope, changes_told, utc
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
@@ -33,7 +35,7 @@ def _gather(ledger: Ledger, asked: ReportScope, listed: int, kind: ResourceKind)
     if not ledger.exists(kind.table):
         return None
     time = changes_told(ledger, asked)
-    declared = ledger.read(kind.table).transform(_declared(kind))
+    declared = ledger.read(kind.table).transform(_declared(kind, asked.limits))
     if asked.clusters:
         declared = declared.where(F.col("cluster").isin(*asked.clusters))
     done = time.scope.rows(ledger.read(AUDIT), "completed_at").where(_done(kind.resource_type)).select(*_AUDITED)
@@ -82,13 +84,14 @@ def _change(kind: ResourceKind, row: Mapping[str, Any]) -> OwnedChange:
     )
 
 
-def _declared(kind: ResourceKind) -> Transform:
+def _declared(kind: ResourceKind, limits: Scope) -> Transform:
     """Table rows -> cluster, resource, state, `also`, owner: one row per resource."""
 
     def transform(rows: DataFrame) -> DataFrame:
         owner = F.nullif(F.btrim("owner"), F.lit(""))
         return (
             rows.transform(kind.rows.complete)
+            .transform(of_declared(kind, limits))
             .withColumns({"resource": kind.rows.text_of(), "owner": owner})
             .groupBy("cluster", "resource", "state", *kind.owners.also)
             .agg(F.min("owner").alias("owner"))

@@ -25,6 +25,10 @@ from topicledger.report.listings import NO_CLUSTER, NO_OWNER
 from topicledger.text import counted, printable
 
 _CLUSTERS = 40
+_GROUPS = 40
+"""Most owners on clusters in the diff, beside those where something is destroyed."""
+_LINES = 5
+"""Lines of a group that aren't folded, beside those that destroy something."""
 _TEMPLATES = ("page.html", "parts.html")
 _COMMAND = re.compile("`([^`]+)`")
 _SHOWN_WAIT = 0.01
@@ -110,7 +114,7 @@ def _entry(report: Report, headline: words.Headline) -> str:
             "began": words.time(began),
             "about": words.name(about),
             "by": words.name(run.requested_by) if run is not None else "",
-            "clusters": words.name(", ".join(report.clusters) or (run.clusters if run is not None else "")),
+            "clusters": words.name(", ".join(report.limits.clusters) or (run.clusters if run is not None else "")),
         }
     )
 
@@ -130,19 +134,30 @@ def _code(text: str) -> Markup:
     return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
 
 
-def _diff(report: Report) -> list[dict[str, Any]]:
-    """Additions, removals and changes of a run by owner and cluster, for the listed topics."""
-    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+def _diff(report: Report) -> dict[str, Any]:
+    """Additions, removals and changes of a run by owner and cluster, for the listed actions.
+
+    Groups and lines that destroy something come first, and are all shown; of the others, a few lines are.
+    """
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in report.rows if report.run is not None else ():
         if row.action is None or row.outcome in PROBLEMS or row.outcome == ShownState.SKIPPED:
             continue
         key = (words.name(row.owner) or "", words.name(row.cluster))
         line = {"sign": sign_of(row.action), "action": row.action, "topic": words.name(row.topic)}
-        groups.setdefault(key, []).append({**line, "what": words.message(row.what)})
-    return [
-        {"owner": owner or NO_OWNER, "cluster": cluster, "lines": lines}
-        for (owner, cluster), lines in sorted(groups.items(), key=lambda item: (not item[0][0], item[0]))
-    ]
+        groups.setdefault(key, []).append(
+            {**line, "what": words.message(row.change.what), "destroys": row.change.destroys}
+        )
+    found = []
+    for (owner, cluster), lines in sorted(groups.items(), key=lambda item: (not item[0][0], item[0])):
+        destroys = [line for line in lines if line["destroys"]]
+        others = [line for line in lines if not line["destroys"]]
+        room = max(0, _LINES - len(destroys))
+        group = {"owner": owner or NO_OWNER, "cluster": cluster, "total": len(lines), "destroys": len(destroys)}
+        found.append({**group, "lines": [*destroys, *others[:room]], "folded": others[room:]})
+    found.sort(key=lambda group: not group["destroys"])
+    shown = [group for place, group in enumerate(found) if place < _GROUPS or group["destroys"]]
+    return {"groups": shown, "left_out": len(found) - len(shown)}
 
 
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
@@ -211,7 +226,7 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
         row["clusters"][name] = row["clusters"].get(name, 0) + each.findings
     for row in kinds.values():
         row["findings"] = sum(row["ages"].values())
-        row["advice"] = advice.of_drift(row["kind"], report.drift.rows)
+        row["advice"] = advice.of_drift(row["kind"], report.drift.settings, row["clusters"])
         row["clusters"] = sorted(row["clusters"], key=lambda name: (-row["clusters"][name], name))
     order = {"error": 0, "warning": 1, "info": 2}
     return sorted(kinds.values(), key=lambda row: (order.get(row["severity"], 3), -row["findings"], row["kind"]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, Row
@@ -15,6 +15,7 @@ from topicledger.ledger.runs import AUDIT_COMMAND, PROVISIONING
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
 from topicledger.text import iso_time
@@ -32,11 +33,15 @@ class ReportScope:
     """The run that it is about; None for a span."""
     span: tuple[datetime, datetime] | None = None
     """From the first (inclusive) to the second (exclusive); None for a run."""
+    limits: Scope = EVERYTHING
+    """Owners and topics to restrict it to."""
+    inside: Callable[[DataFrame], DataFrame] = lambda rows: rows
+    """Keeps rows of `audit`, `plans` or `drift` within `limits`: see `limits.of_rows`."""
 
     def rows(self, table: DataFrame, time: str) -> DataFrame:
         """Rows of `audit`, `plans` or `drift` of the run, or whose `time` is in the span."""
         found = table.where(self.spans(time)) if self.run is None else table.where(F.col("run_id") == self.run.run_id)
-        return found.where(F.col("cluster").isin(*self.clusters)) if self.clusters else found
+        return self.inside(found.where(F.col("cluster").isin(*self.clusters)) if self.clusters else found)
 
     def spans(self, time: str) -> Column:
         """Whether a timestamp is in the span; always true without a span."""
@@ -46,7 +51,7 @@ class ReportScope:
         return (F.col(time) >= F.lit(since)) & (F.col(time) < F.lit(until))
 
     def condition(self, time: str) -> str:
-        """The condition of `rows` as SQL; times are UTC whatever the session's time zone."""
+        """The condition of `rows` as SQL, without `limits`; times are UTC whatever the session's time zone."""
         conditions = [] if self.run is None else [f"run_id = {sql_text(self.run.run_id)}"]
         for comparison, moment in zip((">=", "<"), self.span or (), strict=False):
             conditions.append(f"{time} {comparison} TIMESTAMP {sql_text(moment.strftime(_SQL_TIME) + 'Z')}")
@@ -109,7 +114,7 @@ def changes_told(ledger: Ledger, asked: ReportScope) -> ChangesTold:
     last = previous(ledger, run)
     since = datetime.fromtimestamp(0, run.started_at.tzinfo) if last is None else last.started_at
     words = "before this first audit" if last is None else f"since audit {last.run_id}"
-    return ChangesTold(scope=ReportScope(clusters=asked.clusters, span=(since, run.started_at)), words=words)
+    return ChangesTold(scope=replace(asked, run=None, span=(since, run.started_at)), words=words)
 
 
 def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) -> RunFacts | None:

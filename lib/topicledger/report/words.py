@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -124,16 +125,20 @@ def headline(report: Report) -> Headline:
     problems = sum(outcomes.get(each, 0) for each in PROBLEMS)
     left = outcomes.get(ShownState.OPEN, 0)
     if report.run is not None and report.run.state == RunState.ABANDONED:
-        before = f"; before that {counted(problems, 'topic')} failed or {_were(problems)} refused" if problems else ""
+        before = (
+            f"; before that {counted(problems, report.noun)} failed or {_were(problems)} refused" if problems else ""
+        )
         return Headline(text=f"The run was abandoned{before}", tone="bad")
     if problems:
         also = f", and {number(left)} {'is' if left == 1 else 'are'} open" if left else ""
         return Headline(
-            text=f"{number(problems)} of {counted(total, 'topic')} failed or {_were(problems)} refused{also}",
+            text=f"{number(problems)} of {counted(total, report.noun)} failed or {_were(problems)} refused{also}",
             tone="bad",
         )
     if left:
-        return Headline(text=f"Not finished: {counted(left, 'topic')} {'is' if left == 1 else 'are'} open", tone="open")
+        return Headline(
+            text=f"Not finished: {counted(left, report.noun)} {'is' if left == 1 else 'are'} open", tone="open"
+        )
     planned = outcomes.get(ShownState.PLANNED, 0)
     if planned:
         return Headline(text=f"{counted(planned, 'change')} planned, none applied yet", tone="open")
@@ -141,7 +146,7 @@ def headline(report: Report) -> Headline:
         return Headline(text="No runs in this time", tone="open")
     if not total:
         return _of_nothing(report)
-    return Headline(text=f"All succeeded: {counted(total, 'topic')}", tone="good")
+    return Headline(text=f"All succeeded: {counted(total, report.noun)}", tone="good")
 
 
 def _were(count: int) -> str:
@@ -150,7 +155,9 @@ def _were(count: int) -> str:
 
 def _of_nothing(report: Report) -> Headline:
     if report.kind is ReportKind.SPAN:
-        return Headline(text="No run created, deleted, changed or refused anything", tone="good")
+        waiting = sum(each.unsent for each in report.history.runs)
+        also = f"; {counted(waiting, 'plan')} sent nothing" if waiting else ""
+        return Headline(text=f"No run created, deleted, changed or refused anything{also}", tone="good")
     if report.run is not None and report.run.state != RunState.FINISHED:
         return Headline(text=f"No results yet: the run is {report.run.state}", tone="open")
     drifted = report.run.counts.get(Decision.DRIFTED.value, 0) if report.run is not None else 0
@@ -162,7 +169,7 @@ def _of_audit(report: Report) -> Headline:
     drift = report.drift
     findings = sum(each.findings for each in drift.tallies) if drift else 0
     unseen = sum(each.topics for each in report.tallies if each.outcome in PROBLEMS)
-    also = f"; {counted(unseen, 'topic')} could not be observed" if unseen else ""
+    also = f"; {counted(unseen, report.noun)} could not be observed" if unseen else ""
     if report.run is not None and report.run.state != RunState.FINISHED:
         also += f"; the audit is {report.run.state}"
     if not findings:
@@ -173,17 +180,14 @@ def _of_audit(report: Report) -> Headline:
 
 
 def done(report: Report) -> str:
-    """Counts of changes that were made, in words."""
+    """Counts of changes that were made, in words: by each run of a span, although a topic may have several."""
     phases = {Phase.APPLY.value, Phase.VERIFY.value}
-    counts = []
-    for kind in registry.in_order():
-        topics = sum(
-            each.topics
-            for each in report.tallies
-            if each.action == kind.name and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
-        )
-        if topics:
-            counts.append(f"{number(topics)} {kind.shown.done}")
+    found = Counter(report.history.done)
+    if report.run is not None:
+        for each in report.tallies:
+            if each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING):
+                found[each.action or ""] += each.topics
+    counts = [f"{number(found[kind.name])} {kind.shown.done}" for kind in registry.in_order() if found[kind.name]]
     return ", ".join(counts) or "nothing was created, deleted or changed"
 
 

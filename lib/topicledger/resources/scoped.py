@@ -32,6 +32,11 @@ class Scoped:
     """Returns whether a row belongs to one of these owners (boolean); null if it has no owner."""
     on_topics: Callable[[tuple[str, ...]], Column]
     """Returns whether a row is about a topic whose name matches one of these patterns (boolean)."""
+    topic_of: Callable[[Callable[[str], Column]], Column]
+    """Returns the topic that a resource is about (string); null if it is about none. In: returns a field's column, of
+    a row of the kind's table, or of an action's `before` or `after`."""
+    holder: str | None = None
+    """A resource that no row declares belongs to the owners of declared ones with the same value in this field."""
 
 
 def owned_by(owners: tuple[str, ...]) -> Column:
@@ -39,7 +44,11 @@ def owned_by(owners: tuple[str, ...]) -> Column:
     return is_one_of(F.col("owner"), owners)
 
 
-OF_TOPICS = Scoped(owned_by=owned_by, on_topics=lambda names: patterns.any_matches("topic", names))
+OF_TOPICS = Scoped(
+    owned_by=owned_by,
+    on_topics=lambda names: patterns.any_matches("topic", names),
+    topic_of=lambda field: field("topic"),
+)
 
 
 def topics_of(settings: Owners, undeclared: Column) -> Scoped:
@@ -49,7 +58,7 @@ def topics_of(settings: Owners, undeclared: Column) -> Scoped:
     )
 
 
-ON_NO_TOPIC = Scoped(owned_by=owned_by, on_topics=lambda _: F.lit(False))
+ON_NO_TOPIC = Scoped(owned_by=owned_by, on_topics=lambda _: F.lit(False), topic_of=lambda _: F.lit(None).cast("string"))
 """For kinds whose resources are about no topic."""
 
 

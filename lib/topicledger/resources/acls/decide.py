@@ -6,7 +6,7 @@ principal or from super users; no setting changes that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -147,6 +147,12 @@ def on_topics(names: tuple[str, ...]) -> Column:
     """See `Scoped.on_topics`: an ACL for all topics is about none in particular."""
     named = (F.col("acl.resource_type") == "TOPIC") & (F.col("acl.resource_name") != WILDCARD)
     return named & any_matches("acl.resource_name", names)
+
+
+def topic_of(field: Callable[[str], Column]) -> Column:
+    """See `Scoped.topic_of`: as `on_topics`."""
+    name = field("resource_name")
+    return F.when((field("resource_type") == "TOPIC") & (name != WILDCARD), name)
 
 
 def managed(settings: Settings) -> Column:

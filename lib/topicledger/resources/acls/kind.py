@@ -42,7 +42,9 @@ KIND = ResourceKind(
     deciding=Deciding(
         compare=decide.guarded,
         decide=decide.decide,
-        scoped=Scoped(owned_by=decide.owned_by, on_topics=decide.on_topics),
+        scoped=Scoped(
+            owned_by=decide.owned_by, on_topics=decide.on_topics, topic_of=decide.topic_of, holder="principal"
+        ),
         manages=lambda settings: bool(settings.of_kinds.of(AclSettings).manage),
         now={},
         # A removal is still asked for where the right isn't declared.

@@ -12,9 +12,7 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
     AclRefusal.INVALID_ACL: "Correct the row of acls: brokers would accept it, but it would never grant anything.",
     AclRefusal.NOT_MANAGED: "Add the principal to `[acls] manage` if its ACLs may be removed.",
     AclRefusal.LAST_CLUSTER_ACL: "Keep an ACL on the cluster itself, such as ALL for an administrator.",
-    AclRefusal.OWN_RIGHTS: (
-        "A run never revokes its own principal's access. Do as the message says, or change it by hand."
-    ),
+    AclRefusal.OWN_RIGHTS: ("A run never revokes its own principal's access. Do as the message says."),
     AclRefusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
     AclRefusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
     AclRefusal.MAX_ACL_DELETES_EXCEEDED: (
@@ -25,7 +23,10 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
 OF_DRIFT: Mapping[DriftName, str] = {
     AclDrift.ACL_MISSING: "Run `provision`: it adds the ACL.",
     AclDrift.ACL_DENIED: "Declare the DENY if it is intended, or declare it absent: it overrides the declared ACL.",
-    AclDrift.ACL_UNMANAGED: "Declare the ACL, or run `provision`: it removes it, within guards.max_acl_deletes.",
+    AclDrift.ACL_UNMANAGED: (
+        "Declare the ACL, or run `provision`: if `[acls] manage` names its principal, it removes the ACL, within "
+        "guards.max_acl_deletes."
+    ),
     AclDrift.ACL_WIDER: "Declare the wider ACL in place of the narrow one, or declare it absent.",
     AclDrift.ACL_ON_MISSING_TOPIC: (
         "Declare the topic, or declare the ACL absent: it would apply to any topic of that name."

@@ -9,9 +9,12 @@ from topicledger.resources.group_configs.names import GroupConfigDrift, GroupCon
 from topicledger.resources.kind import Words
 
 OF_DRIFT: Mapping[DriftName, str] = {
-    GroupConfigDrift.GROUP_CONFIG_MISSING: "Run `provision`: it sets the configs.",
+    GroupConfigDrift.GROUP_CONFIG_MISSING: (
+        "Run `provision`: it sets the configs, within guards.max_group_config_changes."
+    ),
     GroupConfigDrift.GROUP_CONFIG_DIFFERS: (
-        "Run `provision`, which sets the declared configs and resets others, or declare the live ones."
+        "Run `provision`, which sets the declared configs and resets others, within guards.max_group_config_changes, "
+        "or declare the live ones."
     ),
     GroupConfigDrift.GROUP_CONFIG_UNMANAGED: (
         "Declare the group, or declare it absent: until then, runs don't change it."

@@ -16,8 +16,10 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
 }
 
 OF_DRIFT: Mapping[DriftName, str] = {
-    QuotaDrift.QUOTA_MISSING: "Run `provision`: it sets the limits.",
-    QuotaDrift.QUOTA_DIFFERS: "Run `provision`, which sets the declared limits, or declare the live ones.",
+    QuotaDrift.QUOTA_MISSING: "Run `provision`: it sets the limits, within guards.max_quota_changes.",
+    QuotaDrift.QUOTA_DIFFERS: (
+        "Run `provision`, which sets the declared limits within guards.max_quota_changes, or declare the live ones."
+    ),
     QuotaDrift.QUOTA_UNMANAGED: "Declare the entity, or declare it absent: until then, runs don't change it.",
 }
 """What to do about each kind of drift."""

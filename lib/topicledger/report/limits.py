@@ -1,0 +1,114 @@
+"""The owners and topics that a report is limited to, and the owners of resources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.patterns import any_matches
+from topicledger.config.settings import Owners
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.owners import belongs_to, is_one_of, of_topics
+from topicledger.manifests.rows import Transform
+from topicledger.model import TOPIC
+from topicledger.model.scope import Scope
+from topicledger.report.scope import ReportScope
+from topicledger.resources.kind import ResourceKind
+from topicledger.resources.registry import KINDS
+from topicledger.schemas import MANIFESTS, PLANS
+
+_RESOURCE = ("cluster", "resource_type", "resource")
+
+
+def owners(ledger: Ledger) -> DataFrame:
+    """Return the owners that the latest tables declare: cluster, resource_type, resource, `declared_owner`."""
+    manifests = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
+    owner = F.col("owner").alias("declared_owner")
+    topics = manifests.transform(of_topics).select(
+        "cluster", F.lit(TOPIC).alias("resource_type"), F.col("topic").alias("resource"), owner
+    )
+    others = (
+        ledger.read(kind.table)
+        .transform(kind.rows.complete)
+        .groupBy("cluster", kind.rows.text_of().alias("resource"))
+        .agg(F.min(F.nullif(F.btrim("owner"), F.lit(""))).alias("owner"))
+        .select("cluster", F.lit(kind.resource_type).alias("resource_type"), "resource", owner)
+        for kind in KINDS
+        if ledger.exists(kind.table)
+    )
+    return reduce(DataFrame.unionByName, others, topics)
+
+
+def limited(ledger: Ledger, settings: Owners, asked: ReportScope, limits: Scope) -> ReportScope:
+    """Limit a report to owners and topics."""
+    return replace(asked, limits=limits.limits, inside=of_rows(ledger, settings, limits))
+
+
+def of_rows(ledger: Ledger, settings: Owners, limits: Scope) -> Transform:
+    """Return a transform that keeps rows of `plans`, `audit` or `drift` within the limits.
+
+    A planned resource has the owner of its plan, or else that of the latest tables.
+    """
+    if not limits.narrows:
+        return lambda rows: rows
+
+    def transform(rows: DataFrame) -> DataFrame:
+        if "resource" not in rows.columns:
+            return rows.transform(_findings(ledger, settings, limits))
+        runs = F.broadcast(rows.select("run_id").distinct())
+        planned = ledger.read(PLANS).join(runs, on="run_id", how="left_semi")
+        owned = planned.join(owners(ledger), on=[*_RESOURCE], how="left").withColumns(
+            {"owner": F.coalesce("owner", "declared_owner"), "_topic": _topic()}
+        )
+        inside = owned.where(_within(limits)).select("run_id", *_RESOURCE).distinct()
+        return rows.join(inside, on=["run_id", *_RESOURCE], how="left_semi").select(*rows.columns)
+
+    return transform
+
+
+def of_declared(kind: ResourceKind, limits: Scope) -> Transform:
+    """Return a transform that keeps rows of a kind's table within the limits, after `Rows.complete`."""
+    if not limits.narrows:
+        return lambda rows: rows
+    return lambda rows: (
+        rows.withColumn("_topic", kind.deciding.scoped.topic_of(F.col)).where(_within(limits)).drop("_topic")
+    )
+
+
+def _topic() -> Column:
+    """Return the topic that a row of `plans` is about; null if it is about none."""
+
+    def field(name: str) -> Column:
+        return F.coalesce(F.col("after")[name], F.col("before")[name])
+
+    others = (F.when(F.col("resource_type") == k.resource_type, k.deciding.scoped.topic_of(field)) for k in KINDS)
+    return F.coalesce("topic", *others)
+
+
+def _within(limits: Scope) -> Column:
+    """In: `owner` and `_topic`."""
+    inside = is_one_of(F.col("owner"), limits.owners) if limits.owners else F.lit(True)
+    return inside & any_matches("_topic", limits.topics) if limits.topics else inside
+
+
+def _findings(ledger: Ledger, settings: Owners, limits: Scope) -> Transform:
+    """Keep rows of `drift` within the limits; topics that no row declares have owners by [owners] of the settings."""
+
+    def transform(drift: DataFrame) -> DataFrame:
+        declared = owners(ledger).withColumnsRenamed({"resource": "_subject", "resource_type": "_type"})
+        is_topic = F.col("topic").isNotNull()
+        of_type = F.when(is_topic, F.col("_type") == TOPIC).otherwise(F.col("_type") != TOPIC)
+        rows = drift.withColumns({"_subject": F.coalesce("topic", "what"), "_topic": F.col("topic")}).join(
+            declared, on=["cluster", "_subject"], how="left"
+        )
+        own = F.when(of_type, F.col("declared_owner"))
+        inside = any_matches("_topic", limits.topics) if limits.topics else F.lit(True)
+        if limits.owners:
+            by_settings = is_topic & F.col("_type").isNull() & belongs_to(settings, limits.owners)
+            inside &= F.coalesce(is_one_of(own, limits.owners), F.lit(False)) | by_settings
+        return rows.where(inside).select(*drift.columns).distinct()
+
+    return transform
