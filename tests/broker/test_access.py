@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests import commands
+from tests import clusters, commands
 from tests.broker.direct import admin_of, make
+from tests.broker.invoking import done
 from tests.waiting import until
 from topicledger.cli.access import access_group
 from topicledger.model import Target
@@ -133,3 +134,27 @@ def test_a_user_who_cannot_list_acls_learns_what_to_grant(granted: EmbeddedKafka
     assert "needs the ACL Describe on the cluster" in refused.stderr
     for arguments in (["who"], ["who", "--topic", "t", "--operation", "REED"], ["what", "--principal", "Group:x"]):
         assert asked(granted, tmp_path, *arguments).exit_code == 2
+
+
+def test_clusters_check_names_what_a_weak_principal_lacks(
+    granted: EmbeddedKafka, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    settings = '[guards]\nmax_deletes = 5\n[changes]\nconfigs = "declared"\n'
+    plain = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=settings)
+    found = json.loads(done("clusters", "check", "main", "--config", plain, "--format", "json"))
+    assert (found["cluster_id"], found["version"]) == (kafka.cluster_id, ".".join(map(str, clusters.VERSION[:2])))
+    assert {each["status"] for each in found["findings"]} <= {"ok", "unknown"}
+
+    secret = tmp_path / "password"
+    secret.write_text(clusters.SASL_USERS["describer"], encoding="utf-8")
+    client = commands.sasl_client("describer", f"file:{secret}")
+    weak = commands.settings_file(tmp_path, {"main": granted.bootstrap_servers}, more=client + settings)
+    found = json.loads(done("clusters", "check", "main", "--config", weak, "--format", "json", code=1))
+    statuses = {each["about"]: each["status"] for each in found["findings"]}
+    assert found["cluster_operations"] == []
+    assert statuses["operations on the cluster"] == statuses["create topics"] == "unknown"
+    assert (statuses["alter configs"], statuses["delete topics"]) == ("ok", "fails")
+    assert (statuses["ACLs"], statuses["move replicas"]) == ("unused", "unused")
+    lines = done("clusters", "check", "main", "--config", weak, code=1)
+    assert "not allowed on any of 3 visible topics: grant this principal Delete on them" in lines
+    assert secret.read_text() not in lines

@@ -15,11 +15,13 @@ from topicledger.schemas import OBSERVED_CONFIGS
 ON_TOPIC, BY_DEFAULT = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"
 
 
-def config(name: str, value: str | None, source: str = ON_TOPIC, *, sensitive: bool = False) -> dict[str, Any]:
+def config(
+    name: str, value: str | None, source: str = ON_TOPIC, *, sensitive: bool = False, read_only: bool = False
+) -> dict[str, Any]:
     return {
         "name": name,
         "value": value,
-        "read_only": False,
+        "read_only": read_only,
         "config_source": source,
         "is_sensitive": sensitive,
     }
@@ -31,6 +33,7 @@ LIVE = [
     config("secret", None, sensitive=True),
     config("throttled", "*"),
     config("list", "x"),
+    config("fixed", "1", read_only=True),
 ]
 CASES: dict[str, tuple[dict[str, str] | None, dict[str, tuple[dict[str, str], dict[str, str]] | None]]] = {
     "nothing declared": (None, {"declared": None, "exact": ({"a": "1", "list": "x"}, {})}),
@@ -42,6 +45,7 @@ CASES: dict[str, tuple[dict[str, str] | None, dict[str, tuple[dict[str, str], di
     "of a default": ({"a": "1", "b": "5", "list": "x"}, {"declared": ({}, {"b": "5"}), "exact": ({}, {"b": "5"})}),
     "unknown to the broker": ({"a": "1", "new": "5", "list": "x"}, {"declared": ({}, {"new": "5"})}),
     "sensitive": ({"a": "1", "secret": "5", "list": "x"}, {"declared": None, "exact": None}),
+    "read-only": ({"a": "1", "fixed": "5", "list": "x"}, {"declared": None, "exact": None}),
     "ignored": ({"a": "1", "throttled": "none", "list": "x"}, {"declared": None, "exact": None}),
 }
 

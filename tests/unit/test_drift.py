@@ -195,6 +195,11 @@ CASES: dict[str, tuple[Row, Row, list[Found]]] = {
         {"live": configs(("a", None, DEFAULT))},
         [("config_differs", "a", "1", None)],
     ),
+    "read-only config": (
+        {"configs": {"a": "1"}},
+        {"live": [{**each, "read_only": True} for each in configs(("a", "2", TOPIC), ("b", "3", TOPIC))]},
+        [("config_differs", "a", "1", "2")],
+    ),
     "sensitive config": ({"configs": {"a": "1"}}, {"live": configs(("a", None, TOPIC, True))}, []),
     "sensitive config that nobody declared": ({}, {"live": configs(("a", None, TOPIC, True))}, []),
     "config that nobody declared": (

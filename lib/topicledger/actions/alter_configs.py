@@ -48,7 +48,7 @@ def differences(settings: ChangeSettings) -> Column:
     """struct<before,after> of a topic whose configs need to be altered; else null.
 
     In: `configs` as declared, `live_configs`, null if unknown. A value that the topic has by the broker's default is
-    not set unless `pin` is on; a sensitive one is unknown, so it is never altered.
+    not set unless `pin` is on; a sensitive one is unknown, so it is never altered, and nor is one that is read-only.
     """
     ignored = F.array(*map(F.lit, settings.ignore)).cast("array<string>")
 
@@ -56,7 +56,8 @@ def differences(settings: ChangeSettings) -> Column:
         live = live_by_name[name]
         same = F.coalesce(same_value_column(name, value, live["value"]), F.lit(False))
         fine = same & (live["config_source"] == SET_ON_TOPIC) if settings.pin else same
-        return ~fine & ~F.coalesce(live["is_sensitive"], F.lit(False)) & ~F.array_contains(ignored, name)
+        fixed = F.coalesce(live["is_sensitive"], F.lit(False)) | F.coalesce(live["read_only"], F.lit(False))
+        return ~fine & ~fixed & ~F.array_contains(ignored, name)
 
     nothing = F.create_map().cast("map<string,string>")
     after = _once(by_name("live_configs"), lambda live: F.map_filter("configs", partial(to_set, live)))
@@ -66,7 +67,7 @@ def differences(settings: ChangeSettings) -> Column:
         mine = F.array_contains(F.map_keys(after), each["name"])
         if settings.configs == "exact":
             mine |= ~F.array_contains(declared, each["name"]) & ~F.array_contains(ignored, each["name"])
-        return mine & is_set_on_topic(each)
+        return mine & is_set_on_topic(each) & ~F.coalesce(each["read_only"], F.lit(False))
 
     def change(after: Column) -> Column:
         before = values_by_name(F.filter("live_configs", partial(replaced, after)))

@@ -1,4 +1,4 @@
-"""`clusters list` and `clusters accept`: the Kafka cluster that each name in the settings stands for."""
+"""`clusters`: the Kafka cluster that each name in the settings stands for, and what it allows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from topicledger.apply.display import display_only
+from topicledger.cli import cluster_check
 from topicledger.cli.options import (
     Options,
     common_with,
@@ -64,6 +65,19 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
     with display_only("the result", instead="`clusters list` shows it"):
         print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
     return ExitCode.DONE
+
+
+@clusters_group.command("check")
+@click.argument("name")
+@common_with(without=("cluster", "run_id"))
+def clusters_check(options: Options, name: str) -> int:
+    """Ask the cluster that answers for NAME which features of the settings would fail on it. Changes nothing.
+
+    Starts no Spark. The exit code is 1 if a feature would fail, or if the cluster can't be reached.
+    """
+    checked = cluster_check.check(open_settings(options), name)
+    print_result(checked.to_json(), lambda console: cluster_check.render(checked, console), options)
+    return checked.exit_code
 
 
 @dataclass(frozen=True, kw_only=True)

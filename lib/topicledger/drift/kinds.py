@@ -177,6 +177,10 @@ def _config_differs() -> Column:
                 DriftKind.CONFIG_DIFFERS,
                 F.when(live[entry["key"]].isNull(), F.lit("the broker doesn't know this config"))
                 .when(
+                    F.coalesce(live[entry["key"]]["read_only"], F.lit(False)),
+                    F.lit("the broker marks it read-only, so that no run alters it: declare its value, or remove it"),
+                )
+                .when(
                     live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("a different value is set on the topic")
                 )
                 .when(
@@ -193,10 +197,13 @@ def _config_differs() -> Column:
 
 
 def _config_undeclared() -> Column:
-    """Find configs that are set on the topic but not declared, sensitive ones aside: their values can't be read."""
+    """Find configs that are set on the topic but not declared.
+
+    Not sensitive ones, whose values can't be read, and not read-only ones, which no client can reset.
+    """
     strangers = F.filter(
         "live_configs",
-        lambda each: is_set_on_topic(each) & ~_declares(each["name"]),
+        lambda each: is_set_on_topic(each) & ~F.coalesce(each["read_only"], F.lit(False)) & ~_declares(each["name"]),
     )
     return F.transform(
         strangers,

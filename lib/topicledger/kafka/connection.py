@@ -341,6 +341,11 @@ class Connection:
         )
         return self._any_broker(request)
 
+    @property
+    def broker_version(self) -> tuple[int, ...]:
+        """The newest version of Kafka whose requests the brokers know, or `api_version` of the settings."""
+        return tuple(self._manager.broker_version)
+
     def version(self, request: type) -> int:
         """Return the newest version of a request that both sides know."""
         return int(self._manager.broker_version_data.api_version(request))

@@ -71,12 +71,13 @@ def infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
                     for partition in topic.partitions
                     if partition.leader_id != next(iter(partition.replica_nodes), None)
                 },
-                authorized_operations=_operations(frozenset(getattr(topic, "authorized_operations", None) or ())),
+                authorized_operations=operations(frozenset(getattr(topic, "authorized_operations", None) or ())),
             )
 
 
 @lru_cache(maxsize=1024)
-def _operations(bits: frozenset[int]) -> tuple[str, ...] | None:
+def operations(bits: frozenset[int]) -> tuple[str, ...] | None:
+    """Return the names of the operations that a broker reports; None if it reports none."""
     if not bits or _OPERATIONS_UNKNOWN in bits:
         return None
     return tuple(sorted(ACLOperation(bit).name for bit in bits if bit in _KNOWN_OPERATIONS))

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.abilities import Needs
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object
@@ -102,6 +103,8 @@ class ObservedResources:
     describe: Describe
     allows_everyone: Callable[[ClusterAdmin], bool | None] | None
     """See `listed.ListedStatus.allow_everyone`; None if it isn't asked."""
+    needs: Needs
+    """For listing and changing them."""
 
     def observe(
         self, spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, ids: Mapping[str, str]

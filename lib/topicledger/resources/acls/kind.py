@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from pyspark.sql import functions as F
 
+from topicledger.kafka.abilities import Needs
 from topicledger.resources.acls import actions, decide, drift, entries, observe, policies, rows
 from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
 from topicledger.resources.acls.reasons import reasons
@@ -38,7 +40,16 @@ KIND = ResourceKind(
         schemas=entries.schemas,
         expansions=entries.expansions,
     ),
-    observed=ObservedResources(table=OBSERVED_ACLS, describe=observe.describe, allows_everyone=observe.allows_everyone),
+    observed=ObservedResources(
+        table=OBSERVED_ACLS,
+        describe=observe.describe,
+        allows_everyone=observe.allows_everyone,
+        needs=Needs(
+            requests={DescribeAclsRequest: 1, CreateAclsRequest: 1, DeleteAclsRequest: 1},
+            since="2.0",
+            cluster=("ALTER", "DESCRIBE"),
+        ),
+    ),
     deciding=Deciding(
         compare=decide.guarded,
         decide=decide.decide,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from kafka.protocol.admin import ListConfigResourcesRequest
+
+from topicledger.kafka.abilities import Needs
 from topicledger.resources import valued
 from topicledger.resources.group_configs import actions, entries, observe, policies, rows
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigDrift
@@ -34,7 +37,12 @@ KIND = ResourceKind(
         schemas=dict,
         expansions=None,
     ),
-    observed=ObservedResources(table=OBSERVED_GROUP_CONFIGS, describe=observe.describe, allows_everyone=None),
+    observed=ObservedResources(
+        table=OBSERVED_GROUP_CONFIGS,
+        describe=observe.describe,
+        allows_everyone=None,
+        needs=Needs(requests={ListConfigResourcesRequest: 1}, since="4.1", cluster=("DESCRIBE_CONFIGS",)),
+    ),
     deciding=valued.deciding(OF_GROUPS, actions.KIND),
     actions=(actions.KIND,),
     policies=Policies(

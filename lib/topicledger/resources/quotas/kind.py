@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+
+from topicledger.kafka.abilities import Needs
 from topicledger.resources import valued
 from topicledger.resources.kind import Entries, ObservedResources, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, entries, observe, policies, rows
@@ -35,7 +38,16 @@ KIND = ResourceKind(
         schemas=dict,
         expansions=None,
     ),
-    observed=ObservedResources(table=OBSERVED_QUOTAS, describe=observe.describe, allows_everyone=None),
+    observed=ObservedResources(
+        table=OBSERVED_QUOTAS,
+        describe=observe.describe,
+        allows_everyone=None,
+        needs=Needs(
+            requests={DescribeClientQuotasRequest: 0, AlterClientQuotasRequest: 0},
+            since="2.6",
+            cluster=("ALTER_CONFIGS", "DESCRIBE_CONFIGS"),
+        ),
+    ),
     deciding=valued.deciding(OF_QUOTAS, actions.KIND),
     actions=(actions.KIND,),
     policies=Policies(
