@@ -108,11 +108,7 @@ class Estate:
 def any_estate(rng: random.Random, cluster: str) -> Estate:
     names = rng.sample(NAMES, rng.randint(0, 12))
     topics = [any_topic(rng, f"{cluster} {number}", name) for number, name in enumerate(names)]
-    copies = [
-        replace(any_topic(rng, f"{cluster} copy {name}", name), decision=None, phase="manifest", outcome="skipped")
-        for name in names
-        if rng.random() < 0.1
-    ]
+    copies = [any_copy(rng, f"{cluster} copy {topic.topic}", topic) for topic in topics if rng.random() < 0.1]
     if rng.random() < 0.2:
         copies.append(Topic(topic_id=f"{cluster} null", topic=None, decision=None, phase="manifest", outcome="refused"))
     racks = {broker: rng.choice((None, "r1", "r2", "r3", "r4")) for broker in BROKER_IDS if rng.random() < 0.8}
@@ -142,6 +138,13 @@ def any_estate(rng: random.Random, cluster: str) -> Estate:
             for name in rng.sample(NAMES, 6)
         ],
     )
+
+
+def any_copy(rng: random.Random, topic_id: str, topic: Topic) -> Topic:
+    """Return a skipped row about the same topic, which is live or not like the first one."""
+    found = {name: getattr(topic, name) for name in Topic.__dataclass_fields__ if "live" in name or name == "internal"}
+    declared = any_topic(rng, topic_id, topic.topic or "")
+    return replace(declared, **found, decision=None, phase="manifest", outcome="skipped")
 
 
 def any_topic(rng: random.Random, topic_id: str, name: str) -> Topic:
@@ -363,9 +366,10 @@ def shared_out(
     used: Callable[[Topic], int | None],
 ) -> Answers:
     """Room for `limit` in all, handed out to creates by name until one doesn't fit."""
-    left = limit - sum(used(topic) or 0 for topic in topics if topic.live)
+    lives = {topic.topic: topic for topic in sorted(topics, key=lambda each: each.decision is not None) if topic.live}
+    left = limit - sum(used(topic) or 0 for topic in lives.values())
     freed = 0
-    for topic in topics:
+    for topic in lives.values():
         if topic.live and topic.decision == "delete" and topic.topic_id in is_open:
             freed += used(topic) or 0
     found = {}
@@ -470,7 +474,7 @@ def deletes_per_owner(estate: Estate, is_open: Collection[str], max: int, requir
 
 
 def deletes_fraction(estate: Estate, is_open: Collection[str], max: float) -> Answers:
-    alive = sum(topic.live and not topic.internal for topic in estate.topics)
+    alive = len({topic.topic for topic in estate.topics if topic.live and not topic.internal})
     return capped(estate.topics, is_open, int(Fraction(str(max)) * alive))
 
 

@@ -200,7 +200,7 @@ def _budget(
     created must not depend on later ones. Refused topics use nothing. An unknown need uses nothing until validate
     returns it. `moved`: the need of a move; if given, a topic may have a second row for its move.
     """
-    in_order = Window.partitionBy(*keys).orderBy("topic")
+    in_order = Window.partitionBy(*keys).orderBy("topic", F.col("decision").isNull())
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     # A total needs no order, but in the same order Spark sorts once for all of them.
     together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -213,7 +213,8 @@ def _budget(
     if moved is not None:
         needed = F.when(moves, moved).otherwise(needed)
     move = moves & F.col("open")
-    # The rows of one topic are adjacent: count it once.
+    # A row beside a skipped copy of it, or beside the topic's move, is the same topic: count it once. The rows of a
+    # topic are adjacent, and the one that is decided on comes first.
     lives = F.col("live") & ~F.lag("topic").over(in_order).eqNullSafe(F.col("topic"))
     create = is_one_of_actions(MAKE_PARTITIONS) & F.col("open") & new
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
@@ -226,7 +227,7 @@ def _budget(
             {
                 "_need": F.when(new, needed).otherwise(F.lit(0)),
                 "_limit": limit.cast("bigint"),
-                "_lives": lives if moved is not None else F.col("live"),
+                "_lives": lives,
             }
         )
         taken = total(needed, create, before)

@@ -212,15 +212,17 @@ def deletes_fraction(*, max: float) -> SetRule:
     if not 0 <= max <= 1:
         raise ValueError("max must be from 0 to 1")
     # A count needs no order, but in that of _cap Spark sorts once for both.
-    together = (
-        Window.partitionBy("cluster").orderBy("topic").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    )
-    topics_alive = F.count_if(F.col("live") & ~F.col("internal")).over(together)
+    in_order = Window.partitionBy("cluster").orderBy("topic")
+    together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    # A topic may have several rows: skipped copies, or one for its move.
+    first = ~F.lag("topic").over(in_order).eqNullSafe(F.col("topic"))
+    topics_alive = F.count_if(F.col("live") & ~F.col("internal") & F.col("_first")).over(together)
     # 0.29 * 100 is 28.999... in binary: a count is exact in decimal.
     limit = F.floor(topics_alive.cast("decimal(20,0)") * F.lit(str(max)).cast("decimal(18,12)"))
-    return _cap(
+    cap = _cap(
         keys=(F.col("cluster"),), limit=limit, of=text("cluster ", F.col("cluster"), f", {max:g} of its topics,")
     )
+    return lambda topics, facts: cap(topics.withColumn("_first", first), facts)
 
 
 def _cap(*, keys: Sequence[Column], limit: Column, of: Column, ownerless: Column | None = None) -> SetRule:
