@@ -49,8 +49,10 @@ def commit(kafka: EmbeddedKafka, group: str, *topics: str) -> None:
         until(committed, seconds=30)
 
 
-def write(kafka: EmbeddedKafka, topic: str, *, partition: int = 0, at: datetime, records: int = 1) -> None:
-    producer = Producer(client(kafka))
+def write(
+    kafka: EmbeddedKafka, topic: str, *, partition: int = 0, at: datetime, records: int = 1, **config: Any
+) -> None:
+    producer = Producer(client(kafka, **config))
     for _ in range(records):
         producer.produce(topic, b"x", partition=partition, timestamp=round(at.timestamp() * 1000))
     assert producer.flush(30) == 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from kafka.admin import ACLOperation, ACLResourcePatternType
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from tests.broker.another_hand import AnotherHand
 from tests.broker.changes import allow
 from tests.broker.direct import admin_of, make, settings_for
 from tests.broker.invoking import invoke
+from tests.broker.records import client, commit, write
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.apply.progress import Progress
 from topicledger.config.scope import ScopeSettings
@@ -27,13 +29,14 @@ from topicledger.config.settings import AuditSettings, KafkaSettings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import UsageError
-from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
+from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS, USAGE
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 AUDIT = AuditSettings(owners=("tests",))
 SCOPE = ScopeSettings(ignore_topics=("-changelog$",))
 AS_TOML = '[audit]\nowners = ["tests"]\n[scope]\nignore_topics = ["-changelog$"]\n'
 DELAY = "file.delete.delay.ms"
+AN_HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 
 DECLARED: list[dict[str, Any]] = [
     {"topic": "kinds.fine", "num_partitions": 2, "replication_factor": 2, "configs": {"retention.ms": "86400000"}},
@@ -100,6 +103,8 @@ class Audited:
     """Of the topic that was made anew: its id as created, and now."""
     leader: tuple[int, int]
     """Of the topic whose leader isn't the preferred replica: the preferred one, and the leader."""
+    bytes: dict[str, int]
+    """Size of all replicas of kinds.fine in the brokers' folders, by audit."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +123,12 @@ def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.Te
     hand.create(NewTopic("kinds.default", 1, 1))
     estate.declare(*({"owner": "tests", **row} for row in [*DECLARED, DEFAULT]))
     assert estate.run(wait_visible=60.0).exit_code == 0
-    before = estate.run_audit("before", fail_on=Severity.INFO)
+    write(own, "kinds.fine", at=AN_HOUR_AGO, records=5, enable_idempotence=True)
+    write(own, "kinds.fine", at=AN_HOUR_AGO - timedelta(hours=1), records=3, partition=1)
+    commit(own, "audited-readers", "kinds.fine")
+    before = estate.run_audit("before", fail_on=Severity.INFO, usage=True)
+    sizes = {"before": on_disk(own, "kinds.fine")}
+    write(own, "kinds.fine", at=AN_HOUR_AGO, records=2, enable_idempotence=True)
 
     hand.delete("kinds.missing", "kinds.recreated")
     hand.create(
@@ -140,11 +150,17 @@ def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.Te
     hand.set_default("log.segment.delete.delay.ms", "30000", of_topics=DELAY, topic="kinds.fine")
     estate.declare(*LATER)
     ids = {row["topic"]: row["topic_id"] for row in estate.rows(OBSERVED)}
-    after = estate.run_audit("after", fail_on=Severity.INFO)
+    after = estate.run_audit("after", fail_on=Severity.INFO, usage=True)
+    sizes["after"] = on_disk(own, "kinds.fine")
     now = {row["topic"]: row["topic_id"] for row in estate.rows(OBSERVED)}
     again = estate.run_audit("again")
     recreated = {"kinds.recreated": (ids["kinds.recreated"], now["kinds.recreated"])}
-    return Audited(estate, before, after, again, recreated, (other, leader))
+    return Audited(estate, before, after, again, recreated, (other, leader), sizes)
+
+
+def on_disk(kafka: EmbeddedKafka, topic: str) -> int:
+    """Count the bytes of a topic's records in the brokers' folders."""
+    return sum(each.stat().st_size for each in kafka.folder.rglob(f"{topic}-[0-9]*/*.log"))
 
 
 def found(audited: Audited, run_id: str) -> dict[Found, dict[str, Any]]:
@@ -189,6 +205,48 @@ def test_drift_counts_since_first_found_and_defaults_are_reported_once(audited: 
     assert audited.again.exit_code == 0
     for key, row in later.items():
         assert row["since"] == first[key]["since"] == first[key]["observed_at"] < row["observed_at"]
+
+
+def test_usage_is_what_other_clients_and_files_say(audited: Audited, own: EmbeddedKafka) -> None:
+    before, after = ({row["topic"]: row for row in audited.estate.rows(USAGE, each)} for each in audited.bytes)
+    with closing(Consumer(client(own, group_id="audited-readers"))) as reader:
+        marks = [reader.get_watermark_offsets(TopicPartition("kinds.fine", each)) for each in (0, 1)]
+        (committed,) = reader.committed([TopicPartition("kinds.fine", 0)])
+    assert marks == [(0, 7), (0, 3)]
+    lag = 7 - committed.offset
+    fine = after["kinds.fine"]
+    assert {name: fine[name] for name in USAGE.schema.names[7:-1] if name not in ("since", "last_record_at")} == {
+        "partitions": 2,
+        "replication_factor": 2,
+        "bytes": audited.bytes["after"],
+        "bytes_one_copy": audited.bytes["after"] // 2,
+        "start_offset": 0,
+        "end_offset": 10,
+        "records_since": 2,
+        "bytes_since": audited.bytes["after"] - audited.bytes["before"],
+        "groups": [{"group": "audited-readers", "state": "Empty", "members": 0, "lag": lag}],
+        "producers": 2,
+        "under_replicated": 0,
+        "offline": 0,
+        "at_min_isr": 0,
+    }
+    assert (fine["last_record_at"].astimezone(UTC), fine["reasons"]) == (AN_HOUR_AGO, {})
+    assert fine["since"] == before["kinds.fine"]["observed_at"] < fine["observed_at"]
+    assert before["kinds.fine"]["end_offset"] == 8
+
+
+def test_unknown_usage_is_null_with_a_reason(audited: Audited) -> None:
+    before, after = ({row["topic"]: row for row in audited.estate.rows(USAGE, each)} for each in audited.bytes)
+    first = "no earlier audit read the end offset of this topic"
+    for row in (before["kinds.fine"], after["kinds.recreated"]):
+        assert [row[name] for name in ("since", "records_since", "bytes_since")] == [None] * 3
+        assert {row["reasons"][name] for name in ("since", "records_since", "bytes_since")} == {first}
+    empty = after["kinds.leader"]
+    assert (empty["end_offset"], empty["records_since"], empty["groups"]) == (0, 0, [])
+    assert (empty["last_record_at"], empty["reasons"]) == (None, {"last_record_at": "no record is retained"})
+    assert after["kinds.replicas"]["at_min_isr"] == after["kinds.replicas"]["partitions"], "one replica, and one needed"
+    assert set(after) == {row["topic"] for row in audited.estate.rows(OBSERVED)} - {"kinds.store-changelog"}
+    assert audited.estate.rows(USAGE, "again") == []
 
 
 def test_observed_configs_are_kept_with_their_source(audited: Audited) -> None:
@@ -323,7 +381,19 @@ def test_undescribable_topics_are_not_permitted_and_never_missing(
     configs = {"retention.ms": "1"}
     estate.declare({"topic": "audited.hidden"}, {"topic": "audited.seen", "configs": configs})
     estate.declare({"topic": "audited.gone", "state": "absent"})
-    estate.run_audit("rights")
+    estate.run_audit("rights", usage=True)
+    (usage,) = (row for row in estate.rows(USAGE, "rights") if row["topic"] == "audited.seen")
+    known = {name for name in USAGE.schema.names if usage[name] is not None}
+    assert known >= {"partitions", "replication_factor", "start_offset", "end_offset", "under_replicated", "offline"}
+    needs = {
+        "bytes": "Describe on the cluster",
+        "bytes_one_copy": "Describe on the cluster",
+        "groups": "Describe on the cluster",
+        "producers": "Read on topic audited.seen",
+        "at_min_isr": "TOPIC_AUTHORIZATION_FAILED",
+    }
+    assert {name: usage[name] for name in needs} == dict.fromkeys(needs)
+    assert [usage["reasons"][name].endswith(why) for name, why in needs.items()] == [True] * len(needs), usage
     rows = {row["topic"]: row for row in estate.rows(DRIFT, "rights") if row["topic"].startswith("audited.")}
     assert {topic: row["kind"] for topic, row in rows.items()} == {
         "audited.hidden": "not_permitted",

@@ -70,7 +70,7 @@ class Coordinator:
         if kind == "ListGroups":
             return SimpleNamespace(error_code=next(self.list_codes, 0), groups=[self.group])
         assert kind == "OffsetFetch"
-        partition = SimpleNamespace(committed_offset=3, error_code=0)
+        partition = SimpleNamespace(partition_index=0, committed_offset=3, error_code=0)
         code = next(self.offset_codes, 0)
         found = [] if code else [SimpleNamespace(name=TOPIC, partitions=[partition])]
         answered = SimpleNamespace(group_id="g", error_code=code, topics=found)

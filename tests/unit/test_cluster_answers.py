@@ -156,6 +156,7 @@ def test_a_streams_member_uses_what_its_tasks_read_and_write() -> None:
     group = named(
         members=[named(assignment=busy, target_assignment=none), named(assignment=none, target_assignment=none)],
         topology=named(subtopologies=[part, other]),
+        group_state="Stable",
     )
     found = members.streams(group)
     assert dict(found.assigned) == dict.fromkeys(["in", "out-repartition", "store-changelog", "in-repartition"], 1)

@@ -129,9 +129,10 @@ def test_every_setting_is_read(load: Load) -> None:
 def test_each_kind_of_drift_has_the_severity_it_is_given_or_none(load: Load) -> None:
     assert load(MINIMAL).audit == AuditSettings()
     assert set(load(MINIMAL).audit.severity) == set(SEVERITIES)
-    text = '[audit]\nrequire_owner = true\nowners = ["a"]\n[audit.severity]\nmissing = "info"\nunmanaged = "ignore"\n'
+    text = '[audit]\nrequire_owner = true\nusage = true\nowners = ["a"]\n'
+    text += '[audit.severity]\nmissing = "info"\nunmanaged = "ignore"\n'
     audit = load(MINIMAL + text).audit
-    assert (audit.require_owner, audit.owners) == (True, ("a",))
+    assert (audit.require_owner, audit.owners, audit.usage) == (True, ("a",), True)
     assert audit.severity[DriftKind.MISSING] is Severity.INFO
     assert set(SEVERITIES) - set(audit.severity) == {DriftKind.UNMANAGED}
     assert audit.severity[DriftKind.ASSIGNMENT] is Severity.WARNING
@@ -144,6 +145,7 @@ def test_audits_have_a_digest_of_their_own(load: Load) -> None:
     assert plain.audit_digest() != severe.audit_digest()
     assert plain.digest() == severe.digest()
     assert plain.audit_digest() == guarded.audit_digest()
+    assert plain.audit_digest() == load(MINIMAL + "[audit]\nusage = true\n").audit_digest(), "it is an argument"
     assert plain.audit_digest() != load(MINIMAL.replace("orders", "others")).audit_digest()
 
 

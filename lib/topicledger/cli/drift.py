@@ -38,11 +38,22 @@ from topicledger.notify.announcement import of_audit
     help="Exit 3 if there is drift of at least this severity.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="The same as --fail-on info.")
+@click.option(
+    "--usage/--no-usage",
+    default=None,
+    help="Also read sizes, offsets, groups and producers of the topics into the table `usage`; default: audit.usage of "
+    "the settings.",
+)
 @scope_options
 @requested_by_option
 @common
 def audit(
-    options: Options, limits: Scope, fail_on: str | None, detailed_exitcode: bool, requested_by: str | None
+    options: Options,
+    limits: Scope,
+    fail_on: str | None,
+    detailed_exitcode: bool,
+    usage: bool | None,
+    requested_by: str | None,
 ) -> int:
     """Compare the live clusters with the manifests and record the differences. Changes no cluster."""
     if fail_on is not None and detailed_exitcode:
@@ -53,6 +64,7 @@ def audit(
         run_id=options.run_id,
         scope=replace(limits, clusters=options.cluster),
         requested_by=requested_by,
+        usage=usage,
     )
     with interruptible():
         settings = open_settings(options)

@@ -38,6 +38,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 @_days("--audit-retention-days", "rows of `audit`")
 @_days("--plans-retention-days", "rows of `plans`")
 @_days("--drift-retention-days", "rows of `drift`")
+@_days("--usage-retention-days", "rows of `usage`")
 @requested_by_option
 @common_with(without=("cluster",))
 def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: str | None, **days: int | None) -> int:

@@ -221,7 +221,7 @@ def _of_kinds(top: TomlTable) -> Iterator[Section]:
 
 
 def _audit(table: TomlTable) -> AuditSettings:
-    table.only("require_owner", "owners", "max_replica_skew", "severity")
+    table.only("require_owner", "owners", "max_replica_skew", "usage", "severity")
     require_owner = table.flag("require_owner")
     given = table.table("severity")
     given.only(*SEVERITIES)
@@ -236,7 +236,11 @@ def _audit(table: TomlTable) -> AuditSettings:
             given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(text)}"')
     skew = table.integer("max_replica_skew", 0, 1, 2**31 - 1) if "max_replica_skew" in table.values else None
     return AuditSettings(
-        require_owner=require_owner, owners=table.texts("owners"), max_replica_skew=skew, severity=severity
+        require_owner=require_owner,
+        owners=table.texts("owners"),
+        max_replica_skew=skew,
+        usage=table.flag("usage"),
+        severity=severity,
     )
 
 

@@ -198,6 +198,8 @@ class AuditSettings:
     max_replica_skew: int | None = None
     """Report drift (`replica_skew`) if the numbers of a topic's replicas on two brokers differ by more than this. By
     default it isn't reported."""
+    usage: bool = False
+    """Also read the size and use of every topic into the table `usage`, as `audit --usage` does."""
     severity: Mapping[DriftName, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore` to leave the kind out."""
 
@@ -363,13 +365,12 @@ class Settings:
 
     def audit_digest(self) -> str:
         """Return the same digest for settings that affect an audit."""
-        usual = ChangeSettings().ignore
-        ignored = {name: sorted(each) for name, each in self.ignored_configs.items() if each != usual}
+        ignored = {name: sorted(its) for name, its in self.ignored_configs.items() if its != ChangeSettings().ignore}
         return digest_of(
             {
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
-                "audit": asdict(self.audit),
+                "audit": {name: value for name, value in asdict(self.audit).items() if name != "usage"},
                 **{name: value for each in self.of_kinds for name in each.audited if (value := getattr(each, name))},
                 **({"ignored": ignored} if ignored else {}),
                 **({"pinned": sorted(self.pinned)} if self.pinned else {}),

@@ -23,9 +23,10 @@ from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.scoping import on_resources, on_topics
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
+from topicledger.drift.usage import record_usage
 from topicledger.frames import materialised
 from topicledger.ledger.run import Run
-from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
+from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS, USAGE_ARGUMENT
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
@@ -88,6 +89,10 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
         for kind, declared in beside:
             estate, found = _list(run, estate, kind, declared, problems)
             listed.append(found)
+    if run.arguments.get(USAGE_ARGUMENT) and estate.cluster_ids:
+        # Before the cluster's rows of `drift`: a restart leaves out the clusters that have some.
+        with progress.phase("usage", len(estate.cluster_ids)):
+            record_usage(run, estate, judged)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         # Resources beside topics are compared with all topics: those that others manage exist, too.

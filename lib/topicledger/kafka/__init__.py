@@ -25,7 +25,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import MetadataRequest
 
 from topicledger.errors import ClusterError
-from topicledger.kafka import changes, groups, log_dirs, offsets, reassignments, unseen
+from topicledger.kafka import changes, groups, log_dirs, offsets, reassignments, unseen, usage
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PARTITIONS,
@@ -207,6 +207,10 @@ class ClusterAdmin(Connection):
     def last_records(self, topics: Collection[str]) -> list[LastRecord]:
         """Return end offsets and last records of the named topics: see `offsets.last_records`."""
         return offsets.last_records(self, topics)
+
+    def topic_usage(self, topics: Sequence[str]) -> Iterator[usage.TopicUsage]:
+        """Yield size and use of the named topics: see `usage.topic_usage`."""
+        return usage.topic_usage(self, topics)
 
     def unseen_topics(self, on: int | None = None) -> int:
         """Return the number of topics that this principal doesn't see: see `unseen.unseen_topics`."""

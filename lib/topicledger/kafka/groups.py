@@ -6,7 +6,7 @@ Unknown must never look like "no groups": groups that are changing are read agai
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,8 @@ class _Kind:
     """The request's field for group names."""
     members: Callable[[Any], Members]
     offsets: Callable[[Connection, int, Sequence[str]], Iterable[_Offsets]]
+    shares: bool = False
+    """Whether the offsets are those from which records are shared, which are no committed ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +100,8 @@ class _Offsets:
 
     group: str
     error_code: int
-    partitions: tuple[tuple[str, int, int], ...]
-    """Topic, offset (-1 for none) and error code."""
+    partitions: tuple[tuple[str, int, int, int], ...]
+    """Topic, partition, offset (-1 for none) and error code."""
 
 
 def _read(
@@ -119,11 +121,11 @@ def _read(
     # Offsets are read after members, so that the offsets of a member that commits and leaves in between are seen.
     committed = _committed(connection, broker_id, kind, sorted(members), later) if members else {}
     found: dict[str, list[GroupUse]] = {}
-    for group, topics in committed.items():
-        if members[group].unknown and not topics.issuperset(wanted):
+    for group, offsets in committed.items():
+        if members[group].unknown and not all(topic in offsets for topic in wanted):
             later[_subject(group)] = str(members[group].unknown)
         else:
-            found[group] = _uses(group, members[group], topics, wanted)
+            found[group] = _uses(group, members[group], offsets, wanted, shares=kind.shares)
     for each in batch:
         if each.group not in found:
             later.setdefault(_subject(each.group), "its coordinator gave no answer about it")
@@ -134,13 +136,17 @@ def _subject(group: str) -> str:
     return f"group {group}"
 
 
-def _uses(group: str, members: Members, committed: Collection[str], wanted: Collection[str]) -> list[GroupUse]:
+def _uses(
+    group: str, members: Members, committed: Mapping[str, dict[int, int]], wanted: Collection[str], *, shares: bool
+) -> list[GroupUse]:
     return [
         GroupUse(
             topic=topic,
             group=group,
             members=members.count if members.unknown else members.assigned[topic] or members.subscribed[topic],
             committed=topic in committed,
+            state=members.state,
+            offsets=None if shares else committed.get(topic, {}),
         )
         for topic in {*committed, *members.assigned, *members.subscribed}.intersection(wanted)
     ]
@@ -163,13 +169,16 @@ def _members(
 
 def _committed(
     connection: Connection, broker_id: int, kind: _Kind, groups: Sequence[str], later: Later
-) -> dict[str, set[str]]:
-    """Return the topics that each group has offsets on."""
-    found: dict[str, set[str]] = {}
+) -> dict[str, dict[str, dict[int, int]]]:
+    """Return the offsets of each group: topic -> partition -> offset."""
+    found: dict[str, dict[str, dict[int, int]]] = {}
     for each in kind.offsets(connection, broker_id, groups):
-        codes = {each.error_code, *(error_code for _, _, error_code in each.partitions)}
+        codes = {each.error_code, *(error_code for *_, error_code in each.partitions)}
         if all(settled(connection, _subject(each.group), code, later) for code in codes):
-            found[each.group] = {topic for topic, offset, _ in each.partitions if offset >= 0}
+            own = found[each.group] = {}
+            for topic, partition, offset, _ in each.partitions:
+                if offset >= 0:
+                    own.setdefault(topic, {})[partition] = offset
     return found
 
 
@@ -194,7 +203,7 @@ def _fetched(connection: Connection, broker_id: int, groups: Sequence[str]) -> I
             group=group,
             error_code=answer.error_code,
             partitions=tuple(
-                (topic.name, each.committed_offset, each.error_code)
+                (topic.name, each.partition_index, each.committed_offset, each.error_code)
                 for topic in answer.topics
                 for each in topic.partitions
             ),
@@ -209,7 +218,7 @@ def _share_offsets(connection: Connection, broker_id: int, groups: Sequence[str]
             group=answer.group_id,
             error_code=answer.error_code,
             partitions=tuple(
-                (topic.topic_name, each.start_offset, each.error_code)
+                (topic.topic_name, each.partition_index, each.start_offset, each.error_code)
                 for topic in answer.topics
                 for each in topic.partitions
             ),
@@ -219,6 +228,8 @@ def _share_offsets(connection: Connection, broker_id: int, groups: Sequence[str]
 _KINDS = {
     "classic": _Kind(request=DescribeGroupsRequest, names="groups", members=classic, offsets=_fetched),
     "consumer": _Kind(request=ConsumerGroupDescribeRequest, names="group_ids", members=consumer, offsets=_fetched),
-    "share": _Kind(request=ShareGroupDescribeRequest, names="group_ids", members=share, offsets=_share_offsets),
+    "share": _Kind(
+        request=ShareGroupDescribeRequest, names="group_ids", members=share, offsets=_share_offsets, shares=True
+    ),
     "streams": _Kind(request=StreamsGroupDescribeRequest, names="group_ids", members=streams, offsets=_fetched),
 }

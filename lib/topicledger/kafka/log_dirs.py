@@ -38,6 +38,16 @@ def describe(
     Raises ClusterError if the broker doesn't answer, or if one of its directories is offline. The error begins with
     `what`, e.g. "sizes can't be read", or names `gone` if the brokers lack the request (before Kafka 1.0).
     """
+    answer = _answered(connection, broker_id, what, gone, topics)
+    code = _offline(answer)
+    if code != NONE:
+        raise ClusterError(f"cluster {connection.name}: {what} from broker {broker_id} ({error_name(code)})")
+    return answer
+
+
+def _answered(
+    connection: Connection, broker_id: int, what: str, gone: str, topics: Mapping[str, Collection[int]] | None
+) -> Any:
     if not connection.supports(DescribeLogDirsRequest):
         raise ClusterError(f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't report {gone}")
     named = None if topics is None else [(topic, sorted(partitions)) for topic, partitions in topics.items()]
@@ -46,11 +56,36 @@ def describe(
     code = getattr(answer, "error_code", NONE) or (NONE if answer.results else CLUSTER_AUTHORIZATION_FAILED)
     if code == CLUSTER_AUTHORIZATION_FAILED:
         raise denied(connection, code, what, "Describe on the cluster")
-    for each in answer.results:
-        code = code or each.error_code
     if code != NONE:
         raise ClusterError(f"cluster {connection.name}: {what} from broker {broker_id} ({error_name(code)})")
     return answer
+
+
+def _offline(answer: Any) -> int:
+    """Return the error of the first directory that the broker can't read; NONE if it reads all of them."""
+    return next((int(each.error_code) for each in answer.results if each.error_code != NONE), NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSizes:
+    """The sizes that one broker knows."""
+
+    sizes: Mapping[tuple[str, int], int]
+    """Bytes by (topic, partition) of its replicas."""
+    unknown: str
+    """Why the size of another replica on this broker is unknown."""
+
+
+def known_sizes(connection: Connection, broker_id: int) -> KnownSizes:
+    """Return the sizes that a broker knows; none, with the reason, if it doesn't answer or refuses to."""
+    try:
+        answer = _answered(connection, broker_id, "sizes of replicas can't be read", "how large replicas are", None)
+    except ClusterError as error:
+        return KnownSizes(sizes={}, unknown=str(error))
+    unknown = f"broker {broker_id} doesn't report the size of its replica"
+    if (code := _offline(answer)) != NONE:
+        unknown += f"; one of its log directories can't be read ({error_name(code)})"
+    return KnownSizes(sizes=dict(_sizes(answer)), unknown=unknown)
 
 
 def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:

@@ -15,6 +15,8 @@ class Members:
     """The live members of a group."""
 
     count: int = 0
+    state: str = "Empty"
+    """The group's state, with Kafka's name."""
     assigned: Counter[str] = field(default_factory=Counter)
     """Topic -> members that have partitions of it, or will get some."""
     subscribed: Counter[str] = field(default_factory=Counter)
@@ -25,12 +27,12 @@ class Members:
 
 def classic(group: Any) -> Members:
     """Read a DescribeGroupsResponse; members' topics are known only while the group is stable."""
-    count = len(group.members)
+    count, state = len(group.members), group.group_state
     if group.protocol_type not in ("consumer", ""):
         # Such a group, e.g. of Kafka Connect's workers, serves another purpose than reading topics.
-        return Members(count=count)
-    if count and group.group_state != "Stable":
-        return Members(count=count, unknown="it is rebalancing")
+        return Members(count=count, state=state)
+    if count and state != "Stable":
+        return Members(count=count, state=state, unknown="it is rebalancing")
     assigned: Counter[str] = Counter()
     subscribed: Counter[str] = Counter()
     try:
@@ -40,8 +42,10 @@ def classic(group: Any) -> Members:
                 partitions = ConsumerProtocolAssignment.decode(member.member_assignment).assigned_partitions
                 assigned.update({each.topic for each in partitions if each.partitions})
     except (struct.error, ValueError):
-        return Members(count=count, unknown="its members' subscriptions are not in the consumer protocol's format")
-    return Members(count=count, assigned=assigned, subscribed=subscribed)
+        return Members(
+            count=count, state=state, unknown="its members' subscriptions are not in the consumer protocol's format"
+        )
+    return Members(count=count, state=state, assigned=assigned, subscribed=subscribed)
 
 
 def consumer(group: Any) -> Members:
@@ -52,7 +56,7 @@ def consumer(group: Any) -> Members:
         both = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
         assigned.update({each.topic_name for each in both})
         subscribed.update(set(member.subscribed_topic_names))
-    return Members(count=len(group.members), assigned=assigned, subscribed=subscribed)
+    return Members(count=len(group.members), state=group.group_state, assigned=assigned, subscribed=subscribed)
 
 
 def share(group: Any) -> Members:
@@ -62,16 +66,16 @@ def share(group: Any) -> Members:
     for member in group.members:
         assigned.update({each.topic_name for each in member.assignment.topic_partitions})
         subscribed.update(set(member.subscribed_topic_names))
-    return Members(count=len(group.members), assigned=assigned, subscribed=subscribed)
+    return Members(count=len(group.members), state=group.group_state, assigned=assigned, subscribed=subscribed)
 
 
 def streams(group: Any) -> Members:
     """Read a StreamsGroupDescribeResponse (KIP-1071): topics that tasks read and write, internal topics included."""
-    count = len(group.members)
+    count, state = len(group.members), group.group_state
     if not count:
         return Members()
     if group.topology is None or group.topology.subtopologies is None:
-        return Members(count=count, unknown="its topology is not initialised")
+        return Members(count=count, state=state, unknown="its topology is not initialised")
     parts = {each.subtopology_id: _topics_of(each) for each in group.topology.subtopologies}
     assigned: Counter[str] = Counter()
     for member in group.members:
@@ -82,7 +86,7 @@ def streams(group: Any) -> Members:
         ]
         assigned.update({topic for task in tasks for topic in parts.get(task.subtopology_id, ())})
     subscribed = Counter(dict.fromkeys({topic for topics in parts.values() for topic in topics}, count))
-    return Members(count=count, assigned=assigned, subscribed=subscribed)
+    return Members(count=count, state=state, assigned=assigned, subscribed=subscribed)
 
 
 def _topics_of(subtopology: Any) -> set[str]:

@@ -1,4 +1,4 @@
-"""End offsets of topics, and the time of their last record."""
+"""First and end offsets of topics, the time of their last record, and their producers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from topicledger.kafka.connection import (
@@ -25,6 +26,7 @@ from topicledger.kafka.connection import (
     UNSUPPORTED_FOR_MESSAGE_FORMAT,
     UNSUPPORTED_VERSION,
     Connection,
+    RequestLost,
     error_name,
 )
 from topicledger.model import LastRecord
@@ -95,8 +97,9 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         later.pop(topic.name, None)
         leaderless = sorted(each.partition_index for each in topic.partitions if each.leader_id < 0)
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-            needed = connection.needs(f"Describe on topic {topic.name}")
-            yield _unknown(connection, topic.name, f"{error_name(topic.error_code)}: {needed}")
+            yield _unknown(
+                connection, topic.name, _denied(connection, topic.error_code, f"Describe on topic {topic.name}")
+            )
         elif topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             yield _unknown(connection, topic.name, "there is no such topic")
         elif topic.error_code not in (NONE, LEADER_NOT_AVAILABLE):
@@ -106,38 +109,92 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         else:
             leaders |= {(topic.name, each.partition_index): each.leader_id for each in topic.partitions}
 
+    for name, found in read_offsets(connection, leaders).items():
+        why = ", ".join(sorted(set(found.unknown.values())))
+        if found.moving:
+            later[name] = why
+        elif found.unknown:
+            yield _unknown(connection, name, why)
+        else:
+            yield LastRecord(topic=name, end_offset=found.end_offset, last_record_at=found.last_record_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """The offsets of one topic's partitions; what is unknown is None, with the reason in `unknown`."""
+
+    ends: Mapping[int, int]
+    """End offsets by partition, if they are known."""
+    start_offset: int | None
+    """Sum of the first offsets."""
+    end_offset: int | None
+    """Sum of the end offsets."""
+    last_record_at: datetime | None
+    """As in LastRecord; also None if no record is retained."""
+    unknown: Mapping[str, str]
+    """Reasons by the names of these fields."""
+    moving: bool
+    """Whether the answers may be complete a moment later: a partition's leader is changing."""
+
+
+def read_offsets(
+    connection: Connection, leaders: Mapping[_Partition, int], lost: dict[int, str] | None = None
+) -> dict[str, TopicOffsets]:
+    """Return the offsets of topics, whose partitions' `leaders` are asked once.
+
+    Raises RequestLost if a broker gave no answer. With `lost` it doesn't: the broker's id and the reason are added, and
+    the brokers that are there already aren't asked.
+    """
     # The time is read last, so that it includes a record written in between.
-    earliest = _offsets(connection, leaders, _EARLIEST)
-    latest = _offsets(connection, leaders, _LATEST)
+    earliest = _offsets(connection, leaders, _EARLIEST, lost)
+    latest = _offsets(connection, leaders, _LATEST, lost)
     if connection.version(ListOffsetsRequest) >= _MAX_TIMESTAMP_VERSION:
-        newest = _offsets(connection, leaders, _MAX_TIMESTAMP)
+        newest = _offsets(connection, leaders, _MAX_TIMESTAMP, lost)
     else:
         newest = dict.fromkeys(leaders, _Answer(error_code=UNSUPPORTED_VERSION))
-
     partitions: dict[str, list[_Partition]] = {}
     for partition in leaders:
         partitions.setdefault(partition[0], []).append(partition)
-    for topic, own in partitions.items():
-        kept = [each for each in own if earliest[each].offset < latest[each].offset]
-        # Records that DeleteRecords removed stay in their segment for a while, and so do their timestamps.
-        answers = [earliest[each] for each in own] + [latest[each] for each in own] + [newest[each] for each in kept]
-        codes = {answer.error_code for answer in answers} - {NONE}
-        names = ", ".join(sorted(error_name(code) for code in codes - _IN_MOTION or codes))
-        if codes and codes <= _IN_MOTION:
-            later[topic] = names
-        elif codes:
-            yield _unknown(connection, topic, _TOO_OLD if codes <= _OLD else names)
-        else:
-            end_offset = sum(latest[each].offset for each in own)
-            yield _record(connection, topic, end_offset, max((newest[each].timestamp for each in kept), default=-1))
+    return {topic: _topic_offsets(own, earliest, latest, newest) for topic, own in partitions.items()}
 
 
-def _record(connection: Connection, topic: str, end_offset: int, timestamp: int) -> LastRecord:
-    try:
-        last_record_at = _EPOCH + timedelta(milliseconds=timestamp) if timestamp >= 0 else None
-    except OverflowError:
-        return _unknown(connection, topic, f"its largest timestamp, {timestamp} ms, is not a date")
-    return LastRecord(topic=topic, end_offset=end_offset, last_record_at=last_record_at)
+def _topic_offsets(
+    own: Sequence[_Partition],
+    earliest: Mapping[_Partition, _Answer],
+    latest: Mapping[_Partition, _Answer],
+    newest: Mapping[_Partition, _Answer],
+) -> TopicOffsets:
+    # Records that DeleteRecords removed stay in their segment for a while, and so do their timestamps.
+    kept = [each for each in own if earliest[each].offset < latest[each].offset]
+    starts, ends = [earliest[each] for each in own], [latest[each] for each in own]
+    times = [newest[each] for each in kept]
+    asked = {"start_offset": starts, "end_offset": ends, "last_record_at": [*starts, *ends, *times]}
+    unknown = {name: why for name, answers in asked.items() if (why := _why_unknown(answers)) is not None}
+    codes = {answer.error_code for answers in asked.values() for answer in answers} - {NONE}
+    timestamp = max((each.timestamp for each in times), default=-1)
+    last_record_at = None
+    if "last_record_at" not in unknown and timestamp >= 0:
+        try:
+            last_record_at = _EPOCH + timedelta(milliseconds=timestamp)
+        except OverflowError:
+            unknown["last_record_at"] = f"its largest timestamp, {timestamp} ms, is not a date"
+    return TopicOffsets(
+        ends={partition: latest[topic, partition].offset for topic, partition in own if latest[topic, partition].known},
+        start_offset=None if "start_offset" in unknown else sum(each.offset for each in starts),
+        end_offset=None if "end_offset" in unknown else sum(each.offset for each in ends),
+        last_record_at=last_record_at,
+        unknown=unknown,
+        moving=bool(codes) and codes <= _IN_MOTION,
+    )
+
+
+def _why_unknown(answers: Sequence[_Answer]) -> str | None:
+    """Return why some of a topic's answers are missing; None if none is."""
+    lost = {each.lost for each in answers if each.lost is not None}
+    codes = {each.error_code for each in answers} - {NONE}
+    if not codes or lost:
+        return min(lost, default=None)
+    return _TOO_OLD if codes <= _OLD else ", ".join(sorted(error_name(code) for code in codes - _IN_MOTION or codes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,30 +202,99 @@ class _Answer:
     error_code: int = NONE
     offset: int = -1
     timestamp: int = -1
+    lost: str | None = None
+    """Why the partition's leader gave no answer."""
+
+    @property
+    def known(self) -> bool:
+        return self.error_code == NONE
 
 
-def _offsets(connection: Connection, leaders: Mapping[_Partition, int], timestamp: int) -> dict[_Partition, _Answer]:
+def _offsets(
+    connection: Connection, leaders: Mapping[_Partition, int], timestamp: int, lost: dict[int, str] | None
+) -> dict[_Partition, _Answer]:
     """Return each partition leader's answer for one of ListOffsets' special timestamps."""
+    found = dict.fromkeys(leaders, _Answer(error_code=UNKNOWN_SERVER_ERROR))
+    for leader, partitions in _by_leader(leaders):
+        answer = _asked(connection, _request(connection, partitions, timestamp), leader, lost)
+        if answer is None:
+            missing = _Answer(error_code=REQUEST_TIMED_OUT, lost=(lost or {})[leader])
+            found |= dict.fromkeys(partitions, missing)
+            continue
+        for topic in answer.topics:
+            for each in topic.partitions:
+                found[topic.name, each.partition_index] = _Answer(
+                    error_code=each.error_code, offset=each.offset, timestamp=each.timestamp
+                )
+    return found
+
+
+def _by_leader(leaders: Mapping[_Partition, int]) -> Iterator[tuple[int, Sequence[_Partition]]]:
+    """Yield partitions that one request can ask about, with their leader."""
     by_leader: dict[int, list[_Partition]] = {}
     for partition, leader in leaders.items():
         by_leader.setdefault(leader, []).append(partition)
-    found = dict.fromkeys(leaders, _Answer(error_code=UNKNOWN_SERVER_ERROR))
     for leader, partitions in by_leader.items():
         for start in range(0, len(partitions), _PARTITIONS_BATCH):
-            request = _request(connection, partitions[start : start + _PARTITIONS_BATCH], timestamp)
-            for topic in connection.ask(request, leader).topics:
-                for each in topic.partitions:
-                    found[topic.name, each.partition_index] = _Answer(
-                        error_code=each.error_code, offset=each.offset, timestamp=each.timestamp
-                    )
+            yield leader, partitions[start : start + _PARTITIONS_BATCH]
+
+
+def _asked(connection: Connection, request: Any, leader: int, lost: dict[int, str] | None) -> Any:
+    """Return a broker's answer; None if it is in `lost`, or gets there."""
+    if lost is None:
+        return connection.ask(request, leader)
+    if leader not in lost:
+        try:
+            return connection.ask(request, leader)
+        except RequestLost as error:
+            lost[leader] = f"broker {leader} gave no answer: {error}"
+    return None
+
+
+def producers(connection: Connection, leaders: Mapping[_Partition, int], lost: dict[int, str]) -> dict[str, int | str]:
+    """Return the number of idempotent producers that the partitions of each topic remember, or why it is unknown.
+
+    Producers without a producer id aren't seen (KIP-664). `lost` is as in `read_offsets`.
+    """
+    topics = {topic for topic, _ in leaders}
+    if not connection.supports(DescribeProducersRequest):
+        return dict.fromkeys(topics, "the brokers are older than Kafka 2.8 and don't report producers")
+    found: dict[str, set[int]] = {topic: set() for topic in topics}
+    answered: set[_Partition] = set()
+    unknown: dict[str, str] = {}
+    asked = DescribeProducersRequest.TopicRequest
+    for leader, partitions in _by_leader(leaders):
+        named = [asked(name=topic, partition_indexes=own) for topic, own in _by_topic(partitions).items()]
+        answer = _asked(connection, DescribeProducersRequest(topics=named), leader, lost)
+        if answer is None:
+            unknown |= dict.fromkeys((topic for topic, _ in partitions), lost[leader])
+            continue
+        for topic in answer.topics:
+            for each in topic.partitions:
+                answered.add((topic.name, each.partition_index))
+                if each.error_code == TOPIC_AUTHORIZATION_FAILED:
+                    unknown[topic.name] = _denied(connection, each.error_code, f"Read on topic {topic.name}")
+                elif each.error_code != NONE:
+                    unknown[topic.name] = error_name(each.error_code)
+                found[topic.name].update(producer.producer_id for producer in each.active_producers)
+    for topic, _ in leaders.keys() - answered:
+        unknown.setdefault(topic, "no broker gave an answer about it")
+    return {topic: unknown.get(topic, len(ids)) for topic, ids in found.items()}
+
+
+def _denied(connection: Connection, error_code: int, permission: str) -> str:
+    return f"{error_name(error_code)}: {connection.needs(permission)}"
+
+
+def _by_topic(partitions: Sequence[_Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
     return found
 
 
 def _request(connection: Connection, partitions: Sequence[_Partition], timestamp: int) -> Any:
     asked = ListOffsetsRequest.ListOffsetsTopic
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
     return ListOffsetsRequest(
         replica_id=-1,
         isolation_level=0,
@@ -177,7 +303,7 @@ def _request(connection: Connection, partitions: Sequence[_Partition], timestamp
                 name=topic,
                 partitions=[asked.ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in own],
             )
-            for topic, own in by_topic.items()
+            for topic, own in _by_topic(partitions).items()
         ],
         timeout_ms=round(connection.operation_timeout * 1000),
     )

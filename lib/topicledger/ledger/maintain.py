@@ -24,14 +24,19 @@ from topicledger.ledger.run import SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import Action, Phase, RunState
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, USAGE, Table
 from topicledger.text import cell, document, grid_of, plain
 
 COMMAND = "maintain"
 VACUUM_HOURS = 168
 """Default age at which old files are removed, as in Delta (delta.deletedFileRetentionDuration)."""
 
-AGED: Mapping[str, str] = {AUDIT.name: "completed_at", PLANS.name: "planned_at", DRIFT.name: "observed_at"}
+AGED: Mapping[str, str] = {
+    AUDIT.name: "completed_at",
+    PLANS.name: "planned_at",
+    DRIFT.name: "observed_at",
+    USAGE.name: "observed_at",
+}
 """Tables from which rows may be deleted -> the column with a row's time."""
 
 MANY_FILES = 50

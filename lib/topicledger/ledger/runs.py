@@ -45,7 +45,7 @@ from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
 from topicledger.model.scope import EVERYTHING, Scope
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES, USAGE
 
 AUDIT_COMMAND = "audit"
 PROVISIONING = ("plan", "apply", "provision")
@@ -60,6 +60,8 @@ REMOVALS_ARGUMENT = "removals"
 """Key: the first rows that loading the plan's files removes, in words, as JSON."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Key in an audit's arguments: the version of `observed_configs` that it compares with."""
+USAGE_ARGUMENT = "usage"
+"""Key in an audit's arguments: `true` if it reads the usage of topics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,8 @@ class Request:
     """For a plan that undoes a run instead of applying `manifests`: the run's id."""
     deletes: bool = False
     """With `reverts`: delete the topics that the run created."""
+    usage: bool | None = None
+    """For an audit: read the usage of topics; None: as the settings say, or as the run began."""
     instead: Rebalance | Prune | None = None
     """For a plan that doesn't apply `manifests`: a broker to drain or to fill, or the unmanaged topics to delete."""
 
@@ -219,6 +223,8 @@ def _begin(
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
+        if settings.audit.usage if request.usage is None else request.usage:
+            arguments[USAGE_ARGUMENT] = "true"
     requester, scope = request.requested_by or os_user(), request.scope
     if request.command in PROVISIONING:
         scope = replace(scope, barred=barred(settings.owners, requester))
@@ -281,6 +287,9 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
             )
     if request.command != "apply":
         _require_same_scope(row, request.scope)
+    if request.usage is not None and request.usage != (USAGE_ARGUMENT in arguments):
+        began = "with" if USAGE_ARGUMENT in arguments else "without"
+        raise UsageError(f"run {run_id} started {began} usage; the same id needs the same arguments")
     if row["settings_digest"] != _digest(settings, request.command):
         raise UsageError(
             f"{settings.path}: the settings changed since run {run_id} started: restore them, or start a new run"
@@ -339,7 +348,8 @@ def _with_next_epoch(run: Run) -> Run:
 
     Only after that is the run's state read.
     """
-    tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
+    audited = (DRIFT, USAGE) if USAGE_ARGUMENT in run.arguments else (DRIFT,)
+    tables = audited if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
     own = {"epoch": run.epoch + 1, "spark_app_id": _app_id(run.spark), "start_id": secrets.token_hex(8)}

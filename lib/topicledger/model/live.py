@@ -72,6 +72,10 @@ class GroupUse:
     """Live members that have partitions of the topic assigned; if there are none, members subscribed to it."""
     committed: bool
     """Whether it has offsets on the topic that have not expired."""
+    state: str = field(default="", compare=False)
+    """The group's state, with Kafka's name, such as Stable or Empty."""
+    offsets: Mapping[int, int] | None = field(default=None, compare=False)
+    """Committed offsets by partition; None for share groups, which commit none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
