@@ -45,7 +45,7 @@ topics:
 def load(config: Path, text: str = MANIFEST, *more: str) -> Result:
     file = config.with_name("manifest.yaml")
     file.write_text(text)
-    return invoke("load_manifests", file, "--config", config, *more)
+    return invoke("load-manifests", file, "--config", config, *more)
 
 
 def error_of(result: Result, code: int) -> str:

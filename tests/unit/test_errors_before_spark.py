@@ -65,7 +65,7 @@ def told(capsys: pytest.CaptureFixture[str], folder: Path, settings: str, *argum
         ("cluster: order\ntopics: [{topic: a}]", 2, "unknown cluster `order`; did you mean `orders`?"),
     ],
 )
-@pytest.mark.parametrize("command", [["load_manifests", "m.yaml"], ["plan", "m.yaml"]])
+@pytest.mark.parametrize("command", [["load-manifests", "m.yaml"], ["plan", "m.yaml"]])
 def test_wrong_files(
     capsys: pytest.CaptureFixture[str], folder: Path, command: list[str], file: str, line: int, why: str
 ) -> None:
@@ -111,11 +111,11 @@ def test_wrong_settings(
         ("rebalance --cluster orders", "rebalance needs either --drain BROKER or --fill BROKER"),
         ("rebalance --drain 1 --fill 2", "rebalance needs either --drain BROKER or --fill BROKER"),
         ("prune --topic ^a --idle-days 1 --owner a", "s.toml has no [owners], and topics without a manifest"),
-        ("load_manifests m.yaml --replace --replace-owner a", "give it or --replace-owner"),
+        ("load-manifests m.yaml --replace --replace-owner a", "give it or --replace-owner"),
         ("plan m.yaml --replace --replace-owner a", "give it or --replace-owner"),
         ("plan --replace-owner a", "--replace and --replace-owner are about FILES"),
-        ("load_manifests m.yaml --stdin-format csv", "--stdin-format is for stdin"),
-        ("load_manifests m.yaml --dry-run --run-id r", "--dry-run adds no run"),
+        ("load-manifests m.yaml --stdin-format csv", "--stdin-format is for stdin"),
+        ("load-manifests m.yaml --dry-run --run-id r", "--dry-run adds no run"),
         ("export --cluster orders --into-table --overwrite", "--overwrite is for files"),
         ("maintain --requested-by ann", "without --execute, maintain adds no run"),
         ("report --index reports --cluster orders", "leave out --cluster"),
@@ -129,7 +129,7 @@ def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command
     assert why in error
 
 
-@pytest.mark.parametrize("command", [["load_manifests", "m.yaml"], ["plan", "m.yaml"]])
+@pytest.mark.parametrize("command", [["load-manifests", "m.yaml"], ["plan", "m.yaml"]])
 def test_an_unknown_config_is_an_error_with_strict(
     capsys: pytest.CaptureFixture[str], folder: Path, command: list[str]
 ) -> None:
@@ -143,7 +143,7 @@ def test_an_unknown_config_is_an_error_with_strict(
 
 def test_valid_commands_get_as_far_as_the_session(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "m.yaml").write_text("cluster: orders\ntopics: [{topic: a}]")
-    for command in ("load_manifests m.yaml", "plan", "export --cluster orders --to out.yaml"):
+    for command in ("load-manifests m.yaml", "plan", "export --cluster orders --to out.yaml"):
         code, error = told(capsys, folder, "", *command.split())
         assert (code, NO_SESSION in error) == (1, True), error
 

@@ -263,7 +263,7 @@ def settings_file(tmp_path: Path) -> Path:
 def test_show_prints_what_files_expand_to(tmp_path: Path, settings_file: Path, parse: Parse) -> None:
     (tmp_path / "m.yaml").write_text(PAYMENTS)
     (tmp_path / "others.yaml").write_text(OTHERS)
-    arguments = ["load_manifests", "--config", str(settings_file), "--dry-run", "--show"]
+    arguments = ["load-manifests", "--config", str(settings_file), "--dry-run", "--show"]
     files = [str(tmp_path / name) for name in ("m.yaml", "others.yaml")]
     shown = CliRunner().invoke(main, [*arguments, *files])
     assert shown.exit_code == 0, shown.output

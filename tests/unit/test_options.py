@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,3 +104,18 @@ def test_environment_names_the_settings_and_help_has_every_command(
     assert "there is no command plam" in lost.stderr
     versions = [part.split()[0] for part in run(main, ["--version"]).stdout.split(", ")]
     assert versions == ["topicledger", "spark", "delta", "kafka-python"]
+
+
+def test_lists_of_commands_show_whole_sentences_in_80_columns() -> None:
+    groups = [[]] + [[name] for name, each in main.commands.items() if isinstance(each, click.Group)]
+    for path in groups:
+        told = CliRunner().invoke(main, [*path, "-h"], terminal_width=80).stdout
+        assert [line for line in told.partition("Commands:")[2].splitlines() if line.endswith("...")] == []
+
+
+def test_each_command_shows_an_example_that_it_accepts() -> None:
+    for name, command in every_command():
+        start, _, rest = (command.epilog or "").partition(f"topicledger {name}")
+        assert start == "Example: ", name
+        needs_settings = any(each.name == "config" for each in command.params)
+        command.make_context(name, shlex.split(rest) + ["--config", __file__] * needs_settings)

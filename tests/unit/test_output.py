@@ -301,7 +301,7 @@ def a_diff() -> None:
 
 
 PRINTED: Mapping[tuple[str, ...], list[Callable[[], Any]]] = {
-    ("load_manifests",): [loaded],
+    ("load-manifests",): [loaded],
     ("plan",): [a_run(PLAN), a_run(NOTHING)],
     ("apply",): [a_run(RUN), lambda: render_waiting(RUN, console(160))],
     ("provision",): [a_run(RUN)],

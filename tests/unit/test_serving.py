@@ -186,7 +186,7 @@ def test_command_that_waits_for_input_ends_with_the_server(config: Path) -> None
         return 2
 
     server = Server(protocol.socket_of(config), command, is_ending=lambda: True)
-    with server.listening(), client(config, "load_manifests", "-") as asking:
+    with server.listening(), client(config, "load-manifests", "-") as asking:
         assert server.do_next(30.0)
         assert asking.wait(30) == 2
     assert found == ["the server ends before the input is complete"]

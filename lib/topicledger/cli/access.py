@@ -91,12 +91,16 @@ def _asked(command: Callable[..., int]) -> Callable[..., Any]:
     return operation(source(command))
 
 
-@click.group("access")
+@click.group("access", short_help="Show effective permissions.")
 def access_group() -> None:
     """Show effective permissions, as Kafka's authorizer decides them."""
 
 
-@access_group.command("who")
+@access_group.command(
+    "who",
+    short_help="Show who may do what on one --cluster.",
+    epilog="Example: topicledger access who --topic payments.authorised --cluster orders",
+)
 @click.option("--topic", multiple=True, help="Show permissions on this topic; may be repeated.")
 @click.option("--group", multiple=True, help="Show permissions on this consumer group; may be repeated.")
 @_asked
@@ -114,7 +118,11 @@ def access_who(
     return _answered(options, operation, source, lambda known: _who(known, resources, operation))
 
 
-@access_group.command("what")
+@access_group.command(
+    "what",
+    short_help="Show what a principal may do on one --cluster.",
+    epilog="Example: topicledger access what --principal User:billing --cluster orders",
+)
 @click.option("--principal", required=True, help="The principal, such as User:payments.")
 @_asked
 @common_with(without=("run_id",))

@@ -35,12 +35,14 @@ from topicledger.text import cell, document, grid_of, iso_time
 ACCEPT_COMMAND = "clusters accept"
 
 
-@click.group("clusters")
+@click.group("clusters", short_help="Check clusters and what names stand for.")
 def clusters_group() -> None:
     """Show or change which Kafka cluster each name in the settings stands for."""
 
 
-@clusters_group.command("list")
+@clusters_group.command(
+    "list", short_help="List the recorded cluster id of each name.", epilog="Example: topicledger clusters list"
+)
 @common_with(without=("run_id",))
 def clusters_list(options: Options) -> int:
     """List the recorded cluster id of each name, since when and by whom, and the settings. Asks no cluster."""
@@ -51,7 +53,9 @@ def clusters_list(options: Options) -> int:
     return ExitCode.DONE
 
 
-@clusters_group.command("accept")
+@clusters_group.command(
+    "accept", short_help="Record a new cluster id for a name.", epilog="Example: topicledger clusters accept orders"
+)
 @click.argument("name")
 @requested_by_option
 @common_with(without=("cluster",))
@@ -67,7 +71,11 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
     return ExitCode.DONE
 
 
-@clusters_group.command("check")
+@clusters_group.command(
+    "check",
+    short_help="Find features that would fail on a cluster.",
+    epilog="Example: topicledger clusters check orders",
+)
 @click.argument("name")
 @common_with(without=("cluster", "run_id"))
 def clusters_check(options: Options, name: str) -> int:

@@ -31,7 +31,11 @@ from topicledger.notify import announce
 from topicledger.notify.announcement import of_audit
 
 
-@click.command("audit")
+@click.command(
+    "audit",
+    short_help="Record how live clusters differ from tables.",
+    epilog="Example: topicledger audit --cluster orders",
+)
 @click.option(
     "--fail-on",
     type=click.Choice([each.value for each in Severity]),

@@ -107,7 +107,7 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
     if not files:
         return
     if run.exit_code != ExitCode.DONE:
-        click.echo("the plan refused something, so its files are not loaded: load_manifests loads them", err=True)
+        click.echo("the plan refused something, so its files are not loaded: load-manifests loads them", err=True)
     elif not planned_files.were_loaded(run):
         _load(run, files)
 

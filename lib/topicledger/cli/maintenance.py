@@ -26,7 +26,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
     return click.option(option, type=click.IntRange(min=1), metavar="DAYS", help=text)
 
 
-@click.command("maintain")
+@click.command("maintain", short_help="Compact and vacuum the tables.", epilog="Example: topicledger maintain")
 @click.option("--execute", is_flag=True, help="Do it. Without this option, only print what would be done.")
 @click.option(
     "--vacuum-hours",

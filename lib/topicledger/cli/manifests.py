@@ -1,4 +1,4 @@
-"""`load_manifests` and `export`."""
+"""`load-manifests` and `export`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ from topicledger.resources.registry import KINDS
 from topicledger.text import document
 
 
-@click.command("load_manifests")
+@click.command(
+    "load-manifests",
+    short_help="Load manifest files into the tables.",
+    epilog="Example: topicledger load-manifests manifests/ --dry-run",
+)
 @click.argument("files", nargs=-1, required=True)
 @replace_options
 @click.option("--stdin-format", type=click.Choice(["yaml", "json", "csv"]), help="The format of stdin (FILE is -).")
@@ -67,7 +71,7 @@ def load_manifests(
     are listed on stderr, and --cluster gives the cluster of all topics instead of the files.
     """
     if foreign is not None and len(options.cluster) > 1:
-        raise UsageError("load_manifests --from takes only one --cluster, the cluster of all topics")
+        raise UsageError("load-manifests --from takes only one --cluster, the cluster of all topics")
     replacing = replaced(replace, replace_owner)
     if stdin_format is not None and "-" not in files:
         raise UsageError("--stdin-format is for stdin: give - among the FILES, or leave it out")
@@ -163,7 +167,11 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@click.command("export")
+@click.command(
+    "export",
+    short_help="Write live topics as manifest files.",
+    epilog="Example: topicledger export --cluster orders --to manifests/orders.yaml",
+)
 @click.option("--pattern", metavar="REGEX", help="Only topics whose names match (RE2).")
 @click.option("--exclude", metavar="REGEX", help="No topics whose names match (RE2).")
 @click.option(

@@ -57,7 +57,7 @@ _version_option = click.option(
 )
 
 
-ALIASES = {"load-manifests": "load_manifests", "drift": "audit"}
+ALIASES = {"load_manifests": "load-manifests", "drift": "audit"}
 """Other spellings of commands -> their names. They are not in the list of commands."""
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     """Provision and audit Kafka topics in bulk."""
 
 
-@main.command("help")
+@main.command("help", short_help="Show the help of a command.", epilog="Example: topicledger help runs show")
 @click.argument("command", nargs=-1)
 @click.pass_context
 def help_command(context: click.Context, command: tuple[str, ...]) -> None:

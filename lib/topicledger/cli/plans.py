@@ -16,7 +16,11 @@ from topicledger.model.prune import MAX_DAYS, Prune
 from topicledger.model.scope import Scope
 
 
-@click.command("revert")
+@click.command(
+    "revert",
+    short_help="Plan to undo the changes of a run.",
+    epilog="Example: topicledger runs revert --run-id nightly-7",
+)
 @click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
 @click.option("--deletes", is_flag=True, help="Delete the topics that the run created, within the guards.")
 @scope_options
@@ -48,7 +52,11 @@ def revert(
     )
 
 
-@click.command("rebalance")
+@click.command(
+    "rebalance",
+    short_help="Plan moves for a broker that goes or comes.",
+    epilog="Example: topicledger rebalance --cluster orders --drain 3",
+)
 @click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas away from this broker.")
 @click.option("--fill", type=click.IntRange(min=0), metavar="BROKER", help="Give this broker its share of replicas.")
 @detailed_option
@@ -82,7 +90,11 @@ def rebalance(
     )
 
 
-@click.command("prune")
+@click.command(
+    "prune",
+    short_help="Plan to delete unused, undeclared topics.",
+    epilog="Example: topicledger prune --cluster orders --topic '^tmp[.]' --idle-days 30",
+)
 @click.option(
     "--topics",
     "--topic",

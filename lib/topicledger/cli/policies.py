@@ -21,12 +21,12 @@ from topicledger.resources.registry import KINDS
 from topicledger.text import any_of, printable
 
 
-@click.group("policies")
+@click.group("policies", short_help="List, check, explain and try policies.")
 def policies_group() -> None:
     """Try policies: list the built-in ones, check those of the settings, explain their verdicts on a topic."""
 
 
-@policies_group.command("list")
+@policies_group.command("list", short_help="List the available policies.", epilog="Example: topicledger policies list")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -42,7 +42,9 @@ def policies_list(config: Path | None, as_format: str) -> None:
         sys.exit(error.exit_code)
 
 
-@policies_group.command("check")
+@policies_group.command(
+    "check", short_help="Check the settings' policies.", epilog="Example: topicledger policies check"
+)
 @common_with(without=("run_id", "cluster", "result_file"))
 def policies_check(options: Options) -> int:
     """Check the settings' policies. Reads no table and no cluster."""
@@ -59,7 +61,11 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@policies_group.command("explain")
+@policies_group.command(
+    "explain",
+    short_help="Explain the policies' verdicts on a resource.",
+    epilog="Example: topicledger policies explain --topic payments.authorised --cluster orders",
+)
 @click.option("--topic", help="The topic, as its manifest names it.")
 @_beside_topics
 @common_with(without=("run_id", "result_file"))
@@ -81,7 +87,11 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
     return explain.explain(ledger, settings, cluster, str(topic), as_json=as_json)
 
 
-@policies_group.command("audit")
+@policies_group.command(
+    "audit",
+    short_help="Evaluate live topics by policies of creates.",
+    epilog="Example: topicledger policies audit --cluster orders",
+)
 @click.option(
     "--policy", "named", multiple=True, metavar="NAME", help="Only this policy of [[policies.create]]; may be repeated."
 )

@@ -112,7 +112,11 @@ _wait = click.option(
 )
 
 
-@click.command("plan")
+@click.command(
+    "plan",
+    short_help="Plan a run; clusters only validate it.",
+    epilog="Example: topicledger plan --cluster orders --run-id nightly-7",
+)
 @click.argument("files", nargs=-1)
 @_only
 @click.option(
@@ -179,7 +183,7 @@ def plan(
     )
 
 
-@click.command("apply")
+@click.command("apply", short_help="Apply a saved plan.", epilog="Example: topicledger apply --run-id nightly-7")
 @click.argument("files", nargs=-1)
 @_wait_visible
 @_wait
@@ -216,7 +220,9 @@ def apply(
     )
 
 
-@click.command("provision")
+@click.command(
+    "provision", short_help="Plan and apply in one run.", epilog="Example: topicledger provision --cluster orders"
+)
 @_only
 @scope_options
 @_wait_visible

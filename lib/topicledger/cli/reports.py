@@ -17,7 +17,11 @@ from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.text import document, printable
 
 
-@click.command("report")
+@click.command(
+    "report",
+    short_help="Write an HTML report of a run or a time span.",
+    epilog="Example: topicledger report --run-id nightly-7 --out nightly-7.html",
+)
 @click.option(
     "--since", metavar="TIME", help="Report on all that ended since then (ISO 8601, UTC), instead of on one run."
 )

@@ -36,7 +36,7 @@ def runs_group() -> None:
     """List, show, approve, verify, revert and abandon runs."""
 
 
-@runs_group.command("list")
+@runs_group.command("list", short_help="List the runs, newest first.", epilog="Example: topicledger runs list")
 @click.option("--limit", type=click.IntRange(min=1), default=50, help="Number of runs to list.")
 @common_with(without=("run_id", "cluster", "result_file"))
 def runs_list(options: Options, limit: int) -> int:
@@ -45,7 +45,11 @@ def runs_list(options: Options, limit: int) -> int:
     return show.list_runs(ledger, limit, as_json=options.format == "json")
 
 
-@runs_group.command("show")
+@runs_group.command(
+    "show",
+    short_help="Show a plan as a diff, with its results.",
+    epilog="Example: topicledger runs show --run-id nightly-7",
+)
 @click.option(
     "--max-chars",
     type=click.IntRange(min=LEAST_CHARACTERS),
@@ -68,7 +72,9 @@ def runs_show(options: Options, max_chars: int | None) -> int:
 runs_group.add_command(revert)
 
 
-@runs_group.command("approve")
+@runs_group.command(
+    "approve", short_help="Approve a run's current plan.", epilog="Example: topicledger runs approve --run-id nightly-7"
+)
 @click.option("--by", metavar="WHO", help="Name of the approver; default: the OS user.")
 @click.option("--note", help="A reason, a ticket or a link.")
 @click.option(
@@ -105,7 +111,9 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
         console.print(printable(line), markup=False, soft_wrap=True)
 
 
-@runs_group.command("verify")
+@runs_group.command(
+    "verify", short_help="Report runs that changed since they ended.", epilog="Example: topicledger runs verify"
+)
 @click.option("--from", "since", metavar="RUN", help="Only runs that ended with or after this one.")
 @click.option(
     "--expect", multiple=True, metavar="DIGEST", help="A digest that a run must have, kept elsewhere; may be repeated."
@@ -130,7 +138,9 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
     return verified.exit_code
 
 
-@runs_group.command("abandon")
+@runs_group.command(
+    "abandon", short_help="Give up an open run.", epilog="Example: topicledger runs abandon --run-id nightly-7"
+)
 @click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
 @common_with(without=("cluster", "format", "result_file"), run_id="The open run to give up; required.")
 def runs_abandon(options: Options, cancel: bool) -> int:

@@ -14,7 +14,9 @@ def schema_group() -> None:
     """Describe file formats for other programs."""
 
 
-@schema_group.command("manifests")
+@schema_group.command(
+    "manifests", short_help="Print the JSON Schema of manifest files.", epilog="Example: topicledger schema manifests"
+)
 def manifests() -> None:
     """Print the JSON Schema of manifest files (YAML and JSON), so that editors complete and check them.
 

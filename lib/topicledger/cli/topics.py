@@ -22,7 +22,11 @@ def topics_group() -> None:
     """Show single topics."""
 
 
-@topics_group.command("show")
+@topics_group.command(
+    "show",
+    short_help="Show the history of a topic.",
+    epilog="Example: topicledger topics show --topic payments.authorised --cluster orders",
+)
 @click.option("--topic", required=True, help="Its name.")
 @common_with("text", "json", without=("run_id",))
 def topics_show(options: Options, topic: str) -> int:

@@ -1,4 +1,4 @@
-"""Write manifest rows to a file that `load_manifests` reads back exactly; every text is quoted."""
+"""Write manifest rows to a file that `load-manifests` reads back exactly; every text is quoted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _with_units(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_yaml(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Yield rows by table as YAML that `load_manifests` reads back: one document for each cluster.
+    """Yield rows by table as YAML that `load-manifests` reads back: one document for each cluster.
 
     Each entry has the place of its file as a comment.
     """

@@ -59,7 +59,9 @@ def seconds(given: str) -> float:
     return found
 
 
-@main.command("serve")
+@main.command(
+    "serve", short_help="Keep a driver running for fast commands.", epilog="Example: topicledger serve --every 5m"
+)
 @click.option(
     "--every",
     type=seconds,
@@ -103,7 +105,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
         with server.listening(), health.kept():
             click.echo(f"starting Spark for {options.config}; commands start their own until it is ready", err=True)
             with server.alone():
-                # The first `load_manifests` may create the tables later.
+                # The first `load-manifests` may create the tables later.
                 ledger = open_ledger(options, settings, "serve", new=True)
                 _warm_up(settings, ledger)
             health.ready()
