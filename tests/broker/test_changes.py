@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from kafka.admin import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests import executions
 from tests.broker.changes import OK, WEEK, allow, alter, changing, ended, of_phase, set_on
 from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
 from tests.clusters import KAFKA
@@ -29,10 +31,14 @@ from tests.kafka_versions import BAD_CONFIG
 from tests.waiting import until
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
+from topicledger.ledger import leases
 from topicledger.model import Action, Target
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT, DRIFT, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+
+MOST_MADE, MOST_LOOKED = 176, 56
+"""Most SQL executions of a run with four changes, and of one with nothing to do."""
 
 
 def test_without_settings_nothing_that_exists_is_changed(
@@ -47,7 +53,7 @@ def test_without_settings_nothing_that_exists_is_changed(
 
 
 def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_what(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`declared` leaves what only lives alone; a value that the broker's default gives is not set."""
     names = ("decl.both", "decl.default", "decl.grows", "decl.same", "decl.unnamed")
@@ -60,7 +66,8 @@ def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_
         {"topic": "decl.same", "num_partitions": 1, "configs": {"retention.ms": "0700000000"}},
         {"topic": "decl.new", "num_partitions": 1, "configs": {"retention.ms": "1000"}},
     )
-    summary = estate.run(run_id="decl", wait_visible=60.0)
+    with executions.counted(spark) as made, caplog.at_level(logging.INFO, leases.__name__):
+        summary = estate.run(run_id="decl", wait_visible=60.0)
     assert (summary.exit_code, summary.outcomes(), summary.failures) == (0, {"ok": 4}, [])
     assert summary.decisions["unchanged"] == 2
     planned = {(row["topic"], row["action"]): row for row in estate.rows(PLANS, "decl")}
@@ -91,8 +98,13 @@ def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_
         "decl.grows": 2,
         "decl.new": 1,
     }
-    again = estate.run(run_id="decl-again")
+    with executions.counted(spark) as looked:
+        again = estate.run(run_id="decl-again")
     assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "decl-again")) == (0, {}, [])
+    # A slow machine renews its lease, in up to eleven executions each time.
+    renewals = sum(message.startswith("leases renewed") for message in caplog.messages) - 1
+    assert made() - 11 * renewals <= MOST_MADE
+    assert looked() <= MOST_LOOKED
 
 
 @pytest.mark.thorough

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
@@ -24,7 +25,7 @@ from tests.harness import delta_table
 from topicledger.config.proof import ProofSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, SecretError, UsageError
-from topicledger.ledger import digests, maintain, proof, runs
+from topicledger.ledger import appended, digests, maintain, proof, runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.verified import render
@@ -567,6 +568,8 @@ def test_executors_compute_the_same_digests(ledger: Ledger, monkeypatch: pytest.
         run.append_audit(ledger.rows(AUDIT, [{**each, "phase": phase} for each in audited]))
     by_driver = proof.ending(run).proof
     assert (by_driver["plans_rows"], by_driver["audit_rows"]) == ("1000", "3000")
+    monkeypatch.setattr(Run, "digests", lambda _: {})
+    assert proof.ending(run).proof == by_driver
     monkeypatch.setattr(digests, "_FEW_ROWS", 999)
     assert proof.ending(run).proof == by_driver
 
@@ -593,16 +596,36 @@ def test_incremental_hashes_equal_those_of_the_rows_in_the_table(
     ledger.append(PLANS, ledger.rows(PLANS, rows(run, *ACTIONS)), app_id="x", version=1)
     for phase in (Phase.VALIDATE, Phase.APPLY):
         run.append_outcomes([answered(topic, phase) for topic in (HOSTILE, "plain")], None)
-    assert run.audit_digest is not None
+    assert [*run.digests()] == [AUDIT.name]
     made = proof.ending(run).proof
     assert (made["plans_rows"], made["audit_rows"]) == ("2", "4")
     with monkeypatch.context() as read_again:
-        read_again.setattr(Run, "audit_digest", None)
+        read_again.setattr(Run, "digests", lambda _: {})
         assert proof.ending(run).proof == made
 
+    monkeypatch.setattr(appended, "FEW_ROWS", 0)
     run.append_audit(ledger.rows(AUDIT, [{"run_id": run.run_id, "cluster": "main", "topic": "refused"}]))
-    assert run.audit_digest is None, "the driver hasn't got these rows"
+    assert run.digests() == {}, "the driver hasn't got these rows"
     assert proof.ending(run).proof["audit_rows"] == "5"
+
+
+def in_order(rows: DataFrame) -> list[dict[str, Any]]:
+    return sorted((row.asDict(recursive=True) for row in rows.collect()), key=str)
+
+
+def test_rows_that_were_just_written_are_not_read_back(ledger: Ledger) -> None:
+    run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision"), {"command": "provision"})
+    run.append_plan(ledger.rows(PLANS, rows(run, *ACTIONS, planned_at=datetime.now(UTC))), few=True)
+    run.append_outcomes([answered(HOSTILE, Phase.VALIDATE)], None)
+    run.append_audit(ledger.rows(AUDIT, rows(run, {"topic": "plain", "action": "delete"}, phase="policy")))
+    mine = F.col("run_id") == run.run_id
+    for table, kept in ((PLANS, run.plans()), (AUDIT, run.audit())):
+        assert kept.inputFiles() == [], table.name
+        assert in_order(kept) == in_order(ledger.read(table).where(mine))
+    made = proof.ending(run).proof
+    later = replace(run, found=RunState.PLANNING)
+    assert later.plans().inputFiles() != []
+    assert proof.ending(later).proof == made
 
 
 def test_later_start_reads_rows_of_the_first_start(ledger: Ledger) -> None:
@@ -613,5 +636,5 @@ def test_later_start_reads_rows_of_the_first_start(ledger: Ledger) -> None:
     first.settle()
     second = runs.start(ledger, settings_of(ledger), request)
     second.append_outcomes([answered("of the second", Phase.APPLY)], None)
-    assert second.audit_digest is None
+    assert second.digests() == {}
     assert proof.ending(second).proof["audit_rows"] == "2"

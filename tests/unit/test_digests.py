@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topicledger.arrow import arrow_schema
-from topicledger.ledger import digests
-from topicledger.ledger.digests import Appended, RowsDigest, row_texts, text_of_row
+from topicledger.ledger import appended as appending
+from topicledger.ledger.appended import Appended
+from topicledger.ledger.digests import RowsDigest, row_texts, text_of_row
 from topicledger.schemas import AUDIT, PLANS, RUNS
 
 AT = datetime(2026, 11, 24, 2, 0, 7, 123456, tzinfo=UTC)
@@ -116,7 +117,7 @@ def test_rows_of_the_tables_have_a_text(table: Any) -> None:
 def test_appended_rows_have_a_digest_if_few_and_all_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(digests, "_MANY_HASHES", 3)
+    monkeypatch.setattr(appending, "_MANY_HASHES", 3)
     one, two = (pa.Table.from_pylist([{"a": n} for n in numbers], schema=SCHEMA) for numbers in ([1, 2], [3]))
     appended, other_order = Appended(), Appended()
     assert appended.digest == RowsDigest()
@@ -130,6 +131,6 @@ def test_appended_rows_have_a_digest_if_few_and_all_known(
 
     appended.add(two)
     assert appended.digest is None, "too many"
-    other_order.add_unknown()
+    other_order.add(None)
     other_order.add(one)
     assert other_order.digest is None, "one isn't known"

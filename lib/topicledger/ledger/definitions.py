@@ -30,6 +30,8 @@ from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_
 _NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _NO_TABLE = {"PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE"}
 """Delta's conditions if a folder has no table, or doesn't exist."""
+_NO_VERSION = 2**62
+_VERSION_NOT_FOUND = "DELTA_VERSION_NOT_FOUND"
 _APPEND_ONLY = "delta.appendOnly"
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _S3 = ("s3", "s3a", "s3n")
@@ -332,22 +334,24 @@ class Definitions:
     def _detail(self, table: Table) -> DataFrame:
         return self.spark.sql(f"DESCRIBE DETAIL {self.sql_name(table)}")
 
-    def _history(self, table: Table, latest: int | None = None) -> DataFrame:
-        """The table's commits; with `latest`, only this many."""
-        limit = "" if latest is None else f" LIMIT {latest}"
-        return self.spark.sql(f"DESCRIBE HISTORY {self.sql_name(table)}{limit}")
+    def _history(self, table: Table) -> DataFrame:
+        """The table's commits, the latest one first."""
+        return self.spark.sql(f"DESCRIBE HISTORY {self.sql_name(table)}")
+
+    def _latest_version(self, table: Table) -> int:
+        # Delta's error for a version that no table has names the latest one. The table's history would take four
+        # executions of Spark SQL.
+        latest = None
+        try:
+            _ = self._load(table, _NO_VERSION).schema
+        except PySparkException as error:
+            if condition(error) == _VERSION_NOT_FOUND:
+                latest = (error.getMessageParameters() or {}).get("latest")
+        return int(latest if latest is not None else self._history(table).limit(1).collect()[0]["version"])
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """Read the table, at `version` if given; missing values in older rows are as in `Table.defaults`, or null."""
-        rows = self._load(table, version)
-        lacking = {
-            field.name: F.lit(None).cast(field.dataType) for field in table.schema if field.name not in rows.columns
-        }
-        filled = lacking | {
-            name: F.coalesce(name, F.expr(default)) if name in rows.columns else F.expr(default)
-            for name, default in table.defaults.items()
-        }
-        return rows.withColumns(filled) if filled else rows
+        return filled(table, self._load(table, version))
 
     def stored(self, table: Table) -> DataFrame:
         """Read the table as it is stored, without defaults for missing values in older rows."""
@@ -377,3 +381,13 @@ class Definitions:
     def _set_property(self, table: Table, name: str, value: str) -> None:
         alter = f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})"
         self._retried(table, "altered", lambda: self.spark.sql(alter))
+
+
+def filled(table: Table, rows: DataFrame) -> DataFrame:
+    """Add missing values of older rows: as in `Table.defaults`, or null."""
+    lacking = {field.name: F.lit(None).cast(field.dataType) for field in table.schema if field.name not in rows.columns}
+    defaults = {
+        name: F.coalesce(name, F.expr(default)) if name in rows.columns else F.expr(default)
+        for name, default in table.defaults.items()
+    }
+    return rows.withColumns(lacking | defaults) if lacking or defaults else rows

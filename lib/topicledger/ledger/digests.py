@@ -24,8 +24,6 @@ from pyspark.sql.types import StructType
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FEW_ROWS = 10_000
 """Most rows of a table that the driver reads and hashes: some 40 MB with all configs of a topic."""
-_MANY_HASHES = 200_000
-"""Most hashes of appended rows that the driver keeps: some 30 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,29 +33,6 @@ class RowsDigest:
     rows: int = 0
     sha256: str = hashlib.sha256(b"").hexdigest()
     """SHA-256 (hex): see `of_runs`."""
-
-
-class Appended:
-    """Hashes of appended rows, computed beforehand: reading 33 configs per row again takes longer."""
-
-    def __init__(self) -> None:
-        self._hashes: list[str] | None = []
-
-    def add(self, rows: pa.Table) -> None:
-        """Note that `rows` are appended; if there are too many hashes, all are dropped."""
-        if self._hashes is not None:
-            self._hashes += _hashes(rows)
-            if len(self._hashes) > _MANY_HASHES:
-                self._hashes = None
-
-    def add_unknown(self) -> None:
-        """Note that rows are appended that the driver doesn't have."""
-        self._hashes = None
-
-    @property
-    def digest(self) -> RowsDigest | None:
-        """The digest of all appended rows; None if unknown."""
-        return None if self._hashes is None else _of_hashes(self._hashes)
 
 
 def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
@@ -71,11 +46,11 @@ def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
         if few.num_rows > _FEW_ROWS:
             (found[name],) = of_runs({name: rows}).values()
         else:
-            found[name] = _of_hashes(_hashes(few))
+            found[name] = of_hashes(hashes_of(few))
     return found
 
 
-def _of_hashes(hashes: Iterable[str]) -> RowsDigest:
+def of_hashes(hashes: Iterable[str]) -> RowsDigest:
     """Combine hashes as `of_runs` does."""
     ordered = sorted(hashes)
     parts = [_hash("".join(each)) for _, each in groupby(ordered, key=lambda text: text[:2])]
@@ -108,7 +83,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _hashes(rows: pa.RecordBatch | pa.Table) -> list[str]:
+def hashes_of(rows: pa.RecordBatch | pa.Table) -> list[str]:
     """SHA-256 (hex) of each row's text."""
     return [_hash(text) for text in row_texts(rows)]
 
@@ -120,7 +95,7 @@ def _sha256_of(texts: Column) -> Column:
 def _hashed(table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """table, run_id, hash: SHA-256 (hex) of each row's text."""
     for batch in batches:
-        hashes = _hashes(batch)
+        hashes = hashes_of(batch)
         columns = {"table": [table] * len(hashes), "run_id": batch.column("run_id"), "hash": hashes}
         yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.string()) for name, column in columns.items()})
 

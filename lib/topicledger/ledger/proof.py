@@ -98,18 +98,18 @@ class Ending:
 def ending(run: Run) -> Ending:
     """Read the run's rows in `PROVEN`, and the runs before it. All of its rows are committed."""
     run.commits.settle()
-    return _ending(run.ledger, run.run_id, run.audit_digest)
+    return _ending(run.ledger, run.run_id, run.digests())
 
 
-def _ending(ledger: Ledger, run_id: str, of_audit: RowsDigest | None = None) -> Ending:
-    """`of_audit`: the digest of its rows of `audit`, if it is known."""
+def _ending(ledger: Ledger, run_id: str, known: Mapping[str, RowsDigest]) -> Ending:
+    """`known`: the digests of the run's rows that needn't be read, by table."""
     with ThreadPoolExecutor(2) as beside:
         before = beside.submit(heads, ledger)
         tables = [table for table in PROVEN if table is not APPROVALS or ledger.exists(APPROVALS)]
         versions = beside.submit(lambda: {table.name: ledger.latest_version(table) for table in tables})
-        found = {} if of_audit is None else {AUDIT.name: of_audit}
-        unread = [table for table in tables if table.name not in found]
-        found |= of_run({table.name: ledger.stored(table).where(F.col("run_id") == run_id) for table in unread})
+        unread = [table for table in tables if table.name not in known]
+        read = of_run({table.name: ledger.stored(table).where(F.col("run_id") == run_id) for table in unread})
+        found = {**known, **read}
         proof: dict[str, str] = {}
         for table in tables:
             proof |= recorded(table, found[table.name], versions.result()[table.name])
@@ -164,6 +164,6 @@ def seal_abandoned(ledger: Ledger, signs: Signer, run_id: str) -> None:
         return
     ledger.ensure(PLANS, AUDIT)
     columns = {"finished_at": row["finished_at"] or datetime.now(UTC)}
-    values = _sealed(row.asDict(), _ending(ledger, run_id), columns, signs)
+    values = _sealed(row.asDict(), _ending(ledger, run_id, {}), columns, signs)
     unsealed = f"{row_of(run_id)} AND state = {sql_value(RunState.ABANDONED.value)} AND {DIGEST} IS NULL"
     ledger.update(RUNS, unsealed, {name: sql_value(value) for name, value in values.items()})

@@ -10,13 +10,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import UsageError
+from topicledger.ledger.appended import Appended, collected
 from topicledger.ledger.commits import Commits
-from topicledger.ledger.digests import Appended, RowsDigest
+from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.moments import latest_argument, version_argument
 from topicledger.ledger.outcomes import open_rows
@@ -73,8 +75,8 @@ class Run:
     """Whether the run's row is in `runs`, or on its way. A run that does nothing gets its row only at its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """Commits that run in the background, in order; call `settle` before reading what they write."""
-    _appended: Appended = field(default_factory=Appended, repr=False)
-    """The rows that this start appends to `audit`."""
+    _appended: dict[str, Appended] = field(default_factory=lambda: {AUDIT.name: Appended()}, repr=False)
+    """The rows that this start appends, by table: to `audit`, and, once it has made a plan, to `plans`."""
     _wave: int = 0
     _next: dict[str, object] = field(default_factory=dict)
     """Columns of the run's row that aren't committed yet."""
@@ -245,8 +247,14 @@ class Run:
 
     def plans(self) -> DataFrame:
         """Read this run's rows of `plans`."""
+        return self._rows_of(PLANS)
+
+    def _rows_of(self, table: Table) -> DataFrame:
+        """Read this run's rows of a table; few rows that this start has written aren't read back."""
         self.commits.settle()
-        return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
+        appended = None if self.resumed else self._appended.get(table.name)
+        known = None if appended is None else appended.read(self.spark, table)
+        return known if known is not None else self.ledger.read(table).where(F.col("run_id") == self.run_id)
 
     def open_actions(self) -> DataFrame:
         """Read the rows of `plans` for actions that didn't end before validate, or that approvals let through.
@@ -265,14 +273,18 @@ class Run:
 
     def audit(self) -> DataFrame:
         """Read this run's rows of `audit`."""
-        self.commits.settle()
-        return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
+        return self._rows_of(AUDIT)
 
-    @property
-    def audit_digest(self) -> RowsDigest | None:
-        """The digest of all rows of the run in `audit`; None if some aren't outcomes of this start."""
+    def digests(self) -> Mapping[str, RowsDigest]:
+        """Return the digests of the run's rows in `plans` and `audit`; of tables with rows of this start only."""
         self.commits.settle()
-        return None if self.resumed else self._appended.digest
+        found = {} if self.resumed else {name: each.digest for name, each in self._appended.items()}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
+    def append_plan(self, rows: DataFrame, *, few: bool) -> None:
+        """Append the run's plan, in one commit. `few`: whether the driver may keep the rows."""
+        known = collected(PLANS, rows) if few and not self.resumed else None
+        self._append(PLANS, rows if known is None else known, self.next_version())
 
     def append_outcomes(self, ended: Sequence[PhaseResult], held: Leases | None) -> None:
         """Append the outcomes of requests to `audit`, in one commit in the background.
@@ -285,30 +297,34 @@ class Run:
         version = self.next_version()
 
         def append() -> None:
+            if held is not None:
+                held.require()
             # If another holder has taken over a cluster, the next start asks the cluster again.
             kept = [each for each in ended if held is None or each.cluster not in held.lost]
-            if not kept:
-                return
-            table = audit_table(self.run_id, self.manifest_version, kept)
-            self._append(self.spark.createDataFrame(table, AUDIT.schema), held, version)
-            self._appended.add(table)
+            if kept:
+                self._append(AUDIT, audit_table(self.run_id, self.manifest_version, kept), version)
 
         self.commits.add(append)
 
     def append_audit(self, rows: DataFrame, held: Leases | None = None) -> None:
-        """Append rows of `audit` in one commit. `held`: the leases of a run that changes clusters.
+        """Append rows of `audit` in one commit. Raises LeaseLost if the leases `held` expired."""
+        version = self.next_version()
 
-        Raises LeaseLost if they expired.
-        """
-        self._appended.add_unknown()
-        self.commits.add(partial(self._append, rows, held, self.next_version()))
+        def append() -> None:
+            if held is not None:
+                held.require()
+            kept = rows.where(~F.col("cluster").isin(*held.lost)) if held is not None and held.lost else rows
+            known = None if self.resumed else collected(AUDIT, kept)
+            self._append(AUDIT, kept if known is None else known, version)
+
+        self.commits.add(append)
         self.commits.settle()
 
-    def _append(self, rows: DataFrame, held: Leases | None, version: int) -> None:
-        if held is not None:
-            held.require()
-            rows = rows.where(~F.col("cluster").isin(*held.lost)) if held.lost else rows
-        self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
+    def _append(self, table: Table, rows: DataFrame | pa.Table, version: int) -> None:
+        known = None if isinstance(rows, DataFrame) else rows
+        frame = rows if known is None else self.spark.createDataFrame(known, table.schema)
+        self.ledger.append(table, frame, app_id=self.run_id, version=version)
+        self._appended.setdefault(table.name, Appended()).add(known)
 
     def put_state(self, state: RunState, **columns: object) -> None:
         """Set the run's state and other columns of its row, to be committed with the next state or by `settle`."""

@@ -47,7 +47,7 @@ class Ledger(Definitions):
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
-        return self._retried(table, "read", lambda: int(self._history(table, latest=1).collect()[0]["version"]))
+        return self._retried(table, "read", lambda: self._latest_version(table))
 
     def version_as_of(self, table: Table, time: datetime) -> int:
         """The version that was the latest at `time` (UTC); raises UsageError if the table's history doesn't have it."""

@@ -87,7 +87,7 @@ def clusters_left(ledger: Ledger) -> Mapping[str, Leftover]:
     """Return cluster id -> the throttles that any run may have left set there."""
     if not ledger.exists(THROTTLES):
         return {}
-    rows = ledger.read(THROTTLES).where("removed_at IS NULL").select("cluster", "cluster_id", "run_id").distinct()
+    rows = ledger.read(THROTTLES).where("removed_at IS NULL").select("cluster", "cluster_id", "run_id")
     found: dict[str, Leftover] = {}
     for row in rows.collect():
         known = found.get(row["cluster_id"], Leftover(names=frozenset(), run_ids=frozenset()))

@@ -15,6 +15,7 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.frames import materialised, with_metrics
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
+from topicledger.ledger.appended import FEW_ROWS
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
@@ -34,7 +35,6 @@ from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.resources import registry
-from topicledger.schemas import PLANS
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class Decided:
 
     rows: DataFrame | None = None
     """Actions and refusals from `registry.found`, materialised; None if no cluster was decided on."""
+    size: int = 0
+    """The number of rows, or more."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Decision -> topics that need no action."""
     ended: bool = False
@@ -70,6 +72,7 @@ class Decided:
         parts = [each for each in (self.rows, other.rows) if each is not None]
         return Decided(
             rows=reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts) if parts else None,
+            size=self.size + other.size,
             counts={**self.counts, **other.counts},
             ended=self.ended or other.ended,
             any_planned=self.any_planned or other.any_planned,
@@ -151,6 +154,7 @@ def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, ag
     ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
     metered = [
         *(F.count_if((F.col("decision") == each.value) & ~acts).alias(name) for name, each in tallied.items()),
+        F.count_if(F.expr(NEEDS_SOMETHING)).alias("size"),
         F.count_if(ended).alias("ended"),
         F.count_if(acts & ~ended).alias("planned"),
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
@@ -169,6 +173,7 @@ def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, ag
         kept, found = with_metrics(rows, metered, needed)
         return Decided(
             rows=kept,
+            size=found["size"],
             counts={name: found[name] for name in tallied},
             ended=found["ended"] > 0,
             any_planned=found["planned"] > 0,
@@ -188,7 +193,7 @@ def commit_plan(run: Run, decided: Decided) -> None:
     now, most = datetime.now(UTC), run.settings.kafka.max_batch_records
     assert decided.rows is not None, "a plan is committed of what was decided"
     rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most, guarded=decided.any_guarded))
-    run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
+    run.append_plan(rows, few=decided.size <= FEW_ROWS)
     if run.id_given:
         # If another start has taken the run, Delta has ignored this plan.
         run.require_ownership()

@@ -6,9 +6,9 @@ Topics have a pipeline of their own in `decisions`: they have ids, placements, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -69,21 +69,34 @@ def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str
 def _declared(
     run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None
 ) -> Iterator[WantedResources]:
+    found: list[tuple[ResourceKind, bool]] = []
     for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in registry.about(kind.resource_type)}
         managed = kind.deciding.manages(run.settings)
-        version, unloaded = run.version_of(kind.table), run.unloaded.get(kind.table.name)
-        declared = version is not None or unloaded is not None
-        if about.isdisjoint(kinds_of(run)) or run.leaves_out(kind.table) or not (declared or managed):
+        declared = run.version_of(kind.table) is not None or kind.table.name in run.unloaded
+        if not about.isdisjoint(kinds_of(run)) and not run.leaves_out(kind.table) and (declared or managed):
+            found.append((kind, managed))
+    # Most ledgers have the tables without any row, and validating no rows takes Spark 0.3 s.
+    filled = _filled(run, [kind for kind, managed in found if not managed])
+    for kind, managed in found:
+        if not managed and kind.table.name not in filled:
             continue
-        # Most ledgers have the table without any row, and validating no rows takes Spark 0.3 s.
-        if not managed and run.resources(kind.table, version).isEmpty():
-            continue
-        judged = judged_rows(run, kind, version, selected).transform(materialised)
+        judged = judged_rows(run, kind, run.version_of(kind.table), selected).transform(materialised)
         named = {row["cluster"] for row in judged.select("cluster").distinct().collect()}
         if named or managed:
             listed = [each for each in clusters if managed or each.name in named]
             yield WantedResources(kind=kind, judged=judged, clusters=listed)
+
+
+def _filled(run: Run, kinds: Sequence[ResourceKind]) -> Collection[str]:
+    """Return the names of the kinds' tables that have rows, in one query."""
+    if not kinds:
+        return ()
+    one = [
+        run.resources(kind.table, run.version_of(kind.table)).limit(1).select(F.lit(kind.table.name).alias("name"))
+        for kind in kinds
+    ]
+    return {row["name"] for row in reduce(DataFrame.union, one).collect()}
 
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:

@@ -413,7 +413,8 @@ def installed() -> Iterator[None]:
         put(run_module, audit_table=_audit_table)
         put(waves, WAVE_OUTCOMES=1, WAVE_SECONDS=1e9)
         put(dispatch, _YIELD_SECONDS=1e9)
-        put(run_module.Appended, add=lambda *_: None)
+        put(run_module, collected=lambda *_: None)
+        put(run_module.Appended, add=lambda *_: None, read=lambda *_: None)
         logging.disable(logging.CRITICAL)
         try:
             yield
