@@ -96,8 +96,8 @@ for spark; do
         serve_connect "$python" "$jars" || { code=1; continue; }
     fi
     printf 'Spark %s, %s\n' "$("$python" -c 'import pyspark; print(pyspark.__version__)')" "$("$python" -V)"
-    # Drivers and workers have the same Python.
-    TOPICLEDGER_JARS=$jars PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python "$python" -m pytest -q "${tests[@]}" ||
+    # Drivers and workers have the same Python; the package is not installed there.
+    PYTHONPATH=$PWD/lib TOPICLEDGER_JARS=$jars PYSPARK_PYTHON=$python PYSPARK_DRIVER_PYTHON=$python "$python" -m pytest -q "${tests[@]}" ||
         code=1
     if [[ -n $server ]]; then
         kill "$server"

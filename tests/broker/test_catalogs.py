@@ -34,8 +34,8 @@ def second(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
         archive.write(compiled, compiled.name)
     # Where Delta's own jars are: Java's first class loader, that of a class path, doesn't know them.
     spark.sql(f"ADD JAR {jar}")
-    spark.conf.set("spark.sql.catalog.second", SOURCE.stem)
-    return "second"
+    spark.conf.set("spark.sql.catalog.second-one", SOURCE.stem)
+    return "`second-one`"
 
 
 @pytest.fixture(params=["session", "second"])
@@ -83,3 +83,31 @@ def test_every_command_works_with_tables_in_a_schema(
     assert ledger.read(DRIFT).where(f"topic = '{topic}'").count() == 0
     names = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {root}").collect()}
     assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names
+
+
+@pytest.mark.thorough
+def test_tables_are_in_a_hive_metastore(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The metastore of Spark's own jars, with Derby; its schema `default` exists."""
+    config = commands.settings_file(tmp_path, {"main": list(kafka.bootstrap_servers)}, root="spark_catalog.default")
+    manifest = tmp_path / "topics.yaml"
+    manifest.write_text("cluster: main\ntopics:\n  - {topic: catalogs.hive}\n", encoding="utf-8")
+    given = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": tmp_path / "warehouse",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={tmp_path}/metastore;create=true",
+        "spark.driver.defaultJavaOptions": f"-Dderby.system.home={tmp_path} -Djava.io.tmpdir={tmp_path}",
+    }
+    spark = " ".join(f"--conf '{name}={value}'" for name, value in given.items())
+
+    def done(*arguments: str) -> str:
+        ran = commands.run(
+            commands.command(*arguments, "--config", str(config)), PYSPARK_SUBMIT_ARGS=f"{spark} pyspark-shell"
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    done("load_manifests", str(manifest))
+    done("provision", "--run-id", "one")
+    assert '"finished"' in done("runs", "list", "--format", "json")
+    assert (tmp_path / "metastore").is_dir()
+    assert {"manifests", "plans", "audit", "runs"} <= {each.name for each in (tmp_path / "warehouse").iterdir()}

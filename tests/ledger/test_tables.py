@@ -560,6 +560,26 @@ def test_tables_can_be_in_a_catalog_schema(in_catalog: Ledger) -> None:
     assert ledger.read(BROKERS, version=1).count() == 2
 
 
+def test_foreign_table_of_a_catalog_is_an_error_and_stays_as_it_is(in_catalog: Ledger) -> None:
+    in_catalog.spark.sql(f"CREATE TABLE {in_catalog.location(RUNS)} (run_id STRING) USING parquet")
+    with pytest.raises(TableError, match=r"table .*\.runs is not a Delta table: rename it, or set another tables.root"):
+        in_catalog.ensure(RUNS)
+    assert in_catalog.spark.table(in_catalog.location(RUNS)).columns == ["run_id"]
+
+
+@pytest.mark.parametrize(
+    ("root", "reason"),
+    [
+        ("spark_catalog.nowhere", "the schema doesn't exist: correct tables.root in the settings, or create it"),
+        ("`no such`.kafka", "this Spark has no such catalog: correct tables.root in the settings, or set spark.sql"),
+    ],
+)
+def test_missing_catalog_or_schema_says_what_to_do(spark: SparkSession, root: str, reason: str) -> None:
+    with pytest.raises(TableError, match=f"can't be opened or created: {reason}") as error:
+        Ledger(spark, root).ensure(RUNS)
+    assert "\n" not in str(error.value)
+
+
 def test_location_of_catalog_tables_is_checked(in_catalog: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = in_catalog._addresses()
     assert folder.startswith("file:")

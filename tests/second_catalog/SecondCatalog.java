@@ -11,6 +11,6 @@ public class SecondCatalog extends DeltaCatalog {
 
     @Override
     public String name() {
-        return "second";
+        return "second-one";
     }
 }

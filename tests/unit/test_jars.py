@@ -99,6 +99,26 @@ def test_old_spark_is_refused_and_an_untested_one_warned_about(monkeypatch: pyte
         ),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure", "this Spark 4.1.4 has no Delta"),
         ("x\n: java.lang.NoSuchMethodError: 'void org.apache.Some.apply()'\n\tat a", "a jar doesn't fit Spark 4.1.4"),
+        (
+            "[DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG] This Delta operation requires",
+            "this Spark session has no settings for Delta: set spark.sql.extensions=io.delta.sql.Delta",
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 than that in driver: 3.12",
+            "the workers' Python is not the driver's: set PYSPARK_PYTHON to the same minor version on every machine",
+        ),
+        (
+            "[SCHEMA_NOT_FOUND] The schema `spark_catalog`.`nowhere` cannot be found.",
+            "the schema doesn't exist: correct tables.root in the settings, or create it (CREATE SCHEMA): [SCHEMA_NOT",
+        ),
+        (
+            "[CATALOG_NOT_FOUND] The catalog `lake` not found.",
+            "this Spark has no such catalog: correct tables.root in the settings",
+        ),
+        (
+            "spark_catalog.x.runs is not a Delta table.",
+            "a table of that name isn't a Delta table: rename it, or set another tables.root",
+        ),
     ],
 )
 def test_error_of_a_jar_says_what_to_do(text: str, why: str) -> None:

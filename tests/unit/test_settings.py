@@ -351,7 +351,9 @@ def test_the_digest_stays_when_an_address_or_a_password_is_corrected(load: Load,
         ("lake.kafka", "auto", "lake.kafka"),
         ("lake.kafka", "path", "./lake.kafka"),
         ("`prod-eu`.kafka", "auto", "`prod-eu`.kafka"),
-        ("prod-eu.kafka", "auto", "prod-eu.kafka"),
+        ("prod-eu.kafka", "path", "prod-eu.kafka"),
+        ("./prod-eu.kafka", "auto", "./prod-eu.kafka"),
+        ("s3a://bucket/prod-eu.kafka", "auto", "s3a://bucket/prod-eu.kafka"),
         ("prod-eu.kafka", "catalog", "`prod-eu`.`kafka`"),
         ("`a.b`.my kafka", "catalog", "`a.b`.`my kafka`"),
         ("kafka", "catalog", "`kafka`"),
@@ -362,7 +364,7 @@ def test_root_is_a_path_or_a_schema_of_a_catalog(load: Load, root: str, kind: st
     text = MINIMAL.replace('root = "data/ledger"', f'root = "{root}"\nroot_is = "{kind}"')
     found = load(text).tables.root
     assert found == expected
-    assert is_in_catalog(found) == (kind == "catalog" or (kind == "auto" and root != "prod-eu.kafka"))
+    assert is_in_catalog(found) == (kind == "catalog" or (kind == "auto" and "/" not in root))
 
 
 @pytest.mark.parametrize("root", ["s3a://bucket/x", "a/b", "a..b", "a.b.c", "`a"])
@@ -371,6 +373,27 @@ def test_root_that_can_not_be_a_schema_is_a_problem(problems_of: Problems, root:
     assert problems_of(text) == [
         "`tables.root` is not `catalog.schema`, as `root_is` says: put names with other characters into backticks"
     ]
+
+
+@pytest.mark.parametrize("root", ["prod-eu.kafka", "lake.my kafka", "a.b.c"])
+def test_names_that_can_be_a_folder_or_a_schema_need_a_decision(problems_of: Problems, root: str) -> None:
+    assert problems_of(MINIMAL.replace('root = "data/ledger"', f'root = "{root}"')) == [
+        '`tables.root` can be a folder or the schema of a catalog: set `tables.root_is` to "path" or "catalog", or put '
+        "names of a catalog into backticks"
+    ]
+
+
+def test_a_remote_spark_is_an_address_without_a_token(load: Load, problems_of: Problems) -> None:
+    assert load(MINIMAL).spark.remote is None
+    given = MINIMAL + '[spark]\nremote = "sc://spark.example.com:15002/;use_ssl=true"\n'
+    assert load(given).spark.remote == "sc://spark.example.com:15002/;use_ssl=true"
+    assert load(given).digest() == load(MINIMAL).digest()
+    assert problems_of(given.replace("sc:", "spark:")) == [
+        "`spark.remote` is not the address of a Spark Connect server, such as sc://host:15002"
+    ]
+    (told,) = problems_of(given.replace("use_ssl=true", "token=s3cr3t"))
+    assert "holds a token" in told
+    assert "s3cr3t" not in told
 
 
 def test_that_there_is_a_single_writer_bears_on_no_decision(load: Load, problems_of: Problems) -> None:

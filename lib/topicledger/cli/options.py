@@ -238,7 +238,7 @@ def open_ledger(options: Options, settings: Settings, name: str, *, new: bool = 
     """Open the tables of the settings for the command `name`; with `new`, they needn't exist yet."""
     if not new:
         require_root(settings.tables.root)
-    ledger = Ledger(get_session(name, verbose=options.verbose), settings.tables.root)
+    ledger = Ledger(get_session(name, verbose=options.verbose, remote=settings.spark.remote), settings.tables.root)
     if not settings.tables.single_writer:
         ledger.require_atomic_commits(refuse=name in ("apply", "provision"))
     return ledger

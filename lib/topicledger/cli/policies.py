@@ -49,7 +49,7 @@ def policies_list(config: Path | None, as_format: str) -> None:
 def policies_check(options: Options) -> int:
     """Check the settings' policies. Reads no table and no cluster."""
     settings, problems = read_settings(options.config)
-    get_session("policies", verbose=options.verbose)
+    get_session("policies", verbose=options.verbose, remote=settings.spark.remote)
     return explain.check_policies(settings, problems, as_json=options.format == "json")
 
 

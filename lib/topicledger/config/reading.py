@@ -37,6 +37,7 @@ from topicledger.config.settings import (
     WhoObserves,
 )
 from topicledger.config.severities import IGNORE, SEVERITIES, Severity
+from topicledger.config.spark import read_spark
 from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
 from topicledger.kinds import NAMES
@@ -69,6 +70,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     top = TomlTable("", raw, problems)
     top.only(
         "tables",
+        "spark",
         "clusters",
         "kafka",
         "changes",
@@ -86,6 +88,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     settings = Settings(
         path=path,
         tables=_tables(top.table("tables")),
+        spark=read_spark(top.table("spark")),
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
@@ -128,7 +131,7 @@ def _tables(table: TomlTable) -> TablesSettings:
     try:
         root = root_as(kind, root)
     except ValueError as error:
-        table.problem("root", f"{error}, as `root_is` says: put names with other characters into backticks")
+        table.problem("root", str(error))
     return TablesSettings(root=root, root_is=kind, single_writer=table.flag("single_writer"))
 
 

@@ -6,6 +6,8 @@ import re
 
 _PART = r"(?:\w+|`(?:[^`]|``)+`)"
 _CATALOG = re.compile(rf"{_PART}\.{_PART}|`(?:[^`]|``)+`")
+_DOTTED = re.compile(r"[^./:\\]+(?:\.[^./:\\]+)+")
+"""Names with dots between them and no other sign of a path."""
 _PIECES = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
 
 
@@ -17,14 +19,21 @@ def is_in_catalog(root: str) -> bool:
 def root_as(kind: str, root: str) -> str:
     """Return a root that `is_in_catalog` takes for a `path` or a `catalog`, or as it is for `auto`.
 
-    Raises ValueError if it can't be a catalog's schema.
+    Raises ValueError if it can't be a catalog's schema, or if `auto` can't tell.
     """
     if kind == "path":
         return f"./{root}" if is_in_catalog(root) else root
-    if kind == "auto" or is_in_catalog(root):
+    if is_in_catalog(root):
+        return root
+    if kind == "auto":
+        if _DOTTED.fullmatch(root):
+            raise ValueError(
+                'can be a folder or the schema of a catalog: set `tables.root_is` to "path" or "catalog", or put names '
+                "of a catalog into backticks"
+            )
         return root
     pieces = _PIECES.findall(root)
     quoted = ".".join(piece if piece.startswith("`") else f"`{piece}`" for piece in pieces)
     if ".".join(pieces) != root or "/" in root or ":" in root or not 1 <= len(pieces) <= 2:
-        raise ValueError("is not `catalog.schema`")
+        raise ValueError("is not `catalog.schema`, as `root_is` says: put names with other characters into backticks")
     return quoted

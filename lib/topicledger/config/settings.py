@@ -18,6 +18,7 @@ from topicledger.config.oauth import OAuthSettings
 from topicledger.config.proof import ProofSettings
 from topicledger.config.scope import ScopeSettings
 from topicledger.config.severities import SEVERITIES, Severity
+from topicledger.config.spark import SparkSettings
 from topicledger.errors import UsageError
 from topicledger.naming import DriftName, Sections
 from topicledger.text import nearest, show
@@ -50,7 +51,8 @@ class TablesSettings:
     relative to the current working directory, not to the settings file."""
     root_is: str = "auto"
     """`path` or `catalog`, if a root can be read as both. By default, two names with a dot between them are a catalog's
-    schema if both have letters, digits and `_` only, or are in backticks, as in `` `prod-eu`.kafka ``."""
+    schema if both have letters, digits and `_` only, or are in backticks, as in `` `prod-eu`.kafka ``; other names with
+    dots, such as `prod-eu.kafka`, are an error without this key."""
     single_writer: bool = False
     """Set this only if at most one command runs at a time. Then `apply` and `provision` accept tables on S3 without a
     LogStore for several drivers, and on file systems where two drivers can overwrite each other's commits."""
@@ -109,7 +111,7 @@ class KafkaSettings:
     observe: WhoObserves = "auto"
     """The processes that list and describe topics. `driver`: the driver, if executors can't reach the brokers.
     `executors`: the executors. `auto`: the driver lists topics of up to four clusters and executors those of more, and
-    executors describe configs."""
+    executors describe configs; through Spark Connect, the client does both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +265,8 @@ class Settings:
     """[tables]"""
     clusters: Mapping[str, ClusterSettings]
     """[clusters.NAME], in the file's order."""
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    """[spark]"""
     kafka: KafkaSettings = KafkaSettings()
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)

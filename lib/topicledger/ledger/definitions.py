@@ -250,6 +250,11 @@ class Definitions:
             raise
 
     def _check(self, table: Table) -> None:
+        if self._in_catalog and not any(name.startswith("delta.") for name in self._properties(table)):
+            raise TableError(
+                f"table {self.location(table)} is not a Delta table: rename it, or set another tables.root. Nothing "
+                "was changed"
+            )
         problems, missing = self._compare(table)
         if table.shared and not problems:
             # Its rows are read with null for what it lacks; only a load that has values for a column adds it.

@@ -29,6 +29,26 @@ _NO_DELTA = re.compile(
     r"Cannot find catalog plugin class.*DeltaCatalog|ailed to find (?:the )?data source: delta"
     r"|DATA_SOURCE_NOT_FOUND.*delta|ClassNotFoundException: (?:io\.delta|org\.apache\.spark\.sql\.delta)"
 )
+_NO_EXTENSION = "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"
+_EXPLAINED = (
+    (
+        re.compile(r"\[PYTHON_VERSION_MISMATCH\]|Python in worker has different version"),
+        "the workers' Python is not the driver's: set PYSPARK_PYTHON to the same minor version on every machine",
+    ),
+    (
+        re.compile(r"\[(?:CATALOG_NOT_FOUND|REQUIRES_SINGLE_PART_NAMESPACE)|Cannot find catalog plugin class"),
+        "this Spark has no such catalog: correct tables.root in the settings, or set spark.sql.catalog.NAME",
+    ),
+    (
+        re.compile(r"\[SCHEMA_NOT_FOUND\]|NoSuchDatabaseException|NoSuchNamespaceException"),
+        "the schema doesn't exist: correct tables.root in the settings, or create it (CREATE SCHEMA)",
+    ),
+    (
+        re.compile(r"\[DELTA_TABLE_ONLY_OPERATION\]|\[DELTA_NOT_A_DELTA_TABLE\]|is not a Delta table"),
+        "a table of that name isn't a Delta table: rename it, or set another tables.root",
+    ),
+)
+"""Errors of Spark and Delta -> their meaning, and what to do."""
 _UNFIT = re.compile(
     r"java\.lang\.(?:NoSuchMethodError|NoSuchFieldError|NoClassDefFoundError|AbstractMethodError"
     r"|IncompatibleClassChangeError): .*"
@@ -37,11 +57,21 @@ _UNFIT = re.compile(
 
 def explained(text: str) -> str | None:
     """Return what an error of Spark means for its jars, and what to do; None if it is about something else."""
+    if _NO_EXTENSION in text:
+        return (
+            "this Spark session has no settings for Delta: set spark.sql.extensions=io.delta.sql."
+            "DeltaSparkSessionExtension and spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog."
+            "DeltaCatalog (docs/installation.md)"
+        )
     give = f"give Spark the jars of {coordinate()} (docs/installation.md)"
     if _NO_DELTA.search(text):
         return f"this Spark {pyspark.__version__} has no Delta: {give}"
     if found := _UNFIT.search(text):
         return f"a jar doesn't fit Spark {pyspark.__version__}, such as Delta's: {give}: {found[0].strip()}"
+    for pattern, meaning in _EXPLAINED:
+        if found := pattern.search(text):
+            line = next(each for each in text[text.rfind("\n", 0, found.start()) + 1 :].splitlines() if each.strip())
+            return f"{meaning}: {line.strip().split(' SQLSTATE')[0]}"
     return None
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from topicledger.errors import UsageError
+from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger import jars
+from topicledger.ledger.retries import first_sentence
 
 log = logging.getLogger(__name__)
 
@@ -67,17 +68,21 @@ FEW_ROWS: Mapping[str, tuple[str, str]] = {
 """Setting -> its default, and the better value for queries with few rows, which take longer to compile than to run."""
 
 
-def get_session(name: str, *, verbose: bool = False) -> SparkSession:
+def get_session(name: str, *, verbose: bool = False, remote: str | None = None) -> SparkSession:
     """Get this process's session, or create it with Delta's jars (`jars.session_jars`).
 
-    Raises TopicLedgerError if Spark is too old, or if Delta's jars are missing or for another version of Spark.
+    `remote`: the server of Spark Connect in the settings, unless the environment names one. Raises TopicLedgerError if
+    Spark is too old, or if Delta's jars are missing or for another version of Spark.
     """
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if (warning := jars.require_spark()) is not None:
         log.warning("%s", warning)
-    if "PYSPARK_GATEWAY_PORT" in os.environ or REMOTE in os.environ:
-        # spark-submit, or the server of Spark Connect, has chosen the master, the jars and the Java options.
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit has chosen the master, the jars and the Java options.
         return builder.getOrCreate()
+    server = os.environ.get(REMOTE) or remote
+    if server is not None:
+        return _client_of(server, builder)
     master = os.environ.get("SPARK_MASTER", "local[*]")
     # Executors on other machines don't have the class.
     files = jars.local_files() if is_local(master) else None
@@ -96,6 +101,31 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     started = _started_with_output_in(None if verbose else _log_folder())
     with started, workers_python(), _behind_sparks_jars(files):
         return builder.getOrCreate()
+
+
+def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
+    """Return a session of a Spark Connect server, which has chosen everything else.
+
+    Raises TopicLedgerError if the client's packages are missing or the server can't be reached.
+    """
+    # A token may follow the address.
+    where = server.partition(";")[0]
+    try:
+        session = builder.remote(server).getOrCreate()
+        version = session.version
+    except ImportError as error:
+        raise TopicLedgerError(
+            f"the client of Spark Connect lacks a package ({error.name}): pip install 'pyspark[connect]=="
+            f"{jars.spark_minor()}.*'"
+        ) from None
+    except Exception as error:
+        raise TopicLedgerError(
+            f"the Spark Connect server {where} can't be used: {first_sentence(error)}: check [spark] remote in the "
+            f"settings or {REMOTE}, and that it is up"
+        ) from None
+    if version.split(".")[:2] != jars.spark_minor().split("."):
+        log.warning("the server %s has Spark %s, this client %s: untested", where, version, jars.spark_minor())
+    return session
 
 
 def is_local(master: str) -> bool:

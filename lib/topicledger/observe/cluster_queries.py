@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
@@ -78,7 +78,7 @@ def ask_about(
     `ask` gets the schema with UNRESOLVED added. If UNRESOLVED is true for a topic, the driver asks about it again.
     """
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
-    if kafka.observe == "driver":
+    if _only_driver(kafka):
         asked = topics.where(F.col("cluster").isin(*accesses)).select("cluster", "topic").toArrow()
         answered = StructType([*schema.fields, UNRESOLVED])
         batches = ask_here(accesses, by_cluster([asked]), partial(ask, answered))
@@ -177,7 +177,12 @@ def by_cluster(rows: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, list[str]
 
 def asked_by_driver(kafka: KafkaSettings, clusters: int) -> bool:
     """Whether the driver lists this many clusters itself."""
-    return kafka.observe == "driver" or (kafka.observe == "auto" and clusters <= FEW_CLUSTERS)
+    return _only_driver(kafka) or (kafka.observe == "auto" and clusters <= FEW_CLUSTERS)
+
+
+def _only_driver(kafka: KafkaSettings) -> bool:
+    """Whether no executor asks clusters: behind a server of Spark Connect, they may reach no broker."""
+    return kafka.observe == "driver" or (kafka.observe == "auto" and is_remote())
 
 
 def ask_here(

@@ -1,0 +1,81 @@
+"""Sessions of a Spark Connect server, and who asks the clusters there, without a server."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+
+from topicledger.config.settings import KafkaSettings
+from topicledger.errors import TopicLedgerError
+from topicledger.ledger import session
+from topicledger.observe import cluster_queries
+
+
+def builder(result: object) -> Any:
+    """A builder whose session is this one, or which fails with this error."""
+
+    def get_or_create() -> object:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def remote(address: str) -> object:
+        assert address == "sc://spark:15002/;token=s3cr3t"
+        return SimpleNamespace(getOrCreate=get_or_create)
+
+    return SimpleNamespace(remote=remote)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ImportError("no", name="grpc"), r"lacks a package \(grpc\): pip install 'pyspark\[connect\]=="),
+        (
+            RuntimeError("Connection refused\n  at x"),
+            "server sc://spark:15002/ can't be used: Connection refused: check",
+        ),
+        (RuntimeError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta."), "has no Delta: give Spark"),
+    ],
+    ids=str,
+)
+def test_a_server_that_cannot_be_used_is_an_error_of_one_line(error: Exception, message: str) -> None:
+    with pytest.raises(TopicLedgerError, match=message) as caught:
+        session._client_of("sc://spark:15002/;token=s3cr3t", builder(error))
+    assert "s3cr3t" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_of_another_version_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    same, other = SimpleNamespace(version=pyspark.__version__), SimpleNamespace(version="4.9.1")
+    assert session._client_of("sc://spark:15002/;token=s3cr3t", builder(same)) is same
+    assert caplog.text == ""
+    with caplog.at_level(logging.WARNING):
+        session._client_of("sc://spark:15002/;token=s3cr3t", builder(other))
+    assert "the server sc://spark:15002/ has Spark 4.9.1, this client 4." in caplog.text
+
+
+def test_the_environment_precedes_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(session, "_client_of", lambda server, _: asked.append(server))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.delenv(session.REMOTE, raising=False)
+    session.get_session("plan", remote="sc://settings")
+    monkeypatch.setenv(session.REMOTE, "sc://environment")
+    session.get_session("plan", remote="sc://settings")
+    assert asked == ["sc://settings", "sc://environment"]
+
+
+@pytest.mark.parametrize(
+    ("observe", "remote", "expected"),
+    [("auto", False, False), ("auto", True, True), ("driver", False, True), ("executors", True, False)],
+)
+def test_the_client_of_a_server_asks_clusters_itself_by_default(
+    monkeypatch: pytest.MonkeyPatch, observe: Any, remote: bool, expected: bool
+) -> None:
+    monkeypatch.setattr(cluster_queries, "is_remote", lambda: remote)
+    kafka = KafkaSettings(observe=observe)
+    assert cluster_queries.asked_by_driver(kafka, cluster_queries.FEW_CLUSTERS + 1) is expected
