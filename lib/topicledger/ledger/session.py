@@ -40,6 +40,8 @@ JAVA_OPTIONS = (
 SERVE = "serve"
 REMOTE = "SPARK_REMOTE"
 """Environment variable with the address of a Spark Connect server, such as sc://host:15002."""
+_GIVEN = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION")
+"""Environment variables in a process that spark-submit or Databricks gives a session."""
 BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java options for commands by hand, except `serve`, which keeps running: only the first compiler, and the garbage
 collector that starts fastest. A command ends before the second compiler pays off (docs/performance.md)."""
@@ -77,8 +79,8 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if (warning := jars.require_spark()) is not None:
         log.warning("%s", warning)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit has chosen the master, the jars and the Java options.
+    if any(name in os.environ for name in _GIVEN):
+        # spark-submit, or the platform, has chosen the master, the jars and the Java options.
         return builder.getOrCreate()
     server = os.environ.get(REMOTE) or remote
     if server is not None:
