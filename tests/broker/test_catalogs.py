@@ -53,7 +53,7 @@ def test_every_command_works_with_tables_in_a_schema(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, root: str
 ) -> None:
     config = commands.settings_file(tmp_path, {"main": list(kafka.bootstrap_servers)}, root=root)
-    topic = f"catalogs.{root}"
+    topic = f"catalogs.{root.rpartition('.')[2]}"
     manifest = tmp_path / "topics.yaml"
     manifest.write_text(f"cluster: main\ntopics:\n  - {{topic: {topic}, num_partitions: 2}}\n", encoding="utf-8")
     page, exported = tmp_path / "report.html", tmp_path / "exported.yaml"
@@ -72,7 +72,7 @@ def test_every_command_works_with_tables_in_a_schema(
     done("export", "--cluster", "main", "--to", str(exported))
     runs = {run["run_id"]: run["state"] for run in json.loads(done("runs", "list", "--format", "json"))}
     assert runs == dict.fromkeys(("loaded", "saved", "again", "looked"), "finished")
-    assert topic in page.read_text(encoding="utf-8")
+    assert topic in page.read_text(encoding="utf-8").replace("<wbr>", "")
     assert topic in exported.read_text(encoding="utf-8")
 
     ledger = Ledger(spark, root)
