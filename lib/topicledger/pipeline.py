@@ -36,7 +36,7 @@ from topicledger.ledger.unreached import is_planned
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import approvals, resources, scoping
+from topicledger.plan import approvals, renames, resources, scoping
 from topicledger.plan.allowing import StoppedActions, read_stopped
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
@@ -92,6 +92,8 @@ def provision(
     """
     if run.prunes is not None:
         context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
+    elif of_replaced := renames.rules(run):
+        context = replace(context, policies=[*context.policies, *of_replaced])
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
@@ -271,6 +273,8 @@ def _plan_clusters(
             topics, configs = wanted.to_describe(seen), None
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
+            if wanted.renames is not None:
+                wanted = replace(wanted, judged=wanted.renames.inherited(wanted.judged, seen, configs))
             seen, listed = resources.list_into_tables(run, others.result(), seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             for each in listed:

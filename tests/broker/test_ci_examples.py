@@ -16,6 +16,7 @@ import yaml
 
 from tests import commands
 from tests.broker.direct import live
+from tests.harness import UNREACHABLE
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 EXAMPLES = commands.REPOSITORY / "examples" / "ci"
@@ -130,6 +131,13 @@ def test_a_pull_request_gets_a_plan_and_its_merge_applies_it(runner: Runner, kaf
 
 
 def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(runner: Runner) -> None:
-    declare(runner, "topic: ci.copies, replication_factor: 3")
+    """A cluster that can't be reached is one line, and the plan of the others is there."""
+    declare(runner, "topic: ci.copies, replication_factor: 3", "topic: ci.fine, num_partitions: 1")
+    (runner.folder / "topics" / "dead.yaml").write_text("cluster: dead\ntopics: [{topic: ci.away}, {topic: ci.far}]\n")
+    runner.config.write_text(f'{runner.config.read_text()}\n[clusters.dead]\nbootstrap_servers = ["{UNREACHABLE}"]\n')
     assert runner.job("plan") == 1
-    assert "INVALID_REPLICATION_FACTOR" in (runner.folder / "comment-7.md").read_text()
+    comment = (runner.folder / "comment-7.md").read_text()
+    assert "INVALID_REPLICATION_FACTOR" in comment
+    assert "\n+ create ci.fine: 1 partition, replication factor 1\n" in comment
+    (dead,) = re.findall("^.*CLUSTER_UNREACHABLE.*$", comment, re.MULTILINE)
+    assert dead.startswith("! ci.away, ci.far (observe): CLUSTER_UNREACHABLE: cluster dead")

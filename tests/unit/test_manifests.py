@@ -36,6 +36,7 @@ FINE: dict[str, dict[str, Any]] = {
     "configs": {"configs": {"retention.ms": "1", "cleanup.policy": "compact"}},
     "an empty config value": {"configs": {"follower.replication.throttled.replicas": ""}},
     "no configs": {"configs": {}},
+    "replaces a topic": {"replaces": "an.older.one"},
     "null owner and labels": {"owner_is": None, "labels": {"tier": None}},
 }
 
@@ -49,6 +50,13 @@ UNEVEN = "assignments give partitions different numbers of replicas"
 TWICE = "assignments name a broker twice for one partition"
 
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
+    "replaces itself": ({"topic": "same", "replaces": "same"}, "INVALID_REPLACES", manifests.REPLACES_ITSELF),
+    "replaces no name": ({"replaces": "no name"}, "INVALID_REPLACES", manifests.REPLACES_NO_TOPIC),
+    "absent and replaces": (
+        {"state": "absent", "replaces": "another"},
+        "INVALID_REPLACES",
+        manifests.ABSENT_REPLACES,
+    ),
     "null topic": ({"topic": None}, "INVALID_TOPIC", "topic is null"),
     "empty topic": ({"topic": ""}, "INVALID_TOPIC", "topic is empty"),
     "a dot": ({"topic": "."}, "INVALID_TOPIC", "topic can't be ."),
@@ -247,6 +255,36 @@ def test_rows_for_one_topic_that_disagree_become_one_refusal_that_names_the_colu
     assert {(row["phase"], row["outcome"], row["error"]) for row in found.values()} == {
         ("manifest", "refused", "DUPLICATE_MANIFEST")
     }
+
+
+def test_a_topic_that_is_declared_or_replaced_twice_is_not_replaced(spark: SparkSession) -> None:
+    """A refused or absent row declares its topic, too; the same names on another cluster are other topics."""
+    rows = manifest_rows(
+        spark,
+        {"topic": "a", "replaces": "declared"},
+        {"topic": "declared", "state": "absent"},
+        {"topic": "b", "replaces": "wrong", "num_partitions": 0},
+        {"topic": "wrong", "num_partitions": 0},
+        {"topic": "c", "replaces": "old"},
+        {"topic": "d", "replaces": "old"},
+        {"topic": "e", "replaces": "gone"},
+        {"topic": "e", "replaces": "gone"},
+        {"topic": "f", "replaces": "declared", "cluster": "other"},
+        {"topic": "g", "replaces": "f"},
+    )
+    found = dicts(rows.transform(manifests.judge(["main", "other"], None)))
+    refused = {row["topic"]: (row["error"], row["error_message"]) for row in found if row["outcome"] == "refused"}
+    still = "{} is still declared: remove its row, or leave out replaces"
+    twice = ("INVALID_REPLACES", "old is replaced by several topics, of which only one can: c, d")
+    counts = "num_partitions is 0; it must be at least 1, or null for the broker's default"
+    assert refused == {
+        "a": ("INVALID_REPLACES", still.format("declared")),
+        "b": ("INVALID_NUM_PARTITIONS", f"{counts}; {still.format('wrong')}"),
+        "wrong": ("INVALID_NUM_PARTITIONS", counts),
+        "c": twice,
+        "d": twice,
+    }
+    assert {row["topic"] for row in found if row["outcome"] is None} == {"declared", "e", "f", "g"}
 
 
 def test_identical_rows_count_as_one_and_the_copies_are_noted(spark: SparkSession) -> None:

@@ -36,6 +36,7 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
+from topicledger.model.renames import REPLACES
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -261,8 +262,11 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 def not_declared() -> Column:
-    """A create is declared if its topic is declared present with the same values."""
-    return declared_differently(DECLARED)
+    """A create is declared if its topic is declared present with the same values.
+
+    A topic that replaces another got that one's values where the manifest has none.
+    """
+    return declared_differently((*DECLARED, REPLACES), inherits=F.col("before")[REPLACES].isNotNull())
 
 
 KIND = ActionKind(

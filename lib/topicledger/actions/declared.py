@@ -8,20 +8,36 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import ABSENT
+from topicledger.model.renames import REPLACES
 
 
-def declared_differently(names: Sequence[str]) -> Column:
+def declared_differently(names: Sequence[str], inherits: Column | None = None) -> Column:
     """Return why the manifests no longer declare a planned action (string), for `ActionKind.not_declared`.
 
-    The topic is declared absent, or with other values of one of `names`; null if it is still declared.
+    The topic is declared absent, or with other values of one of `names`; null if it is still declared. `inherits`:
+    whether it has values of another topic in addition to the declared ones.
     """
-    differing = F.concat_ws(", ", *(F.when(~_same(name), F.lit(name)) for name in names))
+    more = F.lit(False) if inherits is None else F.coalesce(inherits, F.lit(False))
+    differing = F.concat_ws(", ", *(F.when(~(_same(name) | (more & _left_out(name))), F.lit(name)) for name in names))
     return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
         differing != "", F.concat(F.lit("declare it with other "), differing)
     )
 
 
+def _left_out(name: str) -> Column:
+    """Return whether the manifest leaves a value to the topic that is replaced."""
+    now = F.col(f"now_{name}")
+    if name in ("num_partitions", "replication_factor"):
+        return now.isNull() & F.col("now_assignments").isNull()
+    if name != "configs":
+        return F.lit(False)
+    other = F.exists(F.map_entries(now), lambda each: ~F.col(name)[each["key"]].eqNullSafe(each["value"]))
+    return ~F.coalesce(other, F.lit(False))
+
+
 def _same(name: str) -> Column:
+    if name == REPLACES:
+        return F.col("before")[REPLACES].eqNullSafe(F.col(f"now_{REPLACES}"))
     if name not in ("assignments", "configs"):
         return F.col(name).eqNullSafe(F.col(f"now_{name}"))
     # Spark can't compare maps; null and an empty one mean the same.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from topicledger.model import Target
 from topicledger.model.moves import parse_assignments
+from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.model.topic_configs import EFFECTS, ChangeClass
 from topicledger.text import counted, listed
 
@@ -51,14 +52,16 @@ def created(target: Target) -> str:
         None if partitions is None else counted(partitions, "partition"),
         None if replicas is None else f"replication factor {replicas}",
         _first(configs),
+        f"replaces {target.before[REPLACES]}" if REPLACES in target.before else None,
     )
     return ", ".join(filter(None, parts)) or "the broker's defaults"
 
 
 def deleted(target: Target) -> str | None:
     """The number of deleted partitions, in words."""
-    partitions = target.before.get("num_partitions")
-    return None if partitions is None else counted(int(partitions), "partition")
+    partitions, by = target.before.get("num_partitions"), target.before.get(REPLACED_BY)
+    parts = (None if partitions is None else counted(int(partitions), "partition"), by and f"replaced by {by}")
+    return ", ".join(filter(None, parts)) or None
 
 
 def moved(target: Target) -> str:

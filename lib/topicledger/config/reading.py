@@ -41,6 +41,7 @@ from topicledger.config.spark import read_spark
 from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
 from topicledger.kinds import NAMES
+from topicledger.model.prune import MAX_DAYS
 from topicledger.naming import Section, Sections
 from topicledger.text import nearest, show
 
@@ -186,7 +187,7 @@ def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettin
 
 
 def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSettings:
-    table.only("configs", "partitions", "replicas", "undeclared", "pin", "ignore")
+    table.only("configs", "partitions", "replicas", "undeclared", "replaced_idle_days", "pin", "ignore")
     ignore = table.values.get("ignore", list(default.ignore))
     if not isinstance(ignore, list) or not all(isinstance(each, str) and each for each in ignore):
         table.problem("ignore", "must be a list of names of configs")
@@ -196,6 +197,9 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
         replicas=cast(ReplicaChanges, table.choice("replicas", default.replicas, "off", "on")),
         undeclared=cast(Undeclared, table.choice("undeclared", default.undeclared, "keep", "delete")),
+        replaced_idle_days=table.integer("replaced_idle_days", 1, 1, MAX_DAYS)
+        if "replaced_idle_days" in table.values
+        else default.replaced_idle_days,
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
     )

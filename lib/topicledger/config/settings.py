@@ -130,6 +130,9 @@ class ChangeSettings:
     within guards.max_moves, and elects preferred leaders."""
     undeclared: Undeclared = "keep"
     """`delete` deletes topics that this ledger created and whose row was removed, within guards.max_deletes."""
+    replaced_idle_days: int | None = None
+    """Days after which a topic that the row of a new topic `replaces` is deleted, within guards.max_deletes, if nobody
+    used it meanwhile. By default it stays."""
     pin: bool = False
     """Set a declared config on the topic even if the topic already has the same value from the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -139,7 +142,8 @@ class ChangeSettings:
     @property
     def any(self) -> bool:
         """Whether a run corrects any difference."""
-        return (self.configs, self.partitions, self.replicas, self.undeclared) != ("off", "off", "off", "keep")
+        asked = (self.configs, self.partitions, self.replicas, self.undeclared, self.replaced_idle_days)
+        return asked != ("off", "off", "off", "keep", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,9 +393,5 @@ _DIGESTED = ("use", "mode", "needs", "clusters", "owners", "labels", "options")
 
 def _as_digested(changes: ChangeSettings) -> dict[str, object]:
     """Return the part that decisions depend on; keys that change nothing are left out, as in earlier versions."""
-    found = asdict(changes)
-    if changes.replicas == "off":
-        del found["replicas"]
-    if changes.undeclared == "keep":
-        del found["undeclared"]
-    return found
+    newer, default = ("replicas", "undeclared", "replaced_idle_days"), asdict(ChangeSettings())
+    return {name: value for name, value in asdict(changes).items() if name not in newer or value != default[name]}

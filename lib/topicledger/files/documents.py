@@ -29,7 +29,8 @@ TOP_KEYS = ("cluster", CLUSTERS, "defaults", OVERRIDES, "topics", *SECTIONS)
 ENTRY_FIELDS = (*FIELDS, CLUSTERS, OVERRIDES)
 """The fields of a topic's entry."""
 OVERRIDABLE = tuple(name for name in FIELDS if name not in FIXED)
-_DEFAULT_FIELDS = ("cluster", *OVERRIDABLE)
+DEFAULT_FIELDS = ("cluster", *(name for name in OVERRIDABLE if name != "replaces"))
+"""A topic is replaced by one other, so `replaces` is no default."""
 
 
 def read_document(value: Value, line: int, reader: Reader) -> None:
@@ -107,7 +108,7 @@ class _Document:
             pairs = [pair for pair in self._given.pairs if pair[0].text not in ("cluster", OVERRIDES)]
             base = Object(pairs=pairs, duplicates=self._given.duplicates, line=self._given.line)
             fields = base if of_cluster is None else overlaid(base, of_cluster)
-            self._by_cluster[key] = self._reader.entry(fields, self._line, _DEFAULT_FIELDS)
+            self._by_cluster[key] = self._reader.entry(fields, self._line, DEFAULT_FIELDS)
         return self._by_cluster[key]
 
     def read_resource(self, kind: ResourceKind, item: Object, line: int) -> None:

@@ -189,6 +189,7 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
         "owner": F.lit(owner).cast("string"),
         "labels": F.lit(None),
         "placement": F.lit(None),
+        "replaces": F.lit(None),
         _REASON: F.when(
             F.col("configs").isNull(), F.concat(F.lit("its configs can't be described: "), F.col("config_error"))
         ),

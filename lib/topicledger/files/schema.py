@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql.types import DataType, DoubleType, IntegerType, MapType, StringType
 
-from topicledger.files.documents import OVERRIDABLE, SECTIONS
+from topicledger.files.documents import DEFAULT_FIELDS, SECTIONS
 from topicledger.manifests.files.overriding import CLUSTERS, FIXED, OVERRIDES
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.rows import ABSENT, PRESENT
@@ -54,7 +54,7 @@ def manifest_schema() -> JsonSchema:
 
 
 def _document(entries: Mapping[str, str]) -> JsonSchema:
-    defaults = {name: each for name, each in _fields(MANIFESTS, FIELDS).items() if name in (*OVERRIDABLE, "cluster")}
+    defaults = {name: each for name, each in _fields(MANIFESTS, FIELDS).items() if name in DEFAULT_FIELDS}
     changed = {name: each for name, each in defaults.items() if name != "cluster"}
     lists = {name: {"type": ["array", "null"], "items": {"$ref": each}} for name, each in entries.items()}
     return {

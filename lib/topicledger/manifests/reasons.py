@@ -13,6 +13,7 @@ from topicledger.kafka.config_values import is_odd
 from topicledger.manifests.files import ManifestRow
 from topicledger.manifests.rows import (
     ABSENT,
+    ABSENT_REPLACES,
     COLLIDES,
     ILLEGAL_NAMES,
     INTERNAL,
@@ -23,6 +24,8 @@ from topicledger.manifests.rows import (
     PLACEMENTS,
     PLAIN_VALUES,
     PRESENT,
+    REPLACES_ITSELF,
+    REPLACES_NO_TOPIC,
     WITH_INTERNAL,
 )
 from topicledger.model import INTERNAL_TOPICS
@@ -44,6 +47,7 @@ def reasons(row: ManifestRow) -> list[str]:
             _one_way_to_count(row),
             _assignments(row.assignments),
             _placement(row),
+            _replaces(row),
             configs_reason(row.configs),
         )
         if reason is not None
@@ -107,6 +111,16 @@ def _placement(row: ManifestRow) -> str | None:
     if not is_legal(row.placement):
         return f"placement is {row.placement}{PLACEMENTS}"
     return None if row.assignments is None else PLACEMENT_AND_ASSIGNMENTS
+
+
+def _replaces(row: ManifestRow) -> str | None:
+    if row.replaces is None:
+        return None
+    if row.replaces == row.topic:
+        return REPLACES_ITSELF
+    if not _LEGAL.fullmatch(row.replaces):
+        return REPLACES_NO_TOPIC
+    return ABSENT_REPLACES if row.state == ABSENT else None
 
 
 def configs_reason(configs: Mapping[str, str] | None) -> str | None:

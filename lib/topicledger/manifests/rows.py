@@ -23,8 +23,10 @@ from topicledger.config.scope import MATCHES_IGNORED, ScopeSettings
 from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
+from topicledger.manifests.replacing import once_replaced
 from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
+from topicledger.model.renames import REPLACES
 from topicledger.naming import RefusalName
 from topicledger.phases import DECLARED, ENDED, returned
 from topicledger.schemas import MANIFESTS
@@ -40,6 +42,9 @@ ILLEGAL_NAMES = "config names contain blanks or other illegal characters: "
 ODD_VALUES = "configs have values that brokers return in another form: "
 PLAIN_VALUES = "; write plain decimal digits, NaN, true or false"
 PLACEMENT_AND_ASSIGNMENTS = "placement and assignments both determine the replicas; give one or the other"
+REPLACES_ITSELF = "replaces names the topic itself; name the topic that it replaces"
+REPLACES_NO_TOPIC = "replaces is no legal name of a topic"
+ABSENT_REPLACES = "replaces is for a topic that is present; this one is absent"
 
 COLUMNS = MANIFESTS.schema.names
 
@@ -172,6 +177,16 @@ def _legal_placement() -> Rule:
     )
 
 
+def _legal_replaces() -> Rule:
+    other = F.col("replaces")
+    return Rule(
+        error=Refusal.INVALID_REPLACES,
+        reason=F.when(other == F.col("topic"), F.lit(REPLACES_ITSELF))
+        .when(~other.rlike(r"\A[a-zA-Z0-9._-]+\z"), F.lit(REPLACES_NO_TOPIC))
+        .when(other.isNotNull() & F.col("state").eqNullSafe(F.lit(ABSENT)), F.lit(ABSENT_REPLACES)),
+    )
+
+
 def legal_configs() -> Rule:
     """Require names and values of configs that brokers can't read in another way."""
     configs = F.col("configs")
@@ -216,6 +231,7 @@ def row_rules() -> Sequence[Rule]:
         _one_way_to_count(),
         _legal_assignments(),
         _legal_placement(),
+        _legal_replaces(),
         legal_configs(),
     )
 
@@ -310,6 +326,8 @@ def judge(clusters: Collection[str], selected: Collection[str] | None, besides: 
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = judged.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = judged.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
+        if REPLACES in manifests.columns:
+            grouped = grouped.transform(once_replaced)
         return grouped.unionByName(unique).transform(_with_verdict)
 
     return transform

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial, reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger import policies
@@ -31,6 +31,7 @@ from topicledger.plan.changes import with_alters
 from topicledger.plan.decide import decide, left_out
 from topicledger.plan.moving import Sizes
 from topicledger.plan.reevaluate import facts
+from topicledger.plan.undeclared import is_replaced
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS
@@ -238,14 +239,18 @@ def decided(
         rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
         if wanted.undeclared is not None:
             rows = rows.transform(wanted.undeclared)
+        if wanted.renames is not None:
+            rows = rows.transform(wanted.renames.decided)
         if answers is not None:
             rows = rows.transform(moving.with_placed_creates(answers))
         if wanted.changes is not None:
             rows = rows.transform(wanted.changes(configs))
+        if wanted.renames is not None:
+            rows = rows.transform(wanted.renames.keeping)
         rows = (
             rows.transform(scoping.topics(wanted.inside))
             .transform(deletes_judged(rules, known, settings))
-            .transform(_spared(wanted.spares))
+            .transform(_spared(wanted.spares, None if wanted.renames is None else is_replaced()))
             .transform(recreated.judged(make_partitions, known, wanted.created))
         )
         if wanted.changes is not None:
@@ -289,12 +294,19 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
     return transform
 
 
-def _spared(policies: Collection[str]) -> Transform:
-    """Skip actions that only these policies refuse, with their reason; actions that can't be evaluated stay refused."""
+def _spared(policies: Collection[str], replaced: Column | None) -> Transform:
+    """Skip actions that only these policies refuse, with their reason; actions that can't be evaluated stay refused.
+
+    `replaced`: only these actions, which are skipped if they can't be evaluated, too: a replaced topic just stays.
+    """
+    errors = [Refusal.POLICY_VIOLATION.value, *([] if replaced is None else [Refusal.UNJUDGEABLE.value])]
 
     def transform(decisions: DataFrame) -> DataFrame:
-        others = F.exists("violations", lambda each: ~each["policy"].isin(*policies))
-        used = (F.col("phase") == Phase.POLICY.value) & (F.col("error") == Refusal.POLICY_VIOLATION.value) & ~others
+        refusing = F.filter("violations", lambda each: ~F.coalesce(each["warns"], F.lit(False)))
+        others = F.exists(refusing, lambda each: ~each["policy"].isin(*policies))
+        used = (F.col("phase") == Phase.POLICY.value) & F.col("error").isin(*errors) & ~others
+        if replaced is not None:
+            used &= replaced
         spared = F.coalesce(used, F.lit(False))
         return decisions.withColumns(
             {

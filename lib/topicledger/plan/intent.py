@@ -16,6 +16,7 @@ from topicledger.actions.kind import DECLARED
 from topicledger.ledger.sql import iso_times
 from topicledger.manifests.rows import Transform, content
 from topicledger.model import TOPIC, Outcome, Refusal
+from topicledger.model.renames import REPLACES
 from topicledger.resources import registry
 from topicledger.resources.ending import refused
 from topicledger.resources.kind import ResourceKind
@@ -46,7 +47,7 @@ TOPICS = Declarations(
     resource_type=TOPIC,
     rows="the manifests",
     key=("cluster", "topic"),
-    now={name: _declared(name) for name in (*DECLARED, "owner", "labels")},
+    now={name: _declared(name) for name in (*DECLARED, "owner", "labels", REPLACES)},
     undeclared=lambda: F.lit("don't declare it"),
     content=content,
 )

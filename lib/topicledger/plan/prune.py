@@ -16,23 +16,22 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.frames import materialised
-from topicledger.ledger.run import PRUNES_ARGUMENT, Run
+from topicledger.ledger.run import Run
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
 from topicledger.plan.decide import live_counts, texts
+from topicledger.plan.idle import USED, seen_since
 from topicledger.plan.undeclared import with_named
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy
 from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
 from topicledger.resources.ending import ended, with_ended
-from topicledger.schemas import MANIFESTS, PLANS, RUNS
+from topicledger.schemas import MANIFESTS
 
 TOOLS_OWN = "_"
 """Prefix of topics in which tools keep their own data, such as `_schemas`: not all of them are internal."""
-USED = ("in_use", "no_consumer_groups", "no_recent_records")
-"""The policies that find out whether a topic is used."""
 
 
 def rules(run: Run, prune: Prune) -> Sequence[Policy]:
@@ -40,7 +39,7 @@ def rules(run: Run, prune: Prune) -> Sequence[Policy]:
 
     A topic is refused if its use is unknown.
     """
-    made = (in_use(), no_consumer_groups(), not_written_for(prune.idle_days, partial(_seen_since, run)))
+    made = (in_use(), no_consumer_groups(), not_written_for(prune.idle_days, partial(seen_since, run)))
     return [Policy(name=name, action=Action.DELETE, rule=rule) for name, rule in zip(USED, made, strict=True)]
 
 
@@ -130,16 +129,4 @@ def _never() -> Column:
     ).when(
         F.col("topic_id").isNull(),
         ended(phase, F.lit(Outcome.REFUSED.value), F.lit(Refusal.UNJUDGEABLE.value), F.lit(no_ids)),
-    )
-
-
-def _seen_since(run: Run) -> DataFrame:
-    """Return the end offsets that earlier prunes saw: cluster, topic, topic_id, end_offset, and the first time."""
-    prunes = run.ledger.read(RUNS).where(F.col("arguments")[PRUNES_ARGUMENT].isNotNull()).select("run_id")
-    ids = [row["run_id"] for row in prunes.collect()]
-    return (
-        run.ledger.read(PLANS)
-        .where(F.col("run_id").isin(*ids) & F.col("before")[END_OFFSET].isNotNull())
-        .groupBy("cluster", "topic", "topic_id", F.col("before")[END_OFFSET].cast("long").alias("end_offset"))
-        .agg(F.min("planned_at").alias("seen_since"))
     )

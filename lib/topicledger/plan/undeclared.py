@@ -6,9 +6,9 @@ deletes. Guards, policies and approvals see them like the deletes of rows with s
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
@@ -16,12 +16,13 @@ from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import TOPIC, Action, Decision, Refusal
+from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.plan.decide import live_counts, texts
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.policies.contract import text
 from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import refused
-from topicledger.schemas import AUDIT, PLANS
+from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
 
 UNDECLARED = "undeclared"
 """Key in `plans.before` of such a delete: the run that created the topic. Also the `policy` of its warning."""
@@ -64,13 +65,18 @@ def no_longer_asked_for(now: DataFrame, declared: DataFrame, version: int, run: 
     `now`: the rows; `declared`: the result of `manifests.judge` for them.
     """
     others = no_longer_declared(TOPICS, declared, version, F.col("manifest_version"), of_files=run.of_files)
-    if not deleting(run):
+    if not (deleting(run) or idle_days(run)):
         return others
-    names = declared_since(now, version, list(run.settings.clusters))
-    is_undeclared = F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
-    return lambda planned: (
-        planned.where(~is_undeclared).transform(others).unionByName(planned.where(is_undeclared).transform(names))
-    )
+    names, replaced = declared_since(now, version, list(run.settings.clusters)), _no_longer_replaced(now, version)
+    undeclared = F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False)) | is_replaced()
+
+    def transform(planned: DataFrame) -> DataFrame:
+        refused_ones = planned.where(~undeclared).transform(others)
+        for each in (names, replaced):
+            refused_ones = refused_ones.unionByName(planned.where(undeclared).transform(each))
+        return refused_ones.dropDuplicates([*ACTION_KEY])
+
+    return transform
 
 
 def deleting(run: Run) -> Collection[str]:
@@ -78,6 +84,37 @@ def deleting(run: Run) -> Collection[str]:
     if not run.by_manifests or run.of_earlier_manifests:
         return ()
     return [name for name, each in run.settings.changes.items() if each.undeclared == "delete"]
+
+
+def idle_days(run: Run) -> Mapping[str, int]:
+    """Return the idle days after which replaced topics go, by cluster; none for a plan from earlier manifests."""
+    if not run.by_manifests or run.of_earlier_manifests:
+        return {}
+    found = {name: each.replaced_idle_days for name, each in run.settings.changes.items()}
+    return {name: days for name, days in found.items() if days is not None}
+
+
+def is_replaced() -> Column:
+    """Return whether a row is about a replaced topic that is deleted. In: `before`."""
+    return F.coalesce(F.col("before")[REPLACED_BY].isNotNull(), F.lit(False))
+
+
+def _no_longer_replaced(now: DataFrame, version: int) -> Transform:
+    """Refuse deletes of replaced topics whose new topic's row doesn't say so any more, like transforms of `intent`.
+
+    In: rows of `manifests` at `version`.
+    """
+    asked = now.select(
+        "cluster", F.col(REPLACES).alias("topic"), F.col("topic").alias("_by"), F.lit(True).alias("_asked")
+    )
+
+    def transform(planned: DataFrame) -> DataFrame:
+        rows = planned.where(is_replaced() & (F.col("resource_type") == TOPIC))
+        same = rows.withColumn("_by", F.col("before")[REPLACED_BY]).join(asked, ["cluster", "topic", "_by"], "left")
+        why = text("manifests at version ", F.lit(version), " don't say any more that ", F.col("_by"), " replaces it")
+        return same.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.when(F.col("_asked").isNull(), why)))
+
+    return transform
 
 
 def with_deletes(run: Run) -> Transform | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 from pyspark.sql import DataFrame
@@ -20,8 +21,10 @@ from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
+from topicledger.plan.idle import USED
 from topicledger.plan.moving import NOTHING_ASKED, Asked
 from topicledger.plan.recreated import created_before
+from topicledger.plan.renames import Renames, renames
 from topicledger.plan.undeclared import with_deletes
 from topicledger.resources import registry
 from topicledger.resources.scoped import INSIDE
@@ -49,6 +52,8 @@ class Wanted:
     """Decides to delete topics whose row was removed (`undeclared.with_deletes`); None: they stay."""
     created: DataFrame | None = None
     """Topics that policies of creates only warn about (`recreated.created_before`); None if there is no such rule."""
+    renames: Renames | None = None
+    """Topics that replace others; None if there are none. Then `spares` are about the replaced ones."""
     inside: Transform | None = None
     """Adds `scoped.INSIDE`: whether a topic is in the run's scope (`scoping.inside`); None if all are."""
 
@@ -64,9 +69,19 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that manifests declare, as far as `--only` and `[changes]` allow."""
     judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
     kinds = kinds_of(run)
-    removed = with_deletes(run) if Action.DELETE.value in kinds else None
+    deletes = Action.DELETE.value in kinds
+    removed = with_deletes(run) if deletes else None
     goal = brought_about(judged, run.settings.changes, kinds)
+    replaced = renames(run, judged, deletes=deletes)
+    if replaced is not None:
+        goal = replace(goal, renames=replaced, to_describe=partial(_to_describe, goal, replaced), spares=USED)
     return replace(goal, undeclared=removed, created=created_before(run.ledger, run.settings))
+
+
+def _to_describe(goal: Wanted, replaced: Renames, seen: Observation) -> DataFrame:
+    """Return the topics that `goal` needs to be described, and those whose configs new topics take."""
+    others, old = goal.to_describe(seen), replaced.to_describe(seen)
+    return old if others is None else others.unionByName(old).dropDuplicates(["cluster", "topic"])
 
 
 def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:

@@ -24,6 +24,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.ASSIGNMENTS_AND_COUNTS: "Declare either assignments, or partitions and replication factor.",
     Refusal.INVALID_CONFIGS: _MANIFEST,
     Refusal.INVALID_PLACEMENT: _MANIFEST,
+    Refusal.INVALID_REPLACES: "Remove the row of the topic that is replaced, or leave out `replaces`.",
     Refusal.NOT_YOURS: "Ask the topic's owner to declare it, or change its owner in [owners].",
     Refusal.DUPLICATE_MANIFEST: "Keep one row of manifests for the topic.",
     Refusal.CLUSTER_UNREACHABLE: "Make the cluster reachable, then start the run again with the same run id.",

@@ -26,7 +26,17 @@ DECLARED, PLANNED, APPROVED, DRIFTED = "declared", "planned", "approved", "drift
 _LOAD = "load_manifests"
 _CLOCKS = timedelta(seconds=10)
 """Allowed difference between the clocks of a driver and its storage."""
-_SHOWN = ("state", "num_partitions", "replication_factor", "placement", "assignments", "configs", "owner", "labels")
+_SHOWN = (
+    "state",
+    "num_partitions",
+    "replication_factor",
+    "placement",
+    "assignments",
+    "configs",
+    "owner",
+    "labels",
+    "replaces",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

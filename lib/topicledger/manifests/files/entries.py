@@ -63,6 +63,7 @@ class Entry:
     owner: str | None = None
     labels: dict[str, str] | None = None
     placement: str | None = None
+    replaces: str | None = None
     given: set[str] = field(default_factory=set)
     """Fields that are present, including nulls."""
     failed: set[str] = field(default_factory=set)
@@ -143,6 +144,7 @@ class Report:
                 owner=entry.owner,
                 labels=entry.labels,
                 placement=entry.placement,
+                replaces=entry.replaces,
                 file=self.file,
                 line=line,
             )

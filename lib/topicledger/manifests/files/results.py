@@ -25,6 +25,7 @@ FIELDS = (
     "owner",
     "labels",
     "placement",
+    "replaces",
 )
 """The columns of `manifests`, in the table's order."""
 
@@ -72,6 +73,8 @@ class ManifestRow:
     """Labels for policies and reports."""
     placement: str | None = None
     """The rule for replicas, not yet validated."""
+    replaces: str | None = None
+    """The topic that this one replaces, not yet validated."""
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int

@@ -1,0 +1,219 @@
+"""Topics that replace others (`manifests.replaces`), since Kafka can't rename a topic.
+
+The new topic is created with the old one's partitions, replication factor and configs where its row says none. The old
+one stays: no setting but `[changes] replaced_idle_days` deletes it, once nobody has used it for so long, by the same
+policies as a prune. Guards, policies and approvals see that like any other delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.patterns import any_matches
+from topicledger.frames import materialised
+from topicledger.kafka.config_values import is_set_on_topic, values_by_name
+from topicledger.ledger.run import Run
+from topicledger.manifests.ignored import without_ignored
+from topicledger.manifests.rows import PRESENT
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal
+from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.observe.topic_use import read_last_records
+from topicledger.observe.topics import Observation
+from topicledger.plan.decide import live_counts, texts
+from topicledger.plan.idle import USED, seen_since
+from topicledger.plan.undeclared import UNDECLARED, idle_days, is_replaced
+from topicledger.policies.contract import Policy, text
+from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.policies.evaluating import together, warning
+from topicledger.resources.ending import ended, with_ended
+
+_VALUES = "map<string,string>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renames:
+    """The topics of a run that replace others."""
+
+    run: Run
+    rows: DataFrame
+    """cluster, topic, `replaces`, owner, labels, and `accepted`: whether the row isn't refused."""
+    deletes: bool
+    """Whether the run may plan deletes."""
+
+    def to_describe(self, seen: Observation) -> DataFrame:
+        """Return the old topics of new ones that don't exist yet (columns of `observed`)."""
+        new = self.rows.join(seen.topics, on=["cluster", "topic"], how="left_anti")
+        old = new.where("accepted").select("cluster", F.col(REPLACES).alias("topic"))
+        return seen.topics.where("permitted").join(old, on=["cluster", "topic"], how="left_semi")
+
+    def inherited(self, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> DataFrame:
+        """Give new topics what they take from old ones. In: the result of `manifests.judge`, `configs` of `describe`.
+
+        A row is refused if the configs of its old topic can't be described.
+        """
+        if configs is None:
+            return judged
+        live = F.map_filter(values_by_name(F.filter("configs", is_set_on_topic)), lambda _, value: value.isNotNull())
+        old = (
+            self.to_describe(seen)
+            .join(configs, on=["cluster", "topic"], how="left")
+            .select(
+                "cluster",
+                F.col("topic").alias(REPLACES),
+                F.col("num_partitions").alias("_partitions"),
+                F.col("replication_factor").alias("_replicas"),
+                without_ignored(self.run.settings.ignored_configs, live).alias("_configs"),
+                F.lit(True).alias("_lives"),
+            )
+        )
+        new = self.rows.where("accepted").select("cluster", "topic", F.lit(True).alias("_accepted"))
+        inherits = F.coalesce(F.col("_lives") & F.col("_accepted") & F.col("phase").isNull(), F.lit(False))
+        counts = inherits & F.col("assignments").isNull()
+        own = F.coalesce("configs", F.create_map().cast(_VALUES))
+        more = F.map_filter("_configs", lambda name, _: ~F.map_contains_key(own, name))
+        hidden = text(
+            "it replaces ",
+            F.col(REPLACES),
+            ", whose configs this principal can't describe: grant it DescribeConfigs, or leave out replaces",
+        )
+        end = ended(
+            F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value), F.lit(Refusal.NOT_PERMITTED.value), hidden
+        )
+        return (
+            judged.join(old, on=["cluster", REPLACES], how="left")
+            .join(new, on=["cluster", "topic"], how="left")
+            .withColumn("_end", F.when(inherits & F.col("_configs").isNull(), end))
+            .withColumns(
+                {
+                    "num_partitions": F.when(counts, F.coalesce("num_partitions", "_partitions")).otherwise(
+                        F.col("num_partitions")
+                    ),
+                    "replication_factor": F.when(counts, F.coalesce("replication_factor", "_replicas")).otherwise(
+                        F.col("replication_factor")
+                    ),
+                    "configs": F.when(inherits & F.col("_configs").isNotNull(), F.map_concat(more, own)).otherwise(
+                        F.col("configs")
+                    ),
+                }
+            )
+            .transform(with_ended, "_end")
+            .select(*judged.columns)
+            .transform(materialised)
+        )
+
+    def decided(self, decisions: DataFrame) -> DataFrame:
+        """Mark creates of new topics, and decide on old ones. In and out: `phases.DECIDED`."""
+        # They are joined with themselves below: each join would double their plan.
+        decisions = decisions.transform(materialised)
+        live = decisions.where("live").select("cluster", "topic", F.lit(True).alias("_lives"))
+        key = ["cluster", "topic"]
+        new = self.rows.select(*key, F.col(REPLACES).alias("_old"))
+        lives = live.withColumnsRenamed({"topic": "_old", "_lives": "_old_lives"})
+        creates = (F.col("decision") == Action.CREATE.value) & F.col("_old").isNotNull()
+        missing = warning(
+            REPLACES,
+            F.when(
+                creates & F.col("_old_lives").isNull(),
+                text("the cluster has no topic ", F.col("_old"), " that it could replace, or this principal may not "
+                "describe it: it is created like any other"),
+            ),
+        )  # fmt: skip
+        rows = (
+            decisions.join(new, on=key, how="left")
+            .join(lives, on=["cluster", "_old"], how="left")
+            .withColumns(
+                {
+                    "before": F.when(creates, F.create_map(F.lit(REPLACES), "_old")).otherwise(F.col("before")),
+                    "violations": together(F.col("violations"), missing),
+                }
+            )
+            .select(*decisions.columns)
+        )
+        by = (
+            self.rows.join(live, on=key, how="left")
+            .groupBy("cluster", F.col(REPLACES).alias("topic"))
+            .agg(F.min(F.struct("topic", "owner", "accepted", F.col("_lives"))).alias("_by"))
+        )
+        undeclared = F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
+        unnamed = (F.col("decision") == Decision.UNMANAGED.value) | undeclared
+        replaced = F.coalesce(F.col("_by").isNotNull() & unnamed, F.lit(False))
+        decision = F.when(self._may_go(), F.lit(Action.DELETE.value)).otherwise(F.lit(Decision.UNMANAGED.value))
+        rows = rows.join(by, on=key, how="left").withColumn("_replaced", replaced)
+        rows = rows.withColumns(
+            {
+                "decision": F.when(F.col("_replaced"), decision).otherwise(F.col("decision")),
+                "owner": F.when(F.col("_replaced"), F.col("_by.owner")).otherwise(F.col("owner")),
+                "violations": F.when(~F.col("_replaced"), F.col("violations")),
+                "before": F.when(~F.col("_replaced"), F.col("before")),
+            }
+        )
+        return rows.transform(self._with_offsets).select(*decisions.columns)
+
+    def _may_go(self) -> Column:
+        """Return whether an old topic may be deleted, unless it is used."""
+        names = idle_days(self.run) if self.deletes else {}
+        ignored = self.run.settings.scope.ignore_topics
+        others = any_matches("topic", ignored) if ignored else F.lit(False)
+        done = F.col("_by.accepted") & F.coalesce(F.col("_by._lives"), F.lit(False))
+        return done & F.col("cluster").isin(*names) & F.col("topic_id").isNotNull() & ~others
+
+    def _with_offsets(self, rows: DataFrame) -> DataFrame:
+        """Add `before` of deletes: what lives, the new topic, and the end offset that later runs compare."""
+        if not (self.deletes and idle_days(self.run)):
+            return rows
+        key, goes = ["cluster", "topic"], F.col("_replaced") & (F.col("decision") == Action.DELETE.value)
+        last = read_last_records(
+            self.run.spark, self.run.clusters, self.run.settings.kafka, rows.where(goes).select(*key)
+        )
+        found = {
+            **live_counts(),
+            REPLACED_BY: F.col("_by.topic"),
+            END_OFFSET: F.col("end_offset"),
+        }
+        known = F.map_filter(texts(found), lambda _, value: value.isNotNull())
+        return rows.join(last.select(*key, "end_offset"), on=key, how="left").withColumn(
+            "before", F.when(goes, known).otherwise(F.col("before"))
+        )
+
+    def keeping(self, decisions: DataFrame) -> DataFrame:
+        """Keep the configs of topics that replace others: they took them from there. In and out: `phases.DECIDED`."""
+        mine = self.rows.select("cluster", "topic", F.lit(True).alias("_new"))
+        after = F.col("alters.after")
+        before = F.map_filter("alters.before", lambda name, _: F.map_contains_key(after, name))
+        kept = F.when(F.size(after) > 0, F.struct(before.alias("before"), after.alias("after")))
+        resets = F.col("_new") & F.col("alters").isNotNull()
+        return (
+            decisions.join(mine, on=["cluster", "topic"], how="left")
+            .withColumn("alters", F.when(resets, kept).otherwise(F.col("alters")))
+            .select(*decisions.columns)
+        )
+
+
+def renames(run: Run, judged: DataFrame, *, deletes: bool) -> Renames | None:
+    """Return the topics that replace others; None if there are none. In: the result of `manifests.judge`."""
+    asks = F.col(REPLACES).isNotNull()
+    if run.manifests(run.manifest_version).where(asks).isEmpty():
+        return None
+    rows = judged.where(asks & F.col("state").eqNullSafe(F.lit(PRESENT))).select(
+        "cluster", "topic", REPLACES, "owner", F.col("phase").isNull().alias("accepted")
+    )
+    return Renames(run=run, rows=rows.transform(materialised), deletes=deletes)
+
+
+def rules(run: Run) -> Sequence[Policy]:
+    """Return the policies of `prune.USED` for replaced topics: when their delete is planned, and when it is applied."""
+    by_days = idle_days(run)
+    if not by_days:
+        return ()
+    policy = partial(Policy, action=Action.DELETE, concerns=is_replaced())
+    found = [policy(name=USED[0], rule=in_use()), policy(name=USED[1], rule=no_consumer_groups())]
+    for days in sorted(set(by_days.values())):
+        names = tuple(sorted(name for name, each in by_days.items() if each == days))
+        quiet = not_written_for(days, partial(seen_since, run))
+        found.append(policy(name=USED[2], rule=quiet, clusters=names))
+    return found

@@ -1,0 +1,75 @@
+"""`replaces`: a new topic takes what the old one has, and the old one goes once nobody uses it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.broker.direct import live, make
+from tests.broker.records import commit, write
+from tests.harness import Estate
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import ChangeSettings
+from topicledger.plan.lines import planned_action
+from topicledger.schemas import PLANS
+from topicledger_testing.embedded_kafka import EmbeddedKafka
+
+OLD = {"retention.ms": "-1", "cleanup.policy": "delete", "segment.ms": "86400000"}
+LONG_AGO = datetime.now(UTC) - timedelta(days=40)
+
+
+def lines(estate: Estate, run_id: str) -> dict[str, str]:
+    rows = estate.ledger.read(PLANS).where(f"run_id = '{run_id}'").collect()
+    return {row["topic"]: str(planned_action(row)) for row in rows}
+
+
+@pytest.mark.thorough
+def test_a_replaced_topic_goes_once_nobody_uses_it(estate: Estate, kafka: EmbeddedKafka) -> None:
+    """Created with the old partitions and configs; an old topic that is used or was written to stays."""
+    make(kafka, "ren.old", "ren.read", "ren.empty", num_partitions=3, configs=OLD)
+    write(kafka, "ren.old", at=LONG_AGO)
+    write(kafka, "ren.read", at=LONG_AGO)
+    commit(kafka, "ren-readers", "ren.read")
+    changes = {"main": ChangeSettings(configs="exact", undeclared="delete", replaced_idle_days=30)}
+    estate.settings = replace(estate.settings, changes=changes, guards=GuardSettings(max_deletes=0))
+    estate.declare(
+        {"topic": "ren.new", "replaces": "ren.old", "configs": {"retention.ms": "86400000"}, "owner": "team"},
+        {"topic": "ren.newer", "replaces": "ren.read"},
+        {"topic": "ren.filled", "replaces": "ren.empty"},
+        {"topic": "ren.first", "replaces": "ren.missing"},
+        {"topic": "ren.one", "replaces": "ren.shared"},
+        {"topic": "ren.two", "replaces": "ren.shared"},
+        {"topic": "ren.late", "replaces": "ren.new"},
+    )
+    estate.run("plan", "first")
+    found = lines(estate, "first")
+    assert found["ren.new"] == (
+        "+ create ren.new: 3 partitions, replication factor 1, cleanup.policy=delete, retention.ms=86400000, "
+        "segment.ms=86400000, replaces ren.old"
+    )
+    assert "ren.old" not in found, "the new topic doesn't exist yet"
+    assert estate.run("apply", "first").exit_code == 4
+    created = ("verify", "ok", None)
+    wrong = ("manifest", "refused", "INVALID_REPLACES")
+    assert {name: each for name, each in estate.last("first").items() if name} == {
+        **dict.fromkeys(("ren.new", "ren.newer", "ren.filled", "ren.first"), created),
+        **dict.fromkeys(("ren.one", "ren.two", "ren.late"), wrong),
+    }
+    assert {"ren.old", "ren.read", "ren.new", "ren.newer", "ren.first"} <= set(live(kafka, "ren."))
+    second = estate.run("provision", "second")
+    assert second.exit_code == 5
+    assert estate.last("second")["ren.old"] == ("guard", "refused", "MAX_DELETES_EXCEEDED")
+    stays = ("policy", "skipped", None)
+    assert {name: estate.last("second")[name] for name in ("ren.read", "ren.empty")} == {
+        "ren.read": stays,
+        "ren.empty": stays,
+    }
+    assert lines(estate, "second")["ren.old"] == "- delete ren.old: 3 partitions, replaced by ren.new"
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_deletes=1))
+    third = estate.run("provision", "third")
+    assert estate.last("third")["ren.old"] == ("verify", "ok", None)
+    assert third.outcomes()["skipped"] == 2
+    assert "ren.old" not in live(kafka, "ren.")
+    assert "ren.read" in live(kafka, "ren.")
