@@ -74,10 +74,8 @@ _cancel = click.option(
 
 def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, ...]:
     """Parse the kinds that `--only` names."""
-    if given is None:
-        return ()
     known = [kind.option for kind in registry.in_order() if kind.option is not None]
-    words = [word.strip() for word in given.split(",")]
+    words = [] if given is None else [word.strip() for word in given.split(",")]
     for word in words:
         if word not in known:
             raise click.BadParameter(f"there is no kind of actions `{show(word)}`; {nearest(word, known)}")
