@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench docs check format package wheel lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench docs check format package wheel lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -58,6 +58,9 @@ setup-clusters: setup setup-ci  ## fetch a YARN (Maven's jars, 60 MB), and what 
 setup-ci: $(VENV)  ## install what checks examples/ci against its schemas into build/ci, for the tests of the examples
 	@scripts/setup_environment.sh ci build/ci
 
+setup-queries: $(VENV)  ## install DuckDB, delta-rs and DataHub's reader into build/queries, for the tests of views and catalog files
+	@scripts/setup_environment.sh queries build/queries
+
 setup-docs: $(VENV)  ## install mkdocs-material into build/docs-venv, for `make docs`
 	@scripts/setup_environment.sh docs build/docs-venv
 
@@ -70,9 +73,9 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow setup-ci setup-clusters setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
+test-all: setup-browser setup-airflow setup-ci setup-clusters setup-queries setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_CI_EXAMPLES=required \
-	  TOPICLEDGER_CLUSTERS=required TOPICLEDGER_S3=required \
+	  TOPICLEDGER_CLUSTERS=required TOPICLEDGER_QUERIES=required TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)

@@ -32,12 +32,13 @@ lock_spark() {
 python=${PYTHON:-python3.11}
 lock "$python" requirements.lock 'a development environment' pyproject.toml pyproject.toml --extra dev --extra spark \
     --build-deps-for editable
-for name in airflow docs s3 ci; do
+for name in airflow docs s3 ci queries; do
     case $name in
         airflow) what='the Airflow environment' ;;
         docs) what='the environment that builds docs/' ;;
         s3) what='the environment of the S3 that tests keep tables in' ;;
         ci) what='the environment that checks examples/ci and examples/kubernetes' ;;
+        queries) what='the environment that reads tables without Spark, and files for data catalogs' ;;
     esac
     lock "$python" "requirements-$name.lock" "$what" "requirements-$name.in" "requirements-$name.in"
 done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -243,14 +244,15 @@ def test_a_plan_with_nothing_to_send_is_finished_and_answers_the_same_again(
 
 
 @pytest.mark.thorough
-def test_more_failures_than_fit_are_counted_with_the_query_for_the_rest(config: Path, spark: SparkSession) -> None:
+def test_more_failures_than_fit_are_counted_with_the_command_for_the_rest(config: Path) -> None:
     estate_rows = "\n".join(f"  - {{topic: commands.many-{n:02}, replication_factor: 5}}" for n in range(25))
     load(config, f"cluster: main\ntopics:\n{estate_rows}\n")
     done = invoke("provision", "--config", config)
     assert done.exit_code == 4
     assert "the first 20 of 25" in done.stdout
-    query = done.stdout[done.stdout.index("SELECT") :].splitlines()[0]
-    assert spark.sql(query).count() == 25
+    command = shlex.split(done.stdout[done.stdout.index("topicledger sql") :].splitlines()[0])
+    rows = invoke(*command[1:], "--config", config, "--format", "json")
+    assert len(json.loads(rows.stdout)) == 25
 
 
 def test_hostile_text_from_a_manifest_cannot_act_on_a_terminal(

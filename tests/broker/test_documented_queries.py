@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -12,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 from tests.commands import REPOSITORY
 from tests.harness import Estate
 from topicledger.config.settings import ChangeSettings
+from topicledger.queries.asking import answered
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PAGES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "docs").glob("*.md")))
@@ -49,7 +49,12 @@ def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 def ask(estate: Estate, question: str) -> list[Row]:
-    return estate.spark.sql(QUERIES[question].replace("/data/ledger", str(Path(estate.settings.tables.root)))).collect()
+    return _rows(estate, QUERIES[question])
+
+
+def _rows(estate: Estate, query: str) -> list[Row]:
+    with answered(estate.ledger, estate.settings, query) as rows:
+        return rows.collect()
 
 
 def test_the_query_for_changes_answers(ledger: Estate) -> None:
@@ -131,8 +136,7 @@ def test_the_query_for_old_drift_answers(ledger: Estate) -> None:
     """The ledger is younger than a day."""
     question = "What has drifted for longer than a day, by the last finished audit of all clusters?"
     assert ask(ledger, question) == []
-    query = QUERIES[question].replace("/data/ledger", ledger.settings.tables.root)
-    rows = ledger.spark.sql(query.replace("INTERVAL 1 DAY", "INTERVAL 0 DAY")).collect()
+    rows = _rows(ledger, QUERIES[question].replace("INTERVAL 1 DAY", "INTERVAL 0 DAY"))
     found = {(row.topic, row.kind, row.severity) for row in rows if row.topic.startswith("payments.")}
     assert found >= {("payments.planned", "missing", "error"), ("payments.too-many-copies", "missing", "error")}
     assert "payments.authorised" not in {row.topic for row in rows}

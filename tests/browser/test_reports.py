@@ -233,7 +233,7 @@ def test_large_page_shows_more_rows_on_demand(page: Page, shown_rows: Callable[[
     assert shown_rows() == 2503
     page.one("[data-listing=topics] .fold button").click()
     assert shown_rows() == 5000
-    assert "This query also returns the other 995,000" in page.one("[data-listing=topics]").text
+    assert "This command also prints the other 995,000" in page.one("[data-listing=topics]").text
 
 
 def test_page_without_javascript_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:

@@ -149,12 +149,12 @@ def test_a_page_of_the_longest_words_stays_within_a_few_megabytes() -> None:
     rows = [replace(row, topic=worst, cluster=worst, error_message=worst) for row in reports.large().rows]
     html = render(replace(reports.large(), rows=rows))
     assert 2_000_000 < len(html) < 5_000_000
-    assert "This query also returns the other" in html
+    assert "This command also prints the other" in html
 
 
 def test_a_page_says_how_many_rows_it_leaves_out() -> None:
     text = told(render(reports.large())).text()
-    assert "These are the first 5,000, problems first. This query also returns the other 995,000:" in text
+    assert "These are the first 5,000, problems first. This command also prints the other 995,000:" in text
 
 
 def test_more_clusters_than_a_page_has_room_for_become_one() -> None:

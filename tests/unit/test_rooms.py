@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 ROOMS = (
     "errors", "text", "arrow", "frames", "naming", "kinds", "model", "schemas", "phases", "config", "ledger", "kafka",
     "manifests", "observe", "policies", "actions", "resources", "files", "plan", "apply", "review", "drift", "pipeline",
-    "report", "notify", "cli", "serving",
+    "report", "notify", "queries", "cli", "serving",
 )  # fmt: skip
 TESTING = PACKAGE.with_name("topicledger_testing")
 """An embedded broker for tests, a user's too: no room needs it."""

@@ -68,6 +68,7 @@ def test_the_example_in_conf_is_valid_and_says_the_defaults() -> None:
     settings = load_settings(EXAMPLE)
     defaults = load_settings_defaults()
     assert (settings.kafka, settings.guards, settings.audit) == (defaults.kafka, defaults.guards, defaults.audit)
+    assert settings.views == defaults.views
 
 
 def load_settings_defaults() -> Settings:
@@ -564,3 +565,15 @@ def test_hints_name_the_nearest_or_the_known() -> None:
     assert nearest("zzz", []) == ""
     assert nearest("zzz", [f"n{i:02}" for i in range(25)]).endswith("`n19` and 5 more")
     assert show("a\x1b[31m\nb") == "a\\x1b[31m\\nb"
+
+
+def test_periods_and_prices_of_views_are_numbers(load: Load, problems_of: Problems) -> None:
+    views = load(
+        MINIMAL + '[views]\nunused_days = 7\ngigabyte_price = 0.1\npartition_price = 2\ncurrency = "EUR"\n'
+    ).views
+    assert (views.unused_days, views.gigabyte_price, views.partition_price, views.currency) == (7, 0.1, 2.0, "EUR")
+    assert problems_of(MINIMAL + '[views]\nunused_days = 0\ngigabyte_price = -1\npartition_price = "2"\n') == [
+        "`views.unused_days` must be between 1 and 3650",
+        "`views.gigabyte_price` must be between 0 and 1000000000000",
+        "`views.partition_price` must be a number, not a string",
+    ]

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from topicledger.apply.planned import render_planned, render_stopped
 from topicledger.apply.summary import Failure, Summary
+from topicledger.ledger.sql import as_command
 from topicledger.model import Decision, RunState
 from topicledger.plan.planned_files import apply_command
 from topicledger.text import alike, cell, first_of, grid_of, listed, plain
@@ -111,7 +112,7 @@ def _render_failures(summary: Summary, console: Console) -> None:
     shown = sum(failure.topics for failure in summary.failures)
     if summary.failure_count > shown:
         console.print(f"{first_of(shown, summary.failure_count)}; all of them:")
-        console.print(plain(summary.query), soft_wrap=True)
+        console.print(plain(as_command(summary.query)), soft_wrap=True)
 
 
 def _render_warnings(summary: Summary, console: Console) -> None:

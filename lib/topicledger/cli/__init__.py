@@ -11,6 +11,7 @@ from topicledger.cli.options import main
 from topicledger.cli.plans import prune, rebalance
 from topicledger.cli.policies import policies_group
 from topicledger.cli.provisioning import apply, plan, provision
+from topicledger.cli.queries import sql, views_command
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
 from topicledger.cli.schema import schema_group
@@ -32,6 +33,8 @@ for _command in (
     clusters_group,
     access_group,
     report_command,
+    sql,
+    views_command,
     maintain,
     policies_group,
     schema_group,

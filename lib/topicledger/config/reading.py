@@ -39,6 +39,7 @@ from topicledger.config.settings import (
 from topicledger.config.severities import IGNORE, SEVERITIES, Severity
 from topicledger.config.spark import read_spark
 from topicledger.config.toml_table import TomlTable
+from topicledger.config.views import read_views
 from topicledger.errors import SettingsError
 from topicledger.kinds import NAMES
 from topicledger.model.prune import MAX_DAYS
@@ -84,6 +85,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         "owners",
         "proof",
         "notify",
+        "views",
     )
     clusters = top.table("clusters")
     settings = Settings(
@@ -102,6 +104,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         proof=read_proof(top.table("proof")),
         owners=read_owners(top.table("owners"), path, clusters.values),
         notify=read_notify(raw, problems),
+        views=read_views(top.table("views")),
     )
     return settings, problems
 

@@ -19,6 +19,7 @@ from topicledger.config.proof import ProofSettings
 from topicledger.config.scope import ScopeSettings
 from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.config.spark import SparkSettings
+from topicledger.config.views import ViewSettings
 from topicledger.errors import UsageError
 from topicledger.naming import DriftName, Sections
 from topicledger.text import nearest, show
@@ -294,6 +295,8 @@ class Settings:
     """[[notify]]"""
     proof: ProofSettings = field(default_factory=ProofSettings)
     """[proof]"""
+    views: ViewSettings = field(default_factory=ViewSettings)
+    """[views]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """Return the cluster of that name; raises UsageError with the nearest known name if there is none."""

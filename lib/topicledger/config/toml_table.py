@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from topicledger.text import nearest, show
 
 _MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
+_MAX_AMOUNT = 1e12
 REFERENCES = ("env:", "file:")
 """Prefixes of references; the name of a variable or the path of a file follows."""
 
@@ -131,6 +132,19 @@ class TomlTable:
             self.problem(name, f"must be one of {', '.join(known)}, not {shown}")
             return default
         return str(value)
+
+    def amount(self, name: str) -> float | None:
+        """Return a number that isn't negative; None if the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.problem(name, f"must be a number, not {kind_of(value)}")
+            return None
+        if not 0 <= value <= _MAX_AMOUNT:
+            self.problem(name, f"must be between 0 and {_MAX_AMOUNT:.0f}")
+            return None
+        return float(value)
 
     def seconds(self, name: str, default: float, why: str = "") -> float:
         value = self.values.get(name, default)

@@ -13,7 +13,7 @@ from topicledger.apply.display import displayed
 from topicledger.config.severities import SEVERITIES, Severity
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
-from topicledger.ledger.sql import iso_times, sql_text
+from topicledger.ledger.sql import as_command, iso_times, sql_text
 from topicledger.model import RunState
 from topicledger.model.config_texts import shown
 from topicledger.schemas import DRIFT
@@ -103,7 +103,7 @@ def summarise(
         .select(*DriftRow.__dataclass_fields__)
     )
     query = f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}"
-    shown = displayed(first.collect, [], f"the drift of audit {run.run_id}", instead=query) if count else []
+    shown = displayed(first.collect, [], f"the drift of audit {run.run_id}", instead=as_command(query)) if count else []
     order = list(Severity)
     failing = order[: order.index(fail_on) + 1] if fail_on is not None else ()
     drifted = any(severities[each.value] for each in failing)
@@ -168,4 +168,4 @@ def _render_drift(summary: DriftSummary, console: Console) -> None:
     console.print(grid)
     if summary.drift_count > len(summary.drift):
         console.print(f"{first_of(len(summary.drift), summary.drift_count)}; all of them:")
-        console.print(plain(summary.query), soft_wrap=True)
+        console.print(plain(as_command(summary.query)), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -30,6 +31,13 @@ def sql_text(text: str) -> str:
     """A string literal of Spark SQL."""
     # Spark puts variables and the environment in place of ${...}, in literals too.
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
+
+
+def as_command(query: str) -> str:
+    """Return the command that runs a query of ours, for a shell: tables in folders have their own names there."""
+    named = re.sub(r"delta\.`(?:[^`]|``)*/(\w+)`", r"\1", query)
+    quoted = re.sub(r'[\\`$"]', r"\\\g<0>", named)
+    return f'topicledger sql "{quoted}"'
 
 
 def sql_value(value: object) -> str:

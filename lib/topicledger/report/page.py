@@ -17,6 +17,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from topicledger import __version__
+from topicledger.ledger.sql import as_command
 from topicledger.model import Phase
 from topicledger.plan.lines import sign_of
 from topicledger.report import advice, charts, listings, times, words
@@ -49,7 +50,7 @@ def environment(*templates: str) -> Environment:
         message=words.message,
         breaks=words.breaks,
         code=_code,
-        sql=printable,
+        command=lambda query: printable(as_command(query)),
         number=words.number,
         time=words.time,
         duration=words.duration,

@@ -1,0 +1,74 @@
+"""`sql` and `views`: questions to the tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import click
+from pyspark.sql import DataFrame
+
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.config.reading import load_settings
+from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger.session import for_few_rows
+from topicledger.queries import asking, printing, views
+from topicledger.text import counted, document, printable
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line, nl=False)
+
+
+_PRINTED: Mapping[str, Callable[[DataFrame], None]] = {
+    "table": printing.print_table,
+    "csv": lambda rows: _print_lines(printing.csv_lines(rows)),
+    "json": lambda rows: _print_lines(printing.json_lines(rows)),
+}
+
+
+@click.command("sql")
+@click.argument("query", required=False)
+@click.option(
+    "-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the query from this file; - for stdin."
+)
+@common_with(*_PRINTED, without=("cluster", "run_id", "result_file"))
+def sql(options: Options, query: str | None, file: Path | None) -> int:
+    """Run one QUERY that only reads; the tables and views have their own names, such as `audit` or `changes`."""
+    text = _text(query, file)
+    settings = load_settings(options.config)
+    ledger = open_ledger(options, settings, "sql")
+    with for_few_rows(ledger.spark), asking.answered(ledger, settings, text) as rows:
+        _PRINTED[options.format](rows)
+        sys.stdout.flush()
+    return ExitCode.DONE
+
+
+def _text(query: str | None, file: Path | None) -> str:
+    if (query is None) == (file is None):
+        raise UsageError('sql needs one query: either as an argument, such as "SELECT * FROM changes", or with -f')
+    if query is not None:
+        return query
+    assert file is not None, "one of both is given"
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the query in {printable(str(file))} is not UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"can't read the query in {printable(str(file))}: {error.strerror}") from error
+
+
+@click.command("views")
+@common_with(without=("cluster", "run_id"))
+def views_command(options: Options) -> int:
+    """Create the views beside the tables in a catalog, with the values of [views]; run it again after a change."""
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "views", new=True)
+    names = views.create(ledger, settings)
+    result = document({"exit_code": 0, "views": [f"{ledger.root}.{name}" for name in names]})
+    said = f"created {counted(len(names), 'view')} in {ledger.root}"
+    print_result(result, lambda console: console.print(said, markup=False), options)
+    return ExitCode.DONE

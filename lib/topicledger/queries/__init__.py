@@ -1,0 +1,1 @@
+"""Questions to the tables: views, queries that only read, and files for data catalogs."""

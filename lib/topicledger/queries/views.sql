@@ -1,0 +1,484 @@
+-- Views over the tables of a ledger: docs/queries.md describes their columns.
+--
+-- `topicledger views` creates them in a catalog, and `topicledger sql` has them for any ledger. Spark and DuckDB read
+-- this file as it is; DuckDB needs this first, since it calls Spark's explode by another name:
+--   CREATE MACRO explode(items) AS unnest(items);
+-- A value that is unknown is null in the tables. No view takes it for zero, none or unused.
+
+-- Settings of the views: commands replace this view by one with the values of [views] and [guards].
+CREATE OR REPLACE VIEW view_settings AS
+SELECT
+    30 AS unused_days,
+    CAST(100000000 AS BIGINT) AS partition_bytes,
+    CAST(NULL AS DOUBLE) AS gigabyte_price,
+    CAST(NULL AS DOUBLE) AS partition_price,
+    CAST(NULL AS STRING) AS currency,
+    0 AS most_approvals;
+
+-- Live topics as last observed, with their declaration, the configs of the last audit and the last usage.
+CREATE OR REPLACE VIEW current_topics AS
+WITH described AS (
+    SELECT cluster, topic, topic_id, explode(configs) AS config
+    FROM observed_configs
+),
+config_values AS (
+    SELECT
+        cluster,
+        topic,
+        topic_id,
+        max(CASE WHEN described.config.name = 'cleanup.policy' THEN described.config.value END) AS cleanup_policy,
+        max(CASE WHEN described.config.name = 'retention.ms' THEN described.config.value END) AS retention_ms,
+        max(CASE WHEN described.config.name = 'retention.bytes' THEN described.config.value END) AS retention_bytes,
+        max(CASE WHEN described.config.name = 'min.insync.replicas' THEN described.config.value END) AS min_insync,
+        max(CASE WHEN described.config.name = 'unclean.leader.election.enable' THEN described.config.value END)
+            AS unclean_election
+    FROM described
+    GROUP BY cluster, topic, topic_id
+),
+used AS (
+    SELECT
+        cluster,
+        topic,
+        topic_id,
+        bytes,
+        bytes_one_copy,
+        last_record_at,
+        observed_at,
+        row_number() OVER (PARTITION BY cluster, topic ORDER BY observed_at DESC, run_id DESC) AS place
+    FROM usage
+)
+SELECT
+    observed.cluster,
+    observed.topic,
+    observed.topic_id,
+    manifests.owner,
+    coalesce(manifests.state = 'present', false) AS declared,
+    manifests.labels,
+    observed.num_partitions,
+    observed.replication_factor,
+    config_values.cleanup_policy,
+    try_cast(config_values.retention_ms AS BIGINT) AS retention_ms,
+    try_cast(config_values.retention_bytes AS BIGINT) AS retention_bytes,
+    try_cast(config_values.min_insync AS INT) AS min_insync_replicas,
+    config_values.unclean_election = 'true' AS unclean_leader_election,
+    used.bytes,
+    used.bytes_one_copy,
+    used.last_record_at,
+    used.observed_at AS usage_at,
+    observed.observed_at
+FROM observed
+LEFT JOIN manifests
+    ON observed.cluster = manifests.cluster AND observed.topic = manifests.topic
+LEFT JOIN config_values
+    ON observed.cluster = config_values.cluster AND observed.topic = config_values.topic
+    AND observed.topic_id IS NOT DISTINCT FROM config_values.topic_id
+LEFT JOIN used
+    ON observed.cluster = used.cluster AND observed.topic = used.topic AND used.place = 1
+    AND observed.topic_id IS NOT DISTINCT FROM used.topic_id
+WHERE coalesce(observed.permitted, true) AND NOT coalesce(observed.internal, false);
+
+-- Drift of each cluster in the last finished audit that compared all of the cluster.
+CREATE OR REPLACE VIEW open_drift AS
+WITH audits AS (
+    SELECT run_id, started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
+    FROM runs
+    WHERE arguments['command'] = 'audit' AND state = 'finished'
+        AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'))
+),
+last_audits AS (
+    SELECT found.cluster, max_by(audits.run_id, audits.started_at) AS run_id
+    FROM (SELECT DISTINCT cluster FROM drift) AS found
+    INNER JOIN audits ON audits.cluster = found.cluster OR audits.cluster = ''
+    GROUP BY found.cluster
+)
+SELECT
+    drift.severity,
+    drift.cluster,
+    drift.topic,
+    drift.kind,
+    drift.what,
+    drift.declared,
+    drift.live,
+    drift.message,
+    drift.since,
+    drift.observed_at,
+    drift.run_id
+FROM drift
+INNER JOIN last_audits ON drift.cluster = last_audits.cluster AND drift.run_id = last_audits.run_id;
+
+-- Changes that clusters acknowledged: one row per action, or per value of an action that changed several.
+CREATE OR REPLACE VIEW changes AS
+WITH done AS (
+    SELECT
+        run_id,
+        cluster,
+        coalesce(resource_type, 'topic') AS resource_type,
+        coalesce(resource, topic) AS resource,
+        topic,
+        action,
+        before,
+        after,
+        num_partitions,
+        replication_factor,
+        completed_at
+    FROM audit
+    WHERE phase = 'apply' AND outcome = 'ok'
+),
+changed AS (
+    SELECT run_id, cluster, resource_type, resource, action, explode(map_keys(before)) AS what
+    FROM done
+    WHERE action NOT IN ('create', 'delete')
+    UNION
+    SELECT run_id, cluster, resource_type, resource, action, explode(map_keys(after)) AS what
+    FROM done
+    WHERE action NOT IN ('create', 'delete')
+),
+approved AS (
+    SELECT
+        approvals.run_id,
+        array_sort(array_agg(DISTINCT approvals.by)) AS approved_by,
+        CASE
+            WHEN count(approvals.note) > 0
+            THEN array_sort(array_agg(DISTINCT approvals.note) FILTER (WHERE approvals.note IS NOT NULL))
+        END AS notes
+    FROM approvals
+    GROUP BY approvals.run_id
+)
+SELECT
+    done.completed_at AS changed_at,
+    done.cluster,
+    done.resource_type,
+    done.resource,
+    done.topic,
+    done.action,
+    changed.what,
+    CASE
+        WHEN done.action = 'delete' THEN concat(done.before['num_partitions'], ' partitions')
+        ELSE done.before[changed.what]
+    END AS before,
+    CASE
+        WHEN done.action = 'create' THEN concat(CAST(done.num_partitions AS STRING), ' partitions')
+        ELSE done.after[changed.what]
+    END AS after,
+    runs.requested_by,
+    approved.approved_by,
+    approved.notes,
+    done.run_id
+FROM done
+LEFT JOIN changed
+    ON done.run_id = changed.run_id AND done.cluster = changed.cluster AND done.resource_type = changed.resource_type
+    AND done.resource = changed.resource AND done.action = changed.action
+LEFT JOIN runs ON done.run_id = runs.run_id
+LEFT JOIN approved ON done.run_id = approved.run_id;
+
+-- Resources of each owner on each cluster; live topics that nobody declares have no owner.
+CREATE OR REPLACE VIEW ownership AS
+WITH owned AS (
+    SELECT owner, cluster, 1 AS declared, 0 AS live, 0 AS partitions, 0 AS acls, 0 AS quotas, 0 AS group_configs
+    FROM manifests
+    WHERE state = 'present'
+    UNION ALL
+    SELECT owner, cluster, 0, 1, num_partitions, 0, 0, 0
+    FROM current_topics
+    UNION ALL
+    SELECT owner, cluster, 0, 0, 0, 1, 0, 0
+    FROM acls
+    WHERE coalesce(state, 'present') = 'present'
+    UNION ALL
+    SELECT owner, cluster, 0, 0, 0, 0, 1, 0
+    FROM quotas
+    WHERE coalesce(state, 'present') = 'present'
+    UNION ALL
+    SELECT owner, cluster, 0, 0, 0, 0, 0, 1
+    FROM group_configs
+    WHERE coalesce(state, 'present') = 'present'
+)
+SELECT
+    owner,
+    cluster,
+    sum(declared) AS declared_topics,
+    sum(live) AS live_topics,
+    sum(partitions) AS partitions,
+    sum(acls) AS acls,
+    sum(quotas) AS quotas,
+    sum(group_configs) AS group_configs
+FROM owned
+GROUP BY owner, cluster;
+
+-- Topics without a record written and without a live member of a group, in every audit with usage of a period that is
+-- at least `unused_days` long.
+CREATE OR REPLACE VIEW unused_topics AS
+WITH readers AS (
+    SELECT run_id, cluster, topic, explode(groups) AS reader
+    FROM usage
+),
+live_readers AS (
+    SELECT run_id, cluster, topic, max(coalesce(readers.reader.members, 1)) AS members
+    FROM readers
+    GROUP BY run_id, cluster, topic
+),
+shown AS (
+    SELECT
+        usage.cluster,
+        usage.topic,
+        usage.topic_id,
+        usage.observed_at,
+        -- No look at producers: a topic without new records had none that wrote.
+        coalesce(usage.records_since = 0, false)
+        AND usage.groups IS NOT NULL
+        AND coalesce(live_readers.members, 0) = 0 AS unused
+    FROM usage
+    LEFT JOIN live_readers
+        ON usage.run_id = live_readers.run_id AND usage.cluster = live_readers.cluster
+        AND usage.topic = live_readers.topic
+),
+periods AS (
+    SELECT
+        cluster,
+        topic,
+        topic_id,
+        -- Counting begins at the last audit that showed use, or couldn't show that there was none.
+        coalesce(max(CASE WHEN unused THEN NULL ELSE observed_at END), min(observed_at)) AS unused_since,
+        max(observed_at) AS unused_until
+    FROM shown
+    GROUP BY cluster, topic, topic_id
+)
+SELECT
+    current_topics.cluster,
+    current_topics.topic,
+    current_topics.owner,
+    current_topics.declared,
+    periods.unused_since,
+    periods.unused_until,
+    current_topics.last_record_at,
+    current_topics.num_partitions,
+    current_topics.bytes
+FROM current_topics
+INNER JOIN periods
+    ON current_topics.cluster = periods.cluster AND current_topics.topic = periods.topic
+    AND current_topics.topic_id IS NOT DISTINCT FROM periods.topic_id
+CROSS JOIN view_settings
+WHERE periods.unused_until >= periods.unused_since + INTERVAL '1' DAY * view_settings.unused_days;
+
+-- Size and cost of the live topics of each owner on each cluster.
+CREATE OR REPLACE VIEW cost_by_owner AS
+WITH sizes AS (
+    SELECT
+        owner,
+        cluster,
+        count(*) AS topics,
+        count(*) - count(bytes) AS topics_of_unknown_size,
+        sum(num_partitions) AS partitions,
+        sum(bytes) AS bytes
+    FROM current_topics
+    GROUP BY owner, cluster
+),
+costs AS (
+    SELECT
+        sizes.owner,
+        sizes.cluster,
+        sizes.topics,
+        sizes.topics_of_unknown_size,
+        sizes.partitions,
+        sizes.bytes,
+        CASE
+            WHEN view_settings.gigabyte_price IS NULL THEN 0
+            WHEN sizes.topics_of_unknown_size = 0 THEN sizes.bytes / 1e9 * view_settings.gigabyte_price
+        END AS of_bytes,
+        CASE
+            WHEN view_settings.partition_price IS NULL THEN 0
+            ELSE sizes.partitions * view_settings.partition_price
+        END AS of_partitions,
+        view_settings.gigabyte_price IS NOT NULL OR view_settings.partition_price IS NOT NULL AS priced,
+        view_settings.currency
+    FROM sizes
+    CROSS JOIN view_settings
+)
+SELECT
+    owner,
+    cluster,
+    topics,
+    topics_of_unknown_size,
+    partitions,
+    bytes,
+    CASE WHEN priced THEN of_bytes + of_partitions END AS cost,
+    currency
+FROM costs;
+
+-- Topics with at least twice as many partitions as their size and their largest group need.
+CREATE OR REPLACE VIEW over_partitioned AS
+WITH readers AS (
+    SELECT run_id, cluster, topic, explode(groups) AS reader
+    FROM usage
+),
+largest_readers AS (
+    SELECT
+        run_id,
+        cluster,
+        topic,
+        max(readers.reader.members) AS members,
+        count(*) - count(readers.reader.members) AS unknown
+    FROM readers
+    GROUP BY run_id, cluster, topic
+),
+measured AS (
+    SELECT
+        usage.cluster,
+        usage.topic,
+        usage.topic_id,
+        usage.bytes_one_copy,
+        CASE
+            WHEN usage.groups IS NULL OR largest_readers.unknown > 0 THEN NULL
+            ELSE coalesce(largest_readers.members, 0)
+        END AS members,
+        usage.observed_at,
+        max(usage.observed_at) OVER (PARTITION BY usage.cluster, usage.topic) AS last_at
+    FROM usage
+    LEFT JOIN largest_readers
+        ON usage.run_id = largest_readers.run_id AND usage.cluster = largest_readers.cluster
+        AND usage.topic = largest_readers.topic
+),
+needs AS (
+    SELECT
+        measured.cluster,
+        measured.topic,
+        measured.topic_id,
+        max(measured.bytes_one_copy) AS most_bytes,
+        max(measured.members) AS most_members,
+        CAST(greatest(
+            1,
+            ceil(max(measured.bytes_one_copy) / max(view_settings.partition_bytes)),
+            max(measured.members)
+        ) AS BIGINT) AS partitions_needed
+    FROM measured
+    CROSS JOIN view_settings
+    WHERE measured.observed_at >= measured.last_at - INTERVAL '1' DAY * view_settings.unused_days
+    GROUP BY measured.cluster, measured.topic, measured.topic_id
+    HAVING count(*) = count(measured.bytes_one_copy) AND count(*) = count(measured.members)
+)
+SELECT
+    current_topics.cluster,
+    current_topics.topic,
+    current_topics.owner,
+    current_topics.num_partitions,
+    needs.partitions_needed,
+    needs.most_bytes,
+    needs.most_members
+FROM current_topics
+INNER JOIN needs
+    ON current_topics.cluster = needs.cluster AND current_topics.topic = needs.topic
+    AND current_topics.topic_id IS NOT DISTINCT FROM needs.topic_id
+WHERE current_topics.num_partitions >= 2 * needs.partitions_needed;
+
+-- Topics that can lose records or refuse writes when one broker fails: one row per topic and risk.
+CREATE OR REPLACE VIEW risky_topics AS
+SELECT cluster, topic, owner, 'one_replica' AS risk, replication_factor, min_insync_replicas
+FROM current_topics
+WHERE replication_factor = 1
+UNION ALL
+SELECT cluster, topic, owner, 'no_spare_replica' AS risk, replication_factor, min_insync_replicas
+FROM current_topics
+WHERE replication_factor > 1 AND replication_factor <= min_insync_replicas
+UNION ALL
+SELECT cluster, topic, owner, 'unclean_election' AS risk, replication_factor, min_insync_replicas
+FROM current_topics
+WHERE unclean_leader_election;
+
+-- Plans that wait and may need more approvals than they have.
+CREATE OR REPLACE VIEW pending_approvals AS
+WITH approved AS (
+    SELECT
+        approvals.run_id,
+        count(DISTINCT lower(trim(approvals.by))) AS approvals,
+        array_sort(array_agg(DISTINCT approvals.by)) AS approved_by
+    FROM approvals
+    INNER JOIN runs ON approvals.run_id = runs.run_id
+    WHERE lower(trim(approvals.by)) <> lower(trim(coalesce(runs.requested_by, '')))
+    GROUP BY approvals.run_id
+),
+planned AS (
+    SELECT
+        run_id,
+        sum(CASE WHEN action IS NOT NULL AND phase IS NULL THEN 1 ELSE 0 END) AS actions,
+        sum(CASE WHEN action = 'delete' AND phase IS NULL THEN 1 ELSE 0 END) AS deletes,
+        sum(CASE WHEN guards IS NULL THEN 0 ELSE 1 END) AS stopped
+    FROM plans
+    GROUP BY run_id
+)
+SELECT
+    runs.run_id,
+    runs.started_at AS planned_at,
+    runs.requested_by,
+    planned.actions,
+    planned.deletes,
+    planned.stopped,
+    coalesce(approved.approvals, 0) AS approvals,
+    greatest(view_settings.most_approvals, CASE WHEN planned.stopped > 0 THEN 1 ELSE 0 END) AS approvals_needed,
+    approved.approved_by
+FROM runs
+INNER JOIN planned ON runs.run_id = planned.run_id
+LEFT JOIN approved ON runs.run_id = approved.run_id
+CROSS JOIN view_settings
+WHERE runs.state = 'planned'
+    AND planned.actions + planned.stopped > 0
+    AND coalesce(approved.approvals, 0)
+    < greatest(view_settings.most_approvals, CASE WHEN planned.stopped > 0 THEN 1 ELSE 0 END);
+
+-- Policies that the last plan of each resource violates; a warning refuses nothing.
+CREATE OR REPLACE VIEW policy_violations AS
+WITH evaluated AS (
+    SELECT
+        run_id,
+        cluster,
+        coalesce(resource_type, 'topic') AS resource_type,
+        coalesce(resource, topic) AS resource,
+        topic,
+        action,
+        owner,
+        violations,
+        planned_at,
+        max(planned_at) OVER (
+            PARTITION BY cluster, coalesce(resource_type, 'topic'), coalesce(resource, topic)
+        ) AS last_planned_at
+    FROM plans
+),
+last_plans AS (
+    SELECT run_id, cluster, resource_type, resource, topic, action, owner, planned_at, violations
+    FROM evaluated
+    WHERE planned_at = last_planned_at
+),
+violated AS (
+    SELECT run_id, cluster, resource_type, resource, topic, action, owner, planned_at, explode(violations) AS violation
+    FROM last_plans
+    UNION
+    -- Policies are evaluated again before a batch is sent, and brokers have their own.
+    SELECT
+        last_plans.run_id,
+        last_plans.cluster,
+        last_plans.resource_type,
+        last_plans.resource,
+        last_plans.topic,
+        last_plans.action,
+        last_plans.owner,
+        last_plans.planned_at,
+        explode(audit.violations) AS violation
+    FROM last_plans
+    INNER JOIN audit
+        ON last_plans.run_id = audit.run_id AND last_plans.cluster = audit.cluster
+        AND last_plans.resource_type = coalesce(audit.resource_type, 'topic')
+        AND last_plans.resource = coalesce(audit.resource, audit.topic)
+        AND last_plans.action = audit.action
+)
+SELECT
+    cluster,
+    resource_type,
+    resource,
+    topic,
+    owner,
+    action,
+    violated.violation.policy,
+    violated.violation.message LIKE 'warning: %' AS warns,
+    violated.violation.message,
+    planned_at,
+    run_id
+FROM violated;
