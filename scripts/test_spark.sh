@@ -8,8 +8,9 @@
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-# Functions over Arrow, transforms of rows, the tables, and whole runs on a real broker.
-tests=(tests/unit/test_arrow.py tests/unit/test_manifests.py tests/unit/test_decide.py tests/ledger/test_tables.py
+# Functions over Arrow, transforms of rows, users' queries, the tables, and whole runs on a real broker.
+tests=(tests/unit/test_arrow.py tests/unit/test_manifests.py tests/unit/test_decide.py tests/unit/test_queries.py
+    tests/ledger/test_tables.py
     tests/broker/test_provisioning.py -m 'not thorough')
 if [[ -n ${TOPICLEDGER_TESTS:-} ]]; then
     read -ra tests <<<"$TOPICLEDGER_TESTS"

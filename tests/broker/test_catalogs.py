@@ -81,6 +81,16 @@ def test_every_command_works_with_tables_in_a_schema(
     assert phases == {"validate": "ok", "apply": "ok", "verify": "ok"}
     assert ledger.read(RUNS).count() == 4
     assert ledger.read(DRIFT).where(f"topic = '{topic}'").count() == 0
+    asked = done("sql", "SELECT resource, requested_by FROM changes", "--format", "csv")
+    assert asked.splitlines()[1].startswith(f"{topic},")
+    if root.startswith("second."):
+        assert "can't be created" in done("views", code=1), "this catalog has no views"
+    else:
+        done("views")
+        done("views")
+        assert spark.table(f"{root}.changes").where(f"topic = '{topic}'").count() == 1
+        assert spark.table(f"{root}.cost_by_owner").count() == 1
+        assert spark.catalog.currentDatabase() == "default"
     names = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {root}").collect()}
     assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names
 

@@ -11,7 +11,7 @@ from topicledger.cli.options import main
 from topicledger.cli.plans import prune, rebalance
 from topicledger.cli.policies import policies_group
 from topicledger.cli.provisioning import apply, plan, provision
-from topicledger.cli.queries import sql, views_command
+from topicledger.cli.queries import catalog, sql, views_command
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
 from topicledger.cli.schema import schema_group
@@ -35,6 +35,7 @@ for _command in (
     report_command,
     sql,
     views_command,
+    catalog,
     maintain,
     policies_group,
     schema_group,

@@ -1,19 +1,19 @@
-"""`sql` and `views`: questions to the tables."""
+"""`sql`, `views` and `catalog`: questions to the tables."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.config.reading import load_settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
-from topicledger.queries import asking, printing, views
+from topicledger.queries import asking, catalogue, printing, views
 from topicledger.text import counted, document, printable
 
 
@@ -72,3 +72,59 @@ def views_command(options: Options) -> int:
     said = f"created {counted(len(names), 'view')} in {ledger.root}"
     print_result(result, lambda console: console.print(said, markup=False), options)
     return ExitCode.DONE
+
+
+@click.command("catalog")
+@click.option(
+    "--to", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file to write, or to replace."
+)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["datahub", "list"]),
+    default="datahub",
+    show_default=True,
+    help="DataHub's metadata change proposals (JSON), or a line for each topic: cluster, tab, topic.",
+)
+@click.option(
+    "--environment",
+    type=click.Choice(catalogue.ENVIRONMENTS),
+    default="PROD",
+    show_default=True,
+    help="DataHub's environment of the topics.",
+)
+@common_with(without=("run_id",))
+def catalog(options: Options, to: Path, form: str, environment: str) -> int:
+    """Write the live topics, with owners, sizes, configs and labels, to a file for a data catalog."""
+    settings = open_settings(options)
+    clusters = [cluster.name for cluster in settings.select(options.cluster)]
+    if not to.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder for --to {printable(str(to))}")
+    ledger = open_ledger(options, settings, "catalog")
+    count = 0
+
+    def counting(rows: Iterable[Row]) -> Iterator[Row]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    with for_few_rows(ledger.spark):
+        rows = counting(catalogue.topics(ledger, settings, clusters))
+        lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment)
+        _write(to, lines)
+    said = f"wrote {counted(count, 'topic')} to {printable(str(to))}"
+    result = document({"exit_code": 0, "topics": count, "to": str(to)})
+    print_result(result, lambda console: console.print(said, markup=False, soft_wrap=True), options)
+    return ExitCode.DONE
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Write a file as a whole: a reader never finds half of it."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"can't write {printable(str(path))}: {error.strerror}") from error
