@@ -29,7 +29,11 @@ _PRINTED: Mapping[str, Callable[[DataFrame], None]] = {
 }
 
 
-@click.command("sql")
+@click.command(
+    "sql",
+    short_help="Run one query that reads the tables and views.",
+    epilog="Example: topicledger sql \"SELECT * FROM changes WHERE topic = 'payments.new'\"",
+)
 @click.argument("query", required=False)
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), metavar="FILE", help="Read the query from this file; - for stdin."
@@ -61,7 +65,7 @@ def _text(query: str | None, file: Path | None) -> str:
         raise UsageError(f"can't read the query in {printable(str(file))}: {error.strerror}") from error
 
 
-@click.command("views")
+@click.command("views", short_help="Create the views in a catalog.", epilog="Example: topicledger views")
 @common_with(without=("cluster", "run_id"))
 def views_command(options: Options) -> int:
     """Create the views beside the tables in a catalog, with the values of [views]; run it again after a change."""
@@ -74,7 +78,11 @@ def views_command(options: Options) -> int:
     return ExitCode.DONE
 
 
-@click.command("catalog")
+@click.command(
+    "catalog",
+    short_help="Write the live topics for a data catalog.",
+    epilog="Example: topicledger catalog --to topics.json",
+)
 @click.option(
     "--to", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file to write, or to replace."
 )
