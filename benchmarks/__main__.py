@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    auditing,
     growth,
     jobs,
     kafka_part,
@@ -57,6 +58,7 @@ SUITE: Mapping[str, Benchmark] = {
     "cold": Benchmark(run=jobs.cold, driver_memory=jobs.DRIVER_MEMORY),
     "growth": Benchmark(run=growth.run, driver_memory=growth.DRIVER_MEMORY),
     "observe": Benchmark(run=observing.run, driver_memory=observing.DRIVER_MEMORY),
+    "audit": Benchmark(run=auditing.run, driver_memory=auditing.DRIVER_MEMORY),
     "deletes": Benchmark(run=kafka_part.deletes, driver_memory=kafka_part.DRIVER_MEMORY),
     "alters": Benchmark(run=kafka_part.alters, driver_memory=kafka_part.DRIVER_MEMORY),
     "exact": Benchmark(run=jobs.exact, driver_memory=jobs.DRIVER_MEMORY),

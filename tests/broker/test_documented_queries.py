@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 from tests.commands import REPOSITORY
 from tests.harness import Estate
 from topicledger.config.settings import ChangeSettings
 from topicledger.queries.asking import answered
+from topicledger.schemas import USAGE
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PAGES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "docs").glob("*.md")))
@@ -43,7 +45,7 @@ def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
     assert estate.run(requested_by="bob").exit_code == 4
     estate.settings = unchanging
     estate.declare_anew(*second, {"topic": "payments.planned"}, cluster="orders")
-    estate.run_audit()
+    estate.run_audit("usage", usage=True)
     estate.run("plan", run_id="open")
     return estate
 
@@ -58,7 +60,7 @@ def _rows(estate: Estate, query: str) -> list[Row]:
 
 
 def test_the_query_for_changes_answers(ledger: Estate) -> None:
-    (row,) = ask(ledger, "What was changed on topics that exist, from what to what?")
+    (row,) = ask(ledger, "What was changed on existing topics, with the values before and after?")
     assert (row.topic, row.before, row.after) == (
         "payments.authorised",
         {"num_partitions": "3"},
@@ -134,12 +136,23 @@ def test_the_other_questions_have_answers_of_the_right_shape(ledger: Estate, que
 
 def test_the_query_for_old_drift_answers(ledger: Estate) -> None:
     """The ledger is younger than a day."""
-    question = "What has drifted for longer than a day, by the last finished audit of all clusters?"
+    question = "Which drift has lasted for longer than a day, according to the last finished audit of all clusters?"
     assert ask(ledger, question) == []
     rows = _rows(ledger, QUERIES[question].replace("INTERVAL 1 DAY", "INTERVAL 0 DAY"))
     found = {(row.topic, row.kind, row.severity) for row in rows if row.topic.startswith("payments.")}
     assert found >= {("payments.planned", "missing", "error"), ("payments.too-many-copies", "missing", "error")}
     assert "payments.authorised" not in {row.topic for row in rows}
+
+
+def test_the_query_for_unused_topics_answers(ledger: Estate) -> None:
+    question = "Which topics had no new record and no live group in any audit of the last 30 days?"
+    assert ask(ledger, question) == [], "the memory is too short"
+    earlier = ledger.ledger.read(USAGE).withColumn("observed_at", F.expr("observed_at - INTERVAL 709 HOURS"))
+    written = F.when(F.col("topic") == "payments.by-default", F.col("end_offset") + 1).otherwise(F.col("end_offset"))
+    ledger.ledger.append(USAGE, earlier.withColumn("end_offset", written), app_id="earlier", version=1)
+    found = {row.topic for row in ask(ledger, question)}
+    assert "payments.authorised" in found
+    assert "payments.by-default" not in found
 
 
 def test_which_runs_are_not_finished(ledger: Estate) -> None:

@@ -59,7 +59,10 @@ def audit(
     usage: bool | None,
     requested_by: str | None,
 ) -> int:
-    """Compare the live clusters with the manifests and record the differences. Changes no cluster."""
+    """Compare the live clusters with the manifests and record the differences. Changes no cluster.
+
+    Differences are rows of the table `drift`; the table `audit` has the results of runs. `drift` is the same command.
+    """
     if fail_on is not None and detailed_exitcode:
         raise UsageError("--fail-on and --detailed-exitcode both say when to exit 3: give one of them")
     worst = Severity.INFO if detailed_exitcode else None if fail_on is None else Severity(fail_on)

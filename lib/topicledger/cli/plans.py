@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
 from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
+from topicledger.cli.proposing import Proposing, propose
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
 from topicledger.cli.scope import pattern, scope_options
 from topicledger.config.settings import Owners
@@ -100,10 +102,10 @@ def rebalance(
     "--topic",
     "topics",
     multiple=True,
-    required=True,
     callback=pattern,
     metavar="PATTERN",
-    help="Topics whose name matches this pattern (RE2; anywhere unless anchored); may be repeated.",
+    help="Topics whose name matches this pattern (RE2; anywhere unless anchored); may be repeated. Required without "
+    "--declared.",
 )
 @click.option(
     "--idle-days",
@@ -113,7 +115,21 @@ def rebalance(
     help="Only topics without new records for this many days.",
 )
 @click.option(
-    "--owner", multiple=True, metavar="NAME", help="Only topics that [owners] gives to this owner; may be repeated."
+    "--owner",
+    multiple=True,
+    metavar="NAME",
+    help="Only topics that [owners] gives to this owner, with --declared those that it declares; may be repeated.",
+)
+@click.option(
+    "--declared",
+    is_flag=True,
+    help="Plan nothing: propose declared topics to declare absent, unused in every audit with usage of these days.",
+)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --declared: a new file (.yaml); default: stdout.",
 )
 @detailed_option
 @deadline_option
@@ -124,11 +140,26 @@ def prune(
     topics: tuple[str, ...],
     idle_days: int,
     owner: tuple[str, ...],
+    declared: bool,
+    to: Path | None,
     detailed_exitcode: bool,
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Plan to delete unused topics that no manifest names. Changes nothing: `apply` the plan."""
+    """Plan to delete unused topics that no manifest names. Changes nothing: `apply` the plan.
+
+    With --declared, write a file for review in which unused declared topics are absent. That makes no plan.
+    """
+    if declared:
+        if options.run_id is not None or requested_by is not None or deadline is not None or detailed_exitcode:
+            raise UsageError(
+                "prune --declared makes no plan: leave out --run-id, --requested-by, --deadline and --detailed-exitcode"
+            )
+        return propose(options, Proposing(patterns=topics, days=idle_days, owners=owner, to=to))
+    if not topics:
+        raise UsageError("Missing option '--topics'.")
+    if to is not None:
+        raise UsageError("prune --to is for --declared: a plan is a run, see `runs show`")
     if owner and (settings := open_settings(options)).owners == Owners():
         raise UsageError(
             f"{settings.path} has no [owners], and topics without a manifest have no other owner: leave out --owner; "

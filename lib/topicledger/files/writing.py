@@ -62,19 +62,23 @@ def _with_units(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**row, "configs": {name: with_unit(name, value) or value for name, value in configs.items()}}
 
 
-def as_yaml(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+def as_yaml(rows: Mapping[str, Sequence[Mapping[str, Any]]], notes: Sequence[str] = ()) -> Iterator[str]:
     """Yield rows by table as YAML that `load-manifests` reads back: one document for each cluster.
 
-    Each entry has the place of its file as a comment.
+    `notes` become comments at the top. Each entry has its `note`, or else the place of its file, as a comment.
     """
     for number, cluster in enumerate(sorted({str(row["cluster"]) for those in rows.values() for row in those})):
         its = {
-            table: [{**row, "note": f"{row['file']}:{row['line']}"} for row in those if row["cluster"] == cluster]
+            table: [
+                {**row, "note": row.get("note") or f"{row['file']}:{row['line']}"}
+                for row in those
+                if row["cluster"] == cluster
+            ]
             for table, those in rows.items()
         }
         yield "---\n" if number else ""
         resources = {table: iter(those) for table, those in its.items() if table != MANIFESTS.name and those}
-        yield from _yaml(cluster, its.get(MANIFESTS.name, ()), resources, ())
+        yield from _yaml(cluster, its.get(MANIFESTS.name, ()), resources, () if number else notes)
 
 
 _Resources: TypeAlias = Mapping[str, Iterator[Mapping[str, Any]]]

@@ -1,4 +1,4 @@
-"""The policies that find out whether a topic is used, and what earlier plans saw of topics without records."""
+"""The policies that find out whether a topic is used, and what plans and audits saw of topics without records."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
 from topicledger.policies.delete import END_OFFSET
-from topicledger.schemas import PLANS
+from topicledger.schemas import PLANS, USAGE
 
 USED = ("in_use", "no_consumer_groups", "no_recent_records")
 """The policies that find out whether a topic is used."""
 
 
 def seen_since(run: Run) -> DataFrame:
-    """Return the end offsets that earlier plans saw: cluster, topic, topic_id, end_offset, and the first time."""
-    return (
+    """Return end offsets that plans and audits saw: cluster, topic, topic_id, end_offset, and the first time."""
+    key = ("cluster", "topic", "topic_id")
+    by_plans = (
         run.ledger.read(PLANS)
         .where(F.col("before")[END_OFFSET].isNotNull())
-        .groupBy("cluster", "topic", "topic_id", F.col("before")[END_OFFSET].cast("long").alias("end_offset"))
-        .agg(F.min("planned_at").alias("seen_since"))
+        .select(*key, F.col("before")[END_OFFSET].cast("long").alias("end_offset"), F.col("planned_at").alias("_at"))
     )
+    by_audits = usage(run).where(F.col("end_offset").isNotNull())
+    seen = by_plans.unionByName(by_audits.select(*key, "end_offset", F.col("observed_at").alias("_at")))
+    return seen.groupBy(*key, "end_offset").agg(F.min("_at").alias("seen_since"))
+
+
+def usage(run: Run) -> DataFrame:
+    """Return the rows of the table `usage`; none if no audit has written it."""
+    return run.ledger.read(USAGE) if run.ledger.exists(USAGE) else run.ledger.rows(USAGE, [])
