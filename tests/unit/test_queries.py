@@ -205,7 +205,9 @@ QUERIES = [
         *re.findall(r"```sql\n(.*?)```", page, flags=re.DOTALL),
         *re.findall(r'topicledger sql --config \S+ "(SELECT [^"]+)"', page),
     ]
+    if not query.startswith("INSERT ")
 ]
+"""Those that read; rows of `manifests` and its like are added with Spark or Databricks."""
 
 
 @pytest.mark.parametrize("query", QUERIES)
