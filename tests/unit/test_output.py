@@ -18,17 +18,32 @@ from topicledger.apply.moves import PlannedMoves
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import ClusterCounts, Failure, Summary, Warned
-from topicledger.cli import access, clusters, explain, live_policies, manifests, reports, runs, show, topics, upgrades
+from topicledger.cli import (
+    access,
+    cluster_check,
+    clusters,
+    explain,
+    live_policies,
+    manifests,
+    queries,
+    reports,
+    runs,
+    show,
+    topics,
+    upgrades,
+)
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.summary import ClusterDrift
 from topicledger.errors import ExitCode
 from topicledger.files.exported import ClusterExport, Exported, TopicMessage
 from topicledger.files.exported import render as render_export
 from topicledger.files.load import Loaded, Removed
+from topicledger.kafka.abilities import Abilities
 from topicledger.ledger import maintain, verified
 from topicledger.ledger.verifying import Kind, ProofFinding, Verified
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.lines import PlannedAction
+from topicledger.queries import printing
 from topicledger.review import diff, history, rendering
 from topicledger.text import console
 
@@ -289,6 +304,27 @@ def acceptance() -> None:
     clusters.render_acceptance(found, console(160))
 
 
+def a_check() -> None:
+    abilities = Abilities(
+        cluster_id=HOSTILE,
+        brokers=3,
+        version="4.3",
+        provider=None,
+        on_cluster=None,
+        topics=0,
+        on_topics=None,
+        without={},
+    )
+    findings = [cluster_check.Finding(status=each, about=HOSTILE, message=WORDS) for each in cluster_check.Status]
+    found = cluster_check.Checked(name=HOSTILE, abilities=abilities, findings=findings)
+    cluster_check.render(found, console(160))
+
+
+def an_answer() -> None:
+    rows = [[LONG, HOSTILE, None, 10**18, AT, [HOSTILE], {HOSTILE: WORDS}], [None] * 7]
+    printing.render([HOSTILE, "topic", "owner", "bytes", "at", "groups", "labels"], rows, 10**9, console(160))
+
+
 def loaded() -> None:
     rows = [Removed(cluster=HOSTILE, topic=name, owner=HOSTILE) for name in NAMES]
     done = Loaded(added=1, changed=0, unchanged=0, removed=4, removed_rows=rows)
@@ -318,6 +354,10 @@ PRINTED: Mapping[tuple[str, ...], list[Callable[[], Any]]] = {
     ("topics", "show"): [a_history],
     ("clusters", "list"): [names_of_clusters],
     ("clusters", "accept"): [acceptance],
+    ("clusters", "check"): [a_check],
+    ("sql",): [an_answer],
+    ("views",): [lambda: click.echo(queries.created(NAMES, HOSTILE))],
+    ("catalog",): [lambda: click.echo(queries.written(10**9, Path(HOSTILE)))],
     ("access", "who"): [rights],
     ("access", "what"): [nobodys_rights],
     ("report",): [lambda: click.echo(reports.written(Path(HOSTILE)))],

@@ -257,7 +257,7 @@ def _word(operation: str) -> str:
 
 def render(checked: Checked, console: Console) -> None:
     """Print a line for each finding."""
-    grid = grid_of("", checked.name, "")
+    grid = grid_of("", cell(checked.name), "")
     for each in checked.findings:
         grid.add_row(cell(each.status), cell(each.about), cell(each.message))
     console.print(grid)

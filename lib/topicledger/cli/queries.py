@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -73,8 +73,7 @@ def views_command(options: Options) -> int:
     ledger = open_ledger(options, settings, "views", new=True)
     names = views.create(ledger, settings)
     result = document({"exit_code": 0, "views": [f"{ledger.root}.{name}" for name in names]})
-    said = f"created {counted(len(names), 'view')} in {ledger.root}"
-    print_result(result, lambda console: console.print(said, markup=False), options)
+    print_result(result, lambda console: console.print(created(names, ledger.root), markup=False), options)
     return ExitCode.DONE
 
 
@@ -121,10 +120,19 @@ def catalog(options: Options, to: Path, form: str, environment: str) -> int:
         rows = counting(catalogue.topics(ledger, settings, clusters))
         lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment)
         _write(to, lines)
-    said = f"wrote {counted(count, 'topic')} to {printable(str(to))}"
     result = document({"exit_code": 0, "topics": count, "to": str(to)})
-    print_result(result, lambda console: console.print(said, markup=False, soft_wrap=True), options)
+    print_result(result, lambda console: console.print(written(count, to), markup=False, soft_wrap=True), options)
     return ExitCode.DONE
+
+
+def created(names: Sequence[str], root: str) -> str:
+    """Return the sentence about created views."""
+    return f"created {counted(len(names), 'view')} in {printable(root)}"
+
+
+def written(count: int, to: Path) -> str:
+    """Return the sentence about a written catalogue."""
+    return f"wrote {counted(count, 'topic')} to {printable(str(to))}"
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

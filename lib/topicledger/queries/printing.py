@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
+from rich.console import Console
 
 from topicledger.errors import UsageError
 from topicledger.text import cell, console, counted, first_of, grid_of, json_value, printable
@@ -23,15 +24,17 @@ _WIDTH = 200
 def print_table(rows: DataFrame) -> None:
     """Print the first rows as a table."""
     found = rows.limit(MOST_ROWS + 1).collect()
-    grid = grid_of(*map(cell, rows.columns))
-    for row in found[:MOST_ROWS]:
+    render(rows.columns, found[:MOST_ROWS], rows.count() if len(found) > MOST_ROWS else len(found), console(_WIDTH))
+
+
+def render(names: Sequence[str], rows: Sequence[Sequence[object]], count: int, out: Console) -> None:
+    """Print rows with these columns as a table. `count`: the number of all rows."""
+    grid = grid_of(*map(cell, names))
+    for row in rows:
         grid.add_row(*(cell(_as_text(value)) for value in row))
-    out = console(_WIDTH)
     out.print(grid)
-    if len(found) > MOST_ROWS:
-        out.print(f"{first_of(MOST_ROWS, rows.count())}; all of them: --format csv")
-    else:
-        out.print(counted(len(found), "row"))
+    shown = counted(count, "row") if count == len(rows) else f"{first_of(len(rows), count)}; all of them: --format csv"
+    out.print(shown)
 
 
 def csv_lines(rows: DataFrame) -> Iterator[str]:
