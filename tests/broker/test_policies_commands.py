@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def config(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, spark
     path = commands.settings_file(tmp_path_factory.mktemp("explain"), {"main": kafka.bootstrap_servers}, more=POLICIES)
     assert load(path, MANIFEST).exit_code == 0
     # A different tool may have written rows that load_manifests would refuse.
-    wrong = spark.createDataFrame([("main", "explained wrong", "present", *[None] * 7)], MANIFESTS.schema)
+    row = {"cluster": "main", "topic": "explained wrong", "state": "present"}
+    wrong = spark.createDataFrame([row], MANIFESTS.schema)
     wrong.write.format("delta").mode("append").save(str(path.with_name("ledger") / MANIFESTS.name))
     return path
 
@@ -162,7 +164,14 @@ def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: 
     exempting = config.with_name("exempting.toml")
     exempting.write_text('[policies]\nrecreated = "exempt"\n' + config.read_text())
     ledger = Ledger(spark, str(config.with_name("ledger")))
-    done = {"cluster": "main", "resource_type": "topic", "action": "create", "phase": "apply", "outcome": "ok"}
+    done = {
+        "cluster": "main",
+        "resource_type": "topic",
+        "action": "create",
+        "phase": "apply",
+        "outcome": "ok",
+        "completed_at": datetime.now(UTC),
+    }
     ledger.ensure(AUDIT)
     ledger.append(AUDIT, frame(spark, AUDIT.schema, [{**done, "topic": "explained.new"}]), app_id="then", version=1)
     told = explain(exempting, "explained.new")
