@@ -74,6 +74,7 @@ def test_load_reports_changes_and_an_equal_load_commits_nothing(ledger: Ledger, 
         "owner": "payments",
         "labels": None,
         "placement": None,
+        "replaces": None,
     }
 
 
