@@ -83,7 +83,7 @@ def test_every_command_works_with_tables_in_a_schema(
     assert ledger.read(DRIFT).where(f"topic = '{topic}'").count() == 0
     asked = done("sql", "SELECT resource, requested_by FROM changes", "--format", "csv")
     assert asked.splitlines()[1].startswith(f"{topic},")
-    if root.startswith("second."):
+    if "second-one" in root:
         assert "can't be created" in done("views", code=1), "this catalog has no views"
     else:
         done("views")
