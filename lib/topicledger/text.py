@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -120,6 +120,15 @@ def iso_time(moment: datetime) -> str:
 def document(content: Mapping[str, object], indent: int | None = 2) -> str:
     """Return a command's result as JSON, with the version of its format."""
     return json.dumps({"format_version": FORMAT_VERSION, **content}, default=json_value, indent=indent)
+
+
+def json_array(items: Iterable[str]) -> Iterator[str]:
+    """Yield a JSON array in pieces, one item (JSON) a line."""
+    between = "["
+    for item in items:
+        yield f"{between}\n{item}"
+        between = ","
+    yield "[]\n" if between == "[" else "\n]\n"
 
 
 def json_value(value: object) -> str:

@@ -79,19 +79,19 @@ def propose(options: Options, request: Proposing) -> int:
 
 
 def _find(ledger: Ledger, request: Proposing, clusters: Sequence[str]) -> list[Looked]:
-    if not ledger.exists(USAGE) or ledger.read(USAGE).isEmpty():
+    if (usage := ledger.read_if_exists(USAGE)).isEmpty():
         raise UsageError(
             "no audit with usage has run: `audit --usage`, or [audit] usage = true, makes the memory that prune "
             "--declared reads"
         )
-    usages = ledger.read(USAGES) if ledger.exists(USAGES) else ledger.rows(USAGES, [])
+    usages = ledger.read_if_exists(USAGES)
     chosen = F.col("cluster").isin(*clusters)
     if request.owners:
         chosen &= F.coalesce(is_one_of(F.col("owner"), request.owners), F.lit(False))
     if request.patterns:
         chosen &= reduce(or_, (matches("topic", each) for each in request.patterns))
     rows = (
-        declared_without_use(ledger.read(MANIFESTS), ledger.read(USAGE), usages, request.days, datetime.now(UTC))
+        declared_without_use(ledger.read(MANIFESTS), usage, usages, request.days, datetime.now(UTC))
         .where(chosen)
         .select(*Looked.__dataclass_fields__)
         .orderBy("cluster", "topic")

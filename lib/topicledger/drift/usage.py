@@ -36,8 +36,7 @@ def record_usage(run: Run, estate: Estate, judged: DataFrame) -> None:
     own = F.col("run_id") == run.run_id
     done = [row["cluster"] for row in run.ledger.read(USAGE).where(own).select("cluster").distinct().collect()]
     clusters = [each for each in run.clusters if each.name in estate.cluster_ids and each.name not in done]
-    ignored = run.settings.scope.ignore_topics
-    theirs = any_matches("topic", ignored) if ignored else F.lit(False)
+    theirs = any_matches("topic", run.settings.scope.ignore_topics)
     live = estate.topics.where(F.col("cluster").isin(*(each.name for each in clusters)) & F.col("permitted") & ~theirs)
     topics = live.select("cluster", "topic", "internal", F.col("topic_id").alias("_listed_id"))
     topics = topics.transform(on_topics(run, judged))

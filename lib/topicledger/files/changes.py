@@ -61,7 +61,7 @@ def difference(
 
     `owners`: owners whose rows of `clusters` are removed if `rows` lack them; empty for all owners, None for none.
     """
-    there = ledger.read(table) if ledger.exists(table) else ledger.rows(table, [])
+    there = ledger.read_if_exists(table)
     same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in table.key]
     old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
     counts = (

@@ -89,8 +89,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     check(clusters, request)
     files = _files(clusters, request)
     selected = _selected(request)
-    if settings.scope.ignore_topics:
-        selected &= ~patterns.any_matches("topic", settings.scope.ignore_topics)
+    selected &= ~patterns.any_matches("topic", settings.scope.ignore_topics)
     spark = ledger.spark
     nobody = spark.createDataFrame([], "cluster string, topic string")
     seen = observe(ledger, settings, clusters, nobody)
@@ -99,7 +98,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     internal = F.col("internal") | F.col("topic").isin(*INTERNAL_TOPICS)
     wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~internal).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]
-    declared = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
+    declared = ledger.read_if_exists(MANIFESTS)
     if request.unmanaged:
         wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").transform(materialised)
     described = observe_configs(spark, reached, settings.kafka, wanted)

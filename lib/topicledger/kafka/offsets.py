@@ -98,7 +98,7 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         leaderless = sorted(each.partition_index for each in topic.partitions if each.leader_id < 0)
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             yield _unknown(
-                connection, topic.name, _denied(connection, topic.error_code, f"Describe on topic {topic.name}")
+                connection, topic.name, forbidden(connection, topic.error_code, f"Describe on topic {topic.name}")
             )
         elif topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             yield _unknown(connection, topic.name, "there is no such topic")
@@ -273,7 +273,7 @@ def producers(connection: Connection, leaders: Mapping[_Partition, int], lost: d
             for each in topic.partitions:
                 answered.add((topic.name, each.partition_index))
                 if each.error_code == TOPIC_AUTHORIZATION_FAILED:
-                    unknown[topic.name] = _denied(connection, each.error_code, f"Read on topic {topic.name}")
+                    unknown[topic.name] = forbidden(connection, each.error_code, f"Read on topic {topic.name}")
                 elif each.error_code != NONE:
                     unknown[topic.name] = error_name(each.error_code)
                 found[topic.name].update(producer.producer_id for producer in each.active_producers)
@@ -282,7 +282,8 @@ def producers(connection: Connection, leaders: Mapping[_Partition, int], lost: d
     return {topic: unknown.get(topic, len(ids)) for topic, ids in found.items()}
 
 
-def _denied(connection: Connection, error_code: int, permission: str) -> str:
+def forbidden(connection: Connection, error_code: int, permission: str) -> str:
+    """Return why something is unknown that needs `permission`."""
     return f"{error_name(error_code)}: {connection.needs(permission)}"
 
 

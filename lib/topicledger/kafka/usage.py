@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger.errors import ClusterError
-from topicledger.kafka.connection import TOPIC_AUTHORIZATION_FAILED, Connection, error_name
+from topicledger.kafka.connection import TOPIC_AUTHORIZATION_FAILED, Connection
 from topicledger.kafka.groups import consumer_groups
 from topicledger.kafka.log_dirs import KnownSizes, known_sizes
-from topicledger.kafka.offsets import TopicOffsets, producers, read_offsets
+from topicledger.kafka.offsets import TopicOffsets, forbidden, producers, read_offsets
 from topicledger.kafka.reassignments import TopicState, topic_states
 from topicledger.model import GroupUse
 
@@ -115,8 +115,7 @@ def _batch(
             elif state.permitted:
                 yield _usage(topic, state, found, writing.get(topic), cluster)
             else:
-                needed = connection.needs(f"Describe on topic {topic}")
-                why = state.unknown or f"{error_name(TOPIC_AUTHORIZATION_FAILED)}: {needed}"
+                why = state.unknown or forbidden(connection, TOPIC_AUTHORIZATION_FAILED, f"Describe on topic {topic}")
                 yield TopicUsage(topic=topic, topic_id=None, values={}, isr=None, reasons=dict.fromkeys(MEASURED, why))
         if not waiting:
             return

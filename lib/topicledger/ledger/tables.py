@@ -45,6 +45,10 @@ class Size:
 class Ledger(Definitions):
     """The tables under one root: a path with a folder per table, or `catalog.schema`."""
 
+    def read_if_exists(self, table: Table) -> DataFrame:
+        """Read the table; no rows if it doesn't exist yet."""
+        return self.read(table) if self.exists(table) else self.rows(table, [])
+
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
         return self._retried(table, "read", lambda: self._latest_version(table))

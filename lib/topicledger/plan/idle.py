@@ -21,11 +21,6 @@ def seen_since(run: Run) -> DataFrame:
         .where(F.col("before")[END_OFFSET].isNotNull())
         .select(*key, F.col("before")[END_OFFSET].cast("long").alias("end_offset"), F.col("planned_at").alias("_at"))
     )
-    by_audits = usage(run).where(F.col("end_offset").isNotNull())
+    by_audits = run.ledger.read_if_exists(USAGE).where(F.col("end_offset").isNotNull())
     seen = by_plans.unionByName(by_audits.select(*key, "end_offset", F.col("observed_at").alias("_at")))
     return seen.groupBy(*key, "end_offset").agg(F.min("_at").alias("seen_since"))
-
-
-def usage(run: Run) -> DataFrame:
-    """Return the rows of the table `usage`; none if no audit has written it."""
-    return run.ledger.read(USAGE) if run.ledger.exists(USAGE) else run.ledger.rows(USAGE, [])

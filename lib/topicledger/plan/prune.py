@@ -22,14 +22,14 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
 from topicledger.plan.decide import live_counts, texts
-from topicledger.plan.idle import USED, seen_since, usage
+from topicledger.plan.idle import USED, seen_since
 from topicledger.plan.undeclared import with_named
 from topicledger.plan.unused import no_live_groups_in_audits
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy
 from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
 from topicledger.resources.ending import ended, with_ended
-from topicledger.schemas import MANIFESTS
+from topicledger.schemas import MANIFESTS, USAGE
 
 TOOLS_OWN = "_"
 """Prefix of topics in which tools keep their own data, such as `_schemas`: not all of them are internal."""
@@ -42,7 +42,7 @@ def rules(run: Run, prune: Prune) -> Sequence[Policy]:
 
     A topic is refused if its use is unknown.
     """
-    by_audits = no_live_groups_in_audits(prune.idle_days, usage(run))
+    by_audits = no_live_groups_in_audits(prune.idle_days, run.ledger.read_if_exists(USAGE))
     made = (in_use(), no_consumer_groups(), not_written_for(prune.idle_days, partial(seen_since, run)), by_audits)
     return [Policy(name=name, action=Action.DELETE, rule=rule) for name, rule in zip(POLICIES, made, strict=True)]
 
@@ -80,8 +80,7 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
     of_cluster, key = F.col("topic").isNull(), ["cluster", "topic"]
     reached = ~F.bool_or(of_cluster & F.col("phase").isNotNull()).over(Window.partitionBy("cluster"))
     asked_for = reduce(or_, (patterns.matches("topic", pattern) for pattern in prune.patterns))
-    if run.settings.scope.ignore_topics:
-        asked_for &= ~patterns.any_matches("topic", run.settings.scope.ignore_topics)
+    asked_for &= ~patterns.any_matches("topic", run.settings.scope.ignore_topics)
     decision = (
         F.when(of_cluster, None)
         .when(F.col("_named") & asked_for & F.col("decision").isNotNull(), F.lit(Decision.DECLARED.value))

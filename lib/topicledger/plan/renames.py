@@ -157,8 +157,7 @@ class Renames:
     def _may_go(self) -> Column:
         """Return whether an old topic may be deleted, unless it is used."""
         names = idle_days(self.run) if self.deletes else {}
-        ignored = self.run.settings.scope.ignore_topics
-        others = any_matches("topic", ignored) if ignored else F.lit(False)
+        others = any_matches("topic", self.run.settings.scope.ignore_topics)
         done = F.col("_by.accepted") & F.coalesce(F.col("_by._lives"), F.lit(False))
         return done & F.col("cluster").isin(*names) & F.col("topic_id").isNotNull() & ~others
 

@@ -153,7 +153,7 @@ def _with_deletes(
     ).where(F.col("_created_id").isNotNull())
     planned = plans.where((F.col("resource_type") == TOPIC) & F.col("owner").isNotNull())
     owners = planned.groupBy(*key).agg(F.max_by("owner", "planned_at").alias("_owner_then"))
-    others = any_matches("topic", ignored) if ignored else F.lit(False)
+    others = any_matches("topic", ignored)
 
     def transform(decisions: DataFrame) -> DataFrame:
         gone = (

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.sql import iso_times
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.policies.contract import Facts, SetRule, listed, text
+from topicledger.policies.delete import consumers
 
 
 def _live() -> Column:
@@ -95,19 +96,16 @@ def declared_without_use(
         )
         .where(F.col("_present") & F.col("topic").isNotNull())
     )
-    current = usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(now)))
-    users = current.groupBy("cluster", "topic").agg(
-        F.array_sort(F.collect_set(F.coalesce("consumer", F.lit("somebody unnamed")))).alias("_users")
-    )
-    named = F.when(F.col("_users").isNotNull(), text("the table usages names ", listed(F.col("_users"))))
+    users = F.array_sort("_consumers")
+    named = F.when(F.col("_consumers").isNotNull(), text("the table usages names ", listed(users)))
     never = F.when(F.col("audits").isNull(), F.lit("no audit with usage has observed it"))
     key = ["cluster", "topic"]
     return (
         declared.drop("_present")
         .join(usage.transform(without_use(days, now)), on=key, how="left")
-        .join(users, on=key, how="left")
+        .join(consumers(usages, now), on=key, how="left")
         .withColumn("used", F.coalesce(named, never, F.col("used")))
-        .drop("_users")
+        .drop("_consumers")
     )
 
 

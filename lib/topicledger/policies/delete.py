@@ -33,16 +33,20 @@ def internal_topic() -> RowRule:
     )
 
 
+def consumers(usages: DataFrame, now: datetime) -> DataFrame:
+    """Return the users of topics by entries that haven't expired: cluster, topic, `_consumers`. In: table `usages`."""
+    current = usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(now)))
+    return current.groupBy("cluster", "topic").agg(
+        F.collect_set(F.coalesce("consumer", F.lit("somebody unnamed"))).alias("_consumers")
+    )
+
+
 @built_in(Action.DELETE)
 def in_use() -> SetRule:
     """A topic that the table `usages` names is not deleted, unless each entry has expired (P2)."""
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        current = facts.usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(facts.now)))
-        consumers = current.groupBy("cluster", "topic").agg(
-            F.collect_set(F.coalesce("consumer", F.lit("somebody unnamed"))).alias("_consumers")
-        )
-        return topics.join(consumers, on=["cluster", "topic"], how="left").withColumns(
+        return topics.join(consumers(facts.usages, facts.now), on=["cluster", "topic"], how="left").withColumns(
             {
                 "reason": F.when(
                     F.col("_consumers").isNotNull(),

@@ -15,6 +15,7 @@ from topicledger.config.settings import Settings
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.queries.views import registered, used_by
+from topicledger.text import json_array
 
 ENVIRONMENTS = (
     "PROD", "DEV", "TEST", "QA", "UAT", "EI", "PRE", "STG", "NON_PROD", "CORP", "CERT", "RVW", "SANDBOX", "SIT",
@@ -52,20 +53,19 @@ def as_list(rows: Iterable[Row]) -> Iterator[str]:
 
 def as_datahub(rows: Iterable[Row], environment: str) -> Iterator[str]:
     """Yield a JSON array of metadata change proposals, one aspect each."""
-    between = "["
-    for row in rows:
-        urn = f"urn:li:dataset:({_PLATFORM},{_encoded(row['cluster'])}.{_encoded(row['topic'])},{environment})"
-        for name, aspect in _aspects(row).items():
-            proposal = {
-                "entityType": "dataset",
-                "entityUrn": urn,
-                "changeType": "UPSERT",
-                "aspectName": name,
-                "aspect": {"json": aspect},
-            }
-            yield f"{between}\n{json.dumps(proposal)}"
-            between = ","
-    yield "[]\n" if between == "[" else "\n]\n"
+    return json_array(json.dumps(each) for row in rows for each in _proposals(row, environment))
+
+
+def _proposals(row: Row, environment: str) -> Iterator[Mapping[str, Any]]:
+    urn = f"urn:li:dataset:({_PLATFORM},{_encoded(row['cluster'])}.{_encoded(row['topic'])},{environment})"
+    for name, aspect in _aspects(row).items():
+        yield {
+            "entityType": "dataset",
+            "entityUrn": urn,
+            "changeType": "UPSERT",
+            "aspectName": name,
+            "aspect": {"json": aspect},
+        }
 
 
 def _aspects(row: Row) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from rich.console import Console
 
 from topicledger.errors import UsageError
-from topicledger.text import cell, console, counted, first_of, grid_of, json_value, printable
+from topicledger.text import cell, console, counted, first_of, grid_of, json_array, json_value, printable
 
 MOST_ROWS = 1_000
 """Rows of a table for terminals; CSV and JSON have all rows."""
@@ -50,11 +50,8 @@ def json_lines(rows: DataFrame) -> Iterator[str]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"two columns are named {printable(twice)}, which JSON can't have: name one of them with AS")
-    between = "["
-    for row in rows.toLocalIterator():
-        yield f"{between}\n {json.dumps(dict(zip(names, map(_plain, row), strict=True)), default=json_value)}"
-        between = ","
-    yield "[]\n" if between == "[" else "\n]\n"
+    objects = (dict(zip(names, map(_plain, row), strict=True)) for row in rows.toLocalIterator())
+    yield from json_array(f" {json.dumps(each, default=json_value)}" for each in objects)
 
 
 def _csv_line(values: Sequence[str | None]) -> str:

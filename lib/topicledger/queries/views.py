@@ -87,8 +87,7 @@ def registered(ledger: Ledger, settings: Settings, names: Collection[str]) -> It
     spark, made = ledger.spark, []
     try:
         for table in (TABLES[name] for name in TABLES if name in names):
-            rows = ledger.read(table) if ledger.exists(table) else ledger.rows(table, [])
-            rows.createOrReplaceTempView(table.name)
+            ledger.read_if_exists(table).createOrReplaceTempView(table.name)
             made.append(table.name)
         for view in (each for each in views_of(settings) if each.name in names):
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {view.query}")

@@ -25,7 +25,7 @@ _RESOURCE = ("cluster", "resource_type", "resource")
 
 def owners(ledger: Ledger) -> DataFrame:
     """Return the owners that the latest tables declare: cluster, resource_type, resource, `declared_owner`."""
-    manifests = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
+    manifests = ledger.read_if_exists(MANIFESTS)
     owner = F.col("owner").alias("declared_owner")
     topics = manifests.transform(of_topics).select(
         "cluster", F.lit(TOPIC).alias("resource_type"), F.col("topic").alias("resource"), owner
