@@ -44,7 +44,7 @@ _GIVEN = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION")
 """Environment variables in a process that spark-submit or Databricks gives a session."""
 BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java options for commands by hand, except `serve`, which keeps running: only the first compiler, and the garbage
-collector that starts fastest. A command ends before the second compiler pays off (docs/performance.md)."""
+collector that starts fastest. A command ends before the second compiler pays off (benchmarks/NOTES.md)."""
 
 LOCAL_FILES: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "LocalFiles",
