@@ -107,7 +107,7 @@ bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=sma
 	@.venv/bin/python -m benchmarks --size $(SIZE)
 
 docs: setup-docs  ## build the site of docs/ into build/docs; a dead link or anchor is an error
-	@.venv/bin/python scripts/generate_docs.py --site build/docs-source
+	@.venv/bin/python -m scripts.generate_docs --site build/docs-source
 	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict
 
 check: setup  ## lint, formatting, types, plain English

@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: columns of the tables and between phases, and the keys of the settings.
+"""Write the generated parts of docs/: tables, phases, settings, topic configs, commands, policies and errors.
 
 A generated part is between the lines `BEGIN` and `END` of its page; the rest of the page is written by hand. With
 `--site FOLDER`, it also copies all pages to a folder, with the README as the first page, for mkdocs.
@@ -22,6 +22,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from scripts import generate_reference
 from topicledger.config import guards, oauth, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
@@ -41,7 +42,6 @@ NOT_KEYS = {"clusters.NAME": ("name", "oauth"), "policies.create": ("options", "
 
 _POLICIES = [f"[[policies.{name}]]" for name in ("create", "delete", "change", *(kind.resource_type for kind in NAMES))]
 _SECTIONS_OF_POLICIES = f"{', '.join(_POLICIES[:-1])} and {_POLICIES[-1]}"
-_RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
 LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
@@ -67,7 +67,7 @@ def _columns(schema: StructType) -> Iterator[str]:
     yield from ("| column | type | meaning |", "|---|---|---|")
     for field in schema:
         required = "" if field.nullable else ", not null"
-        comment = _cell((field.metadata or {})["comment"])
+        comment = generate_reference.cell((field.metadata or {})["comment"])
         yield f"| `{field.name}` | `{field.dataType.simpleString()}`{required} | {comment} |"
 
 
@@ -121,7 +121,7 @@ def _key_of(of: type, name: str) -> Key:
         name=name,
         type=_type(typing.get_type_hints(of)[name]),
         default=_default(field),
-        meaning=_cell(_RULE_IDS.sub("", _docstrings(of)[name])),
+        meaning=generate_reference.cell(generate_reference.RULE_IDS.sub("", _docstrings(of)[name])),
     )
 
 
@@ -232,7 +232,7 @@ def topic_configs() -> str:
         versions = f"from {each.since}" if each.until is None else f"{each.since} to {each.until}"
         of_change = "; ".join(_directions(each.changes)) or catalogue.HARMLESS
         cells = (f"`{each.name}`", each.type, each.unit or "", default, _accepted(each.accepted), versions, of_change)
-        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+        lines.append(f"| {' | '.join(map(generate_reference.cell, cells))} |")
     return "\n".join([*lines, ""])
 
 
@@ -266,6 +266,9 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "tables.md": tables,
     "settings.md": keys,
     "topic-configs.md": topic_configs,
+    "command-line.md": generate_reference.command_line,
+    "policy-list.md": generate_reference.policy_list,
+    "errors.md": generate_reference.error_list,
 }
 """The function that generates the part of each page."""
 
@@ -281,12 +284,8 @@ def page(name: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    line = _RULE_IDS.sub("", text).split("\n\n")[0].replace("\n", " ").rstrip(".")
+    line = generate_reference.RULE_IDS.sub("", text).split("\n\n")[0].replace("\n", " ").rstrip(".")
     return f"{line}."
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def make_site_sources(folder: Path) -> None:

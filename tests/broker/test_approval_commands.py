@@ -19,7 +19,7 @@ from topicledger.plan.approvals import of_run
 from topicledger.schemas import PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
-DOCS = commands.REPOSITORY / "docs" / "plan-and-apply.md"
+DOCS = commands.REPOSITORY / "docs" / "approvals.md"
 
 
 def manifest(*entries: str) -> str:

@@ -16,11 +16,8 @@ from tests.broker.invoking import invoke, load
 from tests.unit.frames import frame
 from topicledger.ledger.tables import Ledger
 from topicledger.policies.built_in import BUILT_IN
-from topicledger.resources.building import options
 from topicledger.schemas import AUDIT, MANIFESTS, TABLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
-
-PAGE = (commands.REPOSITORY / "docs" / "policies.md").read_text(encoding="utf-8")
 
 POLICIES = """
 [guards]
@@ -91,15 +88,6 @@ def test_list_names_every_built_in_policy_with_its_settings() -> None:
     assert all(each["what"] for each in told)
     table = invoke("policies", "list").stdout
     assert "partition_budget" in table
-
-
-def test_the_docs_name_every_built_in_policy_with_its_settings() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
-    for named in BUILT_IN.values():
-        for name, factory in named.items():
-            # owner_required is in both tables; the second refers to the first.
-            line = next(line for line in rows if f"`{name}`" in line.split("|")[1])
-            assert all(f"`{option.name}`" in line for option in options(factory)), name
 
 
 def test_check_looks_at_the_settings_only(config: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,6 +44,9 @@ from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES, Table
 from topicledger.text import cell, document, grid_of, plain
 from topicledger.text import console as text_console
+
+_RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
+"""Ids of rules in docstrings, which users don't know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +107,7 @@ def _kind(option: Option) -> str:
 
 
 def _what(factory: Factory) -> str:
-    return (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " ")
+    return _RULE_IDS.sub("", (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " "))
 
 
 def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool) -> ExitCode:

@@ -72,13 +72,13 @@ def topic_name_prefix(*, of: str = "owner", separator: str = ".") -> RowRule:
 
 @built_in(Action.CREATE, growth=True)
 def num_partitions(*, min: int = 1, max: int | None = None) -> RowRule:
-    """The number of partitions is from `min` to `max`, also where it is left to the broker."""
+    """The number of partitions is from `min` to `max`, even if the broker chooses it."""
     return _count("num_partitions", partitions(), min, max)
 
 
 @built_in(Action.CREATE, moves=True)
 def replication_factor(*, min: int = 1, max: int | None = None) -> RowRule:
-    """The replication factor is from `min` to `max`, also where it is left to the broker."""
+    """The replication factor is from `min` to `max`, even if the broker chooses it."""
     return _count("replication_factor", replicas(), min, max)
 
 
@@ -118,7 +118,7 @@ def configs_allowed(*, names: Sequence[str]) -> RowRule:
 
 @built_in(Action.CREATE, alters=lambda given: F.arrays_overlap(reset(), _names(given)))
 def configs_required(*, names: Sequence[str]) -> RowRule:
-    """The manifest sets each of these configs, rather than to leave it to the broker."""
+    """The manifest sets each of these configs, instead of leaving it to the broker."""
     _some(names)
     given = F.coalesce(F.map_keys("configs"), F.array().cast("array<string>"))
     missing = F.array_except(F.array(*map(F.lit, names)), given)
@@ -146,7 +146,7 @@ def _set_configs() -> Column:
 
 @built_in(Action.CREATE, alters=lambda given: F.array_contains(touched(), given["config"]))
 def config_values(*, config: str, values: Sequence[str]) -> RowRule:
-    """The config has one of these values, as Kafka reads them, also where it is left to the broker."""
+    """The config has one of these values, as Kafka reads them, even if the broker chooses it."""
     _some(values)
     value = _config(config)
     same = (same_value_column(F.lit(config), value, F.lit(each)) for each in values)
@@ -163,7 +163,7 @@ def config_values(*, config: str, values: Sequence[str]) -> RowRule:
 
 @built_in(Action.CREATE, alters=lambda given: F.array_contains(touched(), given["config"]))
 def config_range(*, config: str, min: int | float | None = None, max: int | float | None = None) -> RowRule:
-    """The numeric config is from `min` to `max`, also where it is left to the broker.
+    """The numeric config is from `min` to `max`, even if the broker chooses it.
 
     -1 of retention.ms and retention.bytes is without limit: above any `max`.
     """
@@ -231,7 +231,7 @@ def _config_origin(name: str) -> Column:
 
 @built_in(Action.CREATE)
 def owner_required(*, values: Sequence[str] = ()) -> RowRule:
-    """The topic has an owner, one of `values` where given; blanks around an owner and its case don't count."""
+    """The topic has an owner, one of `values` if given; blanks around an owner and its case don't count."""
     known = f"; one of {', '.join(sorted(values))}" if values else "; declare the team or service it belongs to"
     reason = F.when(~owned(), F.lit(f"has no owner{known}"))
     if values:
@@ -241,7 +241,7 @@ def owner_required(*, values: Sequence[str] = ()) -> RowRule:
 
 @built_in(Action.CREATE)
 def labels_required(*, names: Sequence[str], values: Sequence[str] = ()) -> RowRule:
-    """The topic has each of these labels, with one of `values` where given."""
+    """The topic has each of these labels, with one of `values` if given."""
     _some(names)
     wrong = F.concat_ws(", ", *(_wrong_label(name, values) for name in names))
     allowed = f"; allowed is {', '.join(sorted(values))}" if values else ""

@@ -18,12 +18,19 @@ class AclRefusal(RefusalName):
     """Errors of ACLs only."""
 
     INVALID_ACL = "INVALID_ACL"
+    """The row declares an ACL that would never match."""
     NOT_MANAGED = "NOT_MANAGED"
+    """The ACL would be removed, but `acls.manage` doesn't name its principal."""
     OWN_RIGHTS = "OWN_RIGHTS"
+    """It would revoke access of the run's own principal."""
     LAST_CLUSTER_ACL = "LAST_CLUSTER_ACL"
+    """Without the last ACL on `kafka-cluster`, everybody may do everything to the cluster."""
     PRINCIPAL_UNKNOWN = "PRINCIPAL_UNKNOWN"
+    """The run's own principal is unknown, and the removal might revoke its access."""
     REPLACEMENT_MISSING = "REPLACEMENT_MISSING"
+    """The ACL that replaces this one couldn't be added, so this one stays."""
     MAX_ACL_DELETES_EXCEEDED = "MAX_ACL_DELETES_EXCEEDED"
+    """The run would remove more ACLs of the cluster than guards.max_acl_deletes: it removes none."""
 
 
 class AclDrift(DriftName):

@@ -1,0 +1,247 @@
+"""Make the generated references of docs/: the command line, the policies, the errors and the exit codes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import click
+
+from topicledger.cli import exits, main
+from topicledger.cli.options import ALIASES, common
+from topicledger.config.settings import PolicySettings
+from topicledger.errors import ExitCode
+from topicledger.kafka import error_name
+from topicledger.kinds import NAMES
+from topicledger.model import Action, Refusal, ReplicaAction
+from topicledger.model.refusals import Note
+from topicledger.naming import RefusalName
+from topicledger.policies.built_in import ALSO, ALWAYS, BUILT_IN, Factory
+from topicledger.policies.contract import CHANGES, Judged
+from topicledger.report import advice
+from topicledger.resources.building import Option, options, type_name
+
+RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
+"""Ids of rules, which are for docstrings and comments."""
+
+
+_CODES = 200
+"""More codes of errors than Kafka has."""
+
+
+def cell(text: str) -> str:
+    """Return text for a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with its full name, in the order of the help."""
+    # This adds `serve` to the group, which tests list without it.
+    from topicledger.serving import command  # noqa: F401
+
+    return _within(main)
+
+
+def _within(group: click.Group, *names: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _within(command, *names, name)
+        else:
+            yield " ".join([*names, name]), command
+
+
+_COMMON: Mapping[str, click.Option] = {
+    str(each.name): each
+    for each in click.command()(common(lambda: None)).params
+    if isinstance(each, click.Option)
+}  # fmt: skip
+
+
+def command_line() -> str:
+    """Return all commands with their options, examples and exit codes."""
+    aliases = {name: alias for alias, name in ALIASES.items()}
+    lines = ["## Commands", "", "| command | |", "|---|---|"]
+    for name, command in commands():
+        lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(command.get_short_help_str(200))} |")
+    lines += [
+        "",
+        "## Common options",
+        "",
+        "Most commands have these. Each command below lists those that it lacks.",
+        "",
+    ]
+    lines += _table(list(_COMMON.values()))
+    shared = _shared()
+    lines += ["## Shared options", "", "Several commands have these. Each command below names those that it has.", ""]
+    lines += _table(list(shared.values()))
+    for name, command in commands():
+        also = f" Also: `{aliases[name]}`." if name in aliases else ""
+        given = [each for each in command.params if isinstance(each, click.Option) and not _is_common(each)]
+        own = [each for each in given if _shown(each) not in shared]
+        others = [f"`{each.opts[0]}`" for each in given if _shown(each) in shared]
+        lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", "", "```text", _usage(name, command)]
+        lines += [*_example(command), "```", ""]
+        lines += _table(own) if own else []
+        lines += [f"[Shared options](#shared-options): {', '.join(others)}.", ""] if others else []
+        names = {each.name for each in command.params}
+        missing = [f"`{each.opts[0]}`" for name_of, each in _COMMON.items() if name_of not in names]
+        if len(missing) == len(_COMMON):
+            lines += ["It has no common options.", ""]
+        elif missing:
+            lines += [f"Common options that it lacks: {', '.join(missing)}.", ""]
+        codes = sorted({*exits.OF_EVERY_COMMAND, *exits.OF_COMMANDS.get(name, ())})
+        lines += [f"[Exit codes](errors.md#exit-codes): {', '.join(str(int(code)) for code in codes)}.", ""]
+    return "\n".join(lines)
+
+
+def _shared() -> Mapping[str, click.Option]:
+    """Return the options that several commands have with the same help, in the order of the commands."""
+    found: dict[str, list[click.Option]] = {}
+    for _, command in commands():
+        for each in command.params:
+            if isinstance(each, click.Option) and not _is_common(each):
+                found.setdefault(_shown(each), []).append(each)
+    return {shown: named[0] for shown, named in found.items() if len(named) > 1}
+
+
+def _is_common(parameter: click.Parameter) -> bool:
+    of_all = _COMMON.get(parameter.name or "")
+    return of_all is not None and isinstance(parameter, click.Option) and _shown(parameter) == _shown(of_all)
+
+
+def _shown(option: click.Option) -> str:
+    return f"{option.opts} {option.help} {option.type.to_info_dict()} {option.to_info_dict()['default']}"
+
+
+def _usage(name: str, command: click.Command) -> str:
+    # Click keeps the option for help that it makes for the first context of a command.
+    context = click.Context(command, **main.context_settings)
+    return " ".join(["topicledger", name, *command.collect_usage_pieces(context)])
+
+
+def _example(command: click.Command) -> list[str]:
+    return [(command.epilog or "").removeprefix("Example: ")] if command.epilog else []
+
+
+def _table(given: Sequence[click.Option]) -> list[str]:
+    lines = ["| option | meaning |", "|---|---|"]
+    for each in given:
+        names = ", ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts])
+        if isinstance(each.type, click.Choice):
+            names += f" {' or '.join(f'`{choice}`' for choice in each.type.choices)}"
+        elif not each.is_flag:
+            names += f" `{each.make_metavar(click.Context(click.Command(None)))}`"
+        lines.append(f"| {names} | {cell(_prose(each.help or ''))}{_default_of(each)} |")
+    return [*lines, ""]
+
+
+def _default_of(option: click.Option) -> str:
+    if option.required:
+        return f" Required{f', unless `{option.envvar}` gives it' if option.envvar else ''}."
+    default = option.to_info_dict()["default"]
+    if option.is_flag or option.multiple or default is None or "efault" in (option.help or ""):
+        return ""
+    return f" Default: `{default}`."
+
+
+def _prose(text: str) -> str:
+    return " ".join(RULE_IDS.sub("", text).split())
+
+
+_SECTIONS: Mapping[str, Sequence[Judged]] = {
+    "create": (Action.CREATE,),
+    "delete": (Action.DELETE,),
+    "change": (*CHANGES, ReplicaAction.REASSIGN),
+    **{
+        names.resource_type: tuple(each for each in BUILT_IN if isinstance(each, names.actions))
+        for names in NAMES
+    },
+}  # fmt: skip
+
+
+def policy_list() -> str:
+    """Return the built-in policies of each section of the settings, with their settings and defaults."""
+    assert set(PolicySettings.__dataclass_fields__) & set(_SECTIONS), "sections are named as in the settings"
+    lines: list[str] = []
+    for section, actions in _SECTIONS.items():
+        named = {name: factory for action in actions for name, factory in BUILT_IN.get(action, {}).items()}
+        lines += [f"## {section}", "", f"Policies under `[[policies.{section}]]`:", ""]
+        lines += ["| policy | settings | rule |", "|---|---|---|"]
+        for name, factory in named.items():
+            rule = f"{policies_rule(factory)}{_also(name) if section == 'create' else ''}"
+            lines.append(f"| `{name}` | {cell('; '.join(map(_setting, options(factory))))} | {cell(rule)} |")
+        lines.append("")
+    lines += ["## Always on", "", "No setting turns these off:", "", "| policy | actions | rule |", "|---|---|---|"]
+    for action, always in ALWAYS.items():
+        lines += [f"| `{name}` | {action} | {cell(policies_rule(each))} |" for name, (each, _) in always.items()]
+    return "\n".join([*lines, ""])
+
+
+def policies_rule(factory: Factory) -> str:
+    """Return the first paragraph of a policy's docstring."""
+    return _prose((inspect.getdoc(factory) or "").split("\n\n")[0])
+
+
+def _setting(option: Option) -> str:
+    words = [] if option.type is None else [type_name(option.type)]
+    if not option.required:
+        left_out = option.default in (None, ())
+        words.append("optional" if left_out else f"default `{json.dumps(option.default, default=str)}`")
+    return f"`{option.name}`: {', '.join(words)}"
+
+
+def _also(name: str) -> str:
+    if (also := ALSO.get(name)) is None:
+        return ""
+    changes = {"altered configs": also.alters is not None, "added partitions": also.growth, "moves": also.moves}
+    return f" Also for {', '.join(each for each, holds in changes.items() if holds)}."
+
+
+def error_list() -> str:
+    """Return the exit codes of all commands, and every error of a topic or other resource with its advice."""
+    lines = ["## Exit codes", "", "| code | commands | meaning |", "|---|---|---|"]
+    lines += [f"| {int(code)} | every command | {meaning} |" for code, meaning in exits.OF_EVERY_COMMAND.items()]
+    by_meaning: dict[tuple[ExitCode, str], list[str]] = {}
+    for name, codes in exits.OF_COMMANDS.items():
+        for code, meaning in codes.items():
+            by_meaning.setdefault((code, meaning), []).append(f"`{name}`")
+    for (code, meaning), named in sorted(by_meaning.items(), key=lambda each: each[0][0]):
+        lines.append(f"| {int(code)} | {', '.join(named)} | {meaning} |")
+    lines += ["", "## Errors of topicledger", "", "Their `error_code` is -1.", ""]
+    lines += ["| error | meaning | what to do |", "|---|---|---|"]
+    ours: Sequence[type[RefusalName]] = (Refusal, *(names.refusals for names in NAMES))
+    for errors in ours:
+        meanings = documented(errors)
+        lines += [f"| {each.value} | {cell(meanings[each.name])} | {cell(advice.OF_ERRORS[each])} |" for each in errors]
+    lines += [f"| {each.value} | {cell(text)} | Nothing: it is no error. |" for each, text in notes()]
+    lines += ["", "## Errors of brokers", "", "The message in `audit` is the broker's.", ""]
+    lines += ["| error | code | what to do |", "|---|---|---|"]
+    known = {each.value for errors in ours for each in errors}
+    codes_of = {error_name(code): code for code in range(-1, _CODES)}
+    for name, what in advice.OF_ERRORS.items():
+        if name not in known:
+            lines.append(f"| {name} | {codes_of[name]} | {cell(what)} |")
+    return "\n".join([*lines, ""])
+
+
+def notes() -> Sequence[tuple[Note, str]]:
+    """Return the notes in the column `error`, with their meanings."""
+    meanings = documented(Note)
+    return [(each, meanings[each.name]) for each in Note]
+
+
+def documented(of: type[StrEnum]) -> Mapping[str, str]:
+    """Return the docstring under each member of an enumeration."""
+    (found,) = ast.parse(inspect.getsource(of)).body
+    assert isinstance(found, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for member, text in zip(found.body, found.body[1:], strict=False):
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            (target,) = member.targets
+            assert isinstance(target, ast.Name)
+            texts[target.id] = _prose(str(text.value.value))
+    return texts
