@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: tables, phases, settings, topic configs, commands, policies and errors.
+"""Write the generated parts of docs/: tables, settings, topic configs, commands, policies and errors.
 
 A generated part is between the lines `BEGIN` and `END` of its page; the rest of the page is written by hand. With
 `--site FOLDER`, it also copies all pages to a folder, with the README as the first page, for mkdocs.
@@ -27,8 +27,7 @@ from topicledger.config import guards, oauth, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
 from topicledger.naming import DriftName, Sections
-from topicledger.phases import BOUNDARIES
-from topicledger.schemas import PLANS, TABLES
+from topicledger.schemas import TABLES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
@@ -51,15 +50,6 @@ def tables() -> str:
     for table in TABLES.values():
         lines += [f"### {table.name}", "", f"{_sentence(table.comment)}{_keys(table.partitioned_by)}", ""]
         lines += [*_columns(table.schema), ""]
-    return "\n".join(lines)
-
-
-def boundaries() -> str:
-    """The rows that phases hand each other: their columns, types and comments, after phases.py."""
-    lines: list[str] = []
-    for name, schema in BOUNDARIES.items():
-        if schema is not PLANS.schema:
-            lines += [f"### {name}", "", *_columns(schema), ""]
     return "\n".join(lines)
 
 
@@ -262,7 +252,6 @@ def _directions(changes: catalogue.Changes) -> Iterator[str]:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
-    "architecture.md": boundaries,
     "tables.md": tables,
     "settings.md": keys,
     "topic-configs.md": topic_configs,

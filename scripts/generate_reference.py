@@ -86,15 +86,15 @@ def command_line() -> str:
         lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", "", "```text", _usage(name, command)]
         lines += [*_example(command), "```", ""]
         lines += _table(own) if own else []
-        lines += [f"[Shared options](#shared-options): {', '.join(others)}.", ""] if others else []
+        lines += [f"Shared options: {', '.join(others)}.", ""] if others else []
         names = {each.name for each in command.params}
         missing = [f"`{each.opts[0]}`" for name_of, each in _COMMON.items() if name_of not in names]
         if len(missing) == len(_COMMON):
             lines += ["It has no common options.", ""]
         elif missing:
             lines += [f"Common options that it lacks: {', '.join(missing)}.", ""]
-        codes = sorted({*exits.OF_EVERY_COMMAND, *exits.OF_COMMANDS.get(name, ())})
-        lines += [f"[Exit codes](errors.md#exit-codes): {', '.join(str(int(code)) for code in codes)}.", ""]
+        if more := sorted({*exits.OF_COMMANDS.get(name, ())} - {*exits.OF_EVERY_COMMAND}):
+            lines += [f"Exit codes: 0, 1, 2, {', '.join(str(int(code)) for code in more)}.", ""]
     return "\n".join(lines)
 
 

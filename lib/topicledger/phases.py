@@ -4,7 +4,7 @@
                           +-> decide -> DECIDED -> policy, guard -> EVALUATED -> plan -> PLANNED
     observe  -> OBSERVED -+
 
-A phase passes its rows through `returned` before it hands them on. docs/architecture.md shows these columns.
+A phase passes its rows through `returned` before it hands them on.
 """
 
 from __future__ import annotations

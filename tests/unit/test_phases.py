@@ -80,7 +80,6 @@ def test_tables_tell_moves_by_before_and_after(spark: SparkSession) -> None:
 
 
 def test_every_column_of_a_boundary_says_what_it_is() -> None:
-    """docs/architecture.md shows them."""
     for schema in BOUNDARIES.values():
         assert all(each.metadata["comment"] for each in schema)
     assert EVALUATED.names[:-1] == DECIDED.names
