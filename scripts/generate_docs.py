@@ -41,7 +41,7 @@ NOT_KEYS = {"clusters.NAME": ("name", "oauth"), "policies.create": ("options", "
 
 _POLICIES = [f"[[policies.{name}]]" for name in ("create", "delete", "change", *(kind.resource_type for kind in NAMES))]
 _SECTIONS_OF_POLICIES = f"{', '.join(_POLICIES[:-1])} and {_POLICIES[-1]}"
-LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\]]*\])+)\]\((?P<target>[^)\s]+)\)")
 
 
 def tables() -> str:

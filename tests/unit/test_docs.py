@@ -153,6 +153,12 @@ def test_the_readme_leads_to_every_page() -> None:
     assert {page.resolve() for page in DOCS} <= {target.resolve() for _, target, _ in links(PAGES[0])}
 
 
+def test_the_site_has_every_page_and_checks_links() -> None:
+    text = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "anchors: warn" in text
+    assert [page.name for page in DOCS if f": {page.name}\n" not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_list_or_a_table_has_an_empty_line_before_it(page: Path) -> None:
     """Without it some renderers take it for the paragraph's text."""
