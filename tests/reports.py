@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
+from topicledger.model.scope import Scope
 from topicledger.report.access import Owned, OwnedChange, OwnerCounts
+from topicledger.report.estate import Estate, Growth, OwnerSize, ViewRows
 from topicledger.report.facts import (
     Age,
     Batch,
@@ -504,3 +506,85 @@ def large() -> Report:
         _tally(f"cluster-{n}", "apply", "failed", 125, error="INVALID_CONFIG", message=TOO_FEW) for n in range(20)
     ]
     return replace(usual, rows=rows, tallies=tallies)
+
+
+def estate() -> Estate:
+    """Return an estate of two clusters and three owners, audited on three days."""
+    day = date(2026, 11, 1)
+    owned = OwnerSize(
+        owner="payments",
+        clusters=("eu",),
+        topics=20,
+        topics_of_unknown_size=0,
+        partitions=200,
+        bytes=3_000_000_000,
+        cost=10.0,
+        currency="EUR",
+    )
+    grown = Growth(
+        day=day,
+        cluster="eu",
+        owner="payments",
+        topics=20,
+        topics_of_unknown_size=0,
+        partitions=200,
+        bytes=1_000_000_000,
+    )
+    named = {"cluster": "eu", "topic": "payments.authorised", "owner": "payments"}
+    query = "SELECT * FROM risky_topics"
+    return Estate(
+        made_at=datetime(2026, 11, 4, 6, tzinfo=UTC),
+        limits=Scope(),
+        unused_days=30,
+        observed_at=datetime(2026, 11, 3, 6, tzinfo=UTC),
+        owners=[
+            owned,
+            replace(owned, clusters=("us",), topics=10, partitions=100, bytes=2_000_000_000, cost=2.5),
+            replace(
+                owned, owner="search", topics=4, topics_of_unknown_size=1, partitions=8, bytes=2_000_000, cost=None
+            ),
+            replace(owned, owner=None, topics=2, topics_of_unknown_size=2, partitions=2, bytes=None, cost=None),
+        ],
+        growth=[
+            grown,
+            replace(grown, owner="search", topics=4, partitions=8, bytes=2_000_000),
+            replace(grown, day=day + timedelta(days=1), cluster="us", topics=10, partitions=100, bytes=2_000_000_000),
+            replace(grown, day=day + timedelta(days=2), bytes=3_000_000_000),
+            replace(grown, day=day + timedelta(days=2), owner="search", topics=4, partitions=8, bytes=2_000_000),
+        ],
+        unused=ViewRows(
+            total=1,
+            rows=[
+                {
+                    **named,
+                    "declared": True,
+                    "unused_since": datetime(2026, 9, 1, tzinfo=UTC),
+                    "unused_until": datetime(2026, 11, 3, tzinfo=UTC),
+                    "last_record_at": None,
+                    "num_partitions": 12,
+                    "bytes": 1_200_000,
+                }
+            ],
+            query=query,
+        ),
+        over_partitioned=ViewRows(
+            total=1,
+            rows=[{**named, "num_partitions": 12, "partitions_needed": 1, "most_bytes": 600_000, "most_members": 1}],
+            query=query,
+        ),
+        risks=ViewRows(
+            total=2,
+            rows=[
+                {**named, "risk": "one_replica", "replication_factor": 1, "min_insync_replicas": 1},
+                {
+                    **named,
+                    "topic": "search.index",
+                    "risk": "unclean_election",
+                    "replication_factor": 3,
+                    "min_insync_replicas": None,
+                },
+            ],
+            query=query,
+        ),
+        risky=2,
+    )

@@ -36,6 +36,15 @@ _FLAGS = (
 )
 
 
+VIEWS: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"dark": True},
+    "phone": {"width": 390},
+    "print": {"media": "print"},
+}
+"""How people look at a page: options of `Page.open_text`."""
+
+
 class Page:
     """A report that is open in the browser."""
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import reports
-from tests.browser.conftest import Page
+from tests.browser.conftest import VIEWS, Page
 from topicledger.report import entries, render, render_index
-
-VIEWS: dict[str, dict[str, Any]] = {
-    "light": {},
-    "dark": {"dark": True},
-    "phone": {"width": 390},
-    "print": {"media": "print"},
-}
 
 
 @pytest.mark.parametrize(

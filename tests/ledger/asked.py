@@ -238,7 +238,7 @@ def write(root: Path, table: Table, rows: Rows) -> None:
     ]
     unknown = {name for row in rows for name in row} - set(schema.names)
     assert not unknown, unknown
-    write_deltalake(root / table.name, pa.Table.from_pylist(complete, schema=schema))
+    write_deltalake(root / table.name, pa.Table.from_pylist(complete, schema=schema), mode="overwrite")
 
 
 def write_ledger(folder: Path) -> Path:

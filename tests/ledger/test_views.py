@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 import topicledger.queries
-from tests.ledger.asked import LABELS, ask, elsewhere, settings_of, write_ledger
+from tests.ledger.asked import LABELS, ask, elsewhere, settings_of, write, write_ledger
 from topicledger.config.guards import GuardSettings
 from topicledger.config.views import ViewSettings
 from topicledger.errors import UsageError
@@ -106,6 +106,24 @@ def test_costs_are_unknown_without_prices_or_with_unknown_sizes(
         ("search", 2, 0, 13, 6_000, 6.0 + 6.5),
         (None, 2, 1, 2, 3_000, None),
     ]
+
+
+def test_growth_is_that_of_whole_audits(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Only two audits that read usage compared the whole cluster."""
+    columns = ("day", "cluster", "owner", "topics", "topics_of_unknown_size", "partitions", "bytes")
+    assert pairs(on_spark["growth_by_owner"], *columns) == [
+        ("2026-09-02", "main", "payments", 2, 0, 2, 6_000),
+        ("2026-09-02", "main", "search", 2, 0, 2, 6_000),
+        ("2026-09-03", "main", "payments", 2, 0, 2, 6_000),
+    ]
+
+
+def test_a_topic_that_is_declared_twice_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+    root = write_ledger(tmp_path / "ledger")
+    twice = {"cluster": "main", "topic": "idle", "state": "present", "owner": "payments", "labels": LABELS}
+    write(root, MANIFESTS, [twice, twice, {**twice, "state": "absent"}])
+    (row,) = ask(spark, settings_of(root), "SELECT * FROM current_topics WHERE topic = 'idle'")
+    assert (row["owner"], row["declared"], row["labels"]) == ("payments", True, LABELS)
 
 
 def test_over_partitioned_compares_with_bytes_and_members(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:

@@ -35,6 +35,17 @@ config_values AS (
     FROM described
     GROUP BY cluster, topic, topic_id
 ),
+declarations AS (
+    -- A topic that is declared twice is one topic.
+    SELECT
+        cluster,
+        topic,
+        min(owner) AS owner,
+        max(CASE WHEN state = 'present' THEN 1 ELSE 0 END) = 1 AS declared,
+        any_value(labels) AS labels
+    FROM manifests
+    GROUP BY cluster, topic
+),
 used AS (
     SELECT
         cluster,
@@ -51,9 +62,9 @@ SELECT
     observed.cluster,
     observed.topic,
     observed.topic_id,
-    manifests.owner,
-    coalesce(manifests.state = 'present', false) AS declared,
-    manifests.labels,
+    declarations.owner,
+    coalesce(declarations.declared, false) AS declared,
+    declarations.labels,
     observed.num_partitions,
     observed.replication_factor,
     config_values.cleanup_policy,
@@ -67,8 +78,8 @@ SELECT
     used.observed_at AS usage_at,
     observed.observed_at
 FROM observed
-LEFT JOIN manifests
-    ON observed.cluster = manifests.cluster AND observed.topic = manifests.topic
+LEFT JOIN declarations
+    ON observed.cluster = declarations.cluster AND observed.topic = declarations.topic
 LEFT JOIN config_values
     ON observed.cluster = config_values.cluster AND observed.topic = config_values.topic
     AND observed.topic_id IS NOT DISTINCT FROM config_values.topic_id
@@ -77,18 +88,19 @@ LEFT JOIN used
     AND observed.topic_id IS NOT DISTINCT FROM used.topic_id
 WHERE coalesce(observed.permitted, true) AND NOT coalesce(observed.internal, false);
 
+-- Finished audits that compared all of a cluster; the cluster is empty for all clusters of the settings.
+CREATE OR REPLACE VIEW whole_audits AS
+SELECT run_id, started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
+FROM runs
+WHERE arguments['command'] = 'audit' AND state = 'finished'
+    AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'));
+
 -- Drift of each cluster in the last finished audit that compared all of the cluster.
 CREATE OR REPLACE VIEW open_drift AS
-WITH audits AS (
-    SELECT run_id, started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
-    FROM runs
-    WHERE arguments['command'] = 'audit' AND state = 'finished'
-        AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'))
-),
-last_audits AS (
-    SELECT found.cluster, max_by(audits.run_id, audits.started_at) AS run_id
+WITH last_audits AS (
+    SELECT found.cluster, max_by(whole_audits.run_id, whole_audits.started_at) AS run_id
     FROM (SELECT DISTINCT cluster FROM drift) AS found
-    INNER JOIN audits ON audits.cluster = found.cluster OR audits.cluster = ''
+    INNER JOIN whole_audits ON whole_audits.cluster = found.cluster OR whole_audits.cluster = ''
     GROUP BY found.cluster
 )
 SELECT
@@ -304,6 +316,40 @@ SELECT
     CASE WHEN priced THEN of_bytes + of_partitions END AS cost,
     currency
 FROM costs;
+
+-- Topics, partitions and bytes of each owner on each cluster, in the last audit of each day that read the usage of all
+-- the cluster. Owners are those of the latest declarations.
+CREATE OR REPLACE VIEW growth_by_owner AS
+WITH read_usage AS (
+    SELECT DISTINCT usage.run_id, usage.cluster, CAST(usage.observed_at AS DATE) AS day, usage.observed_at
+    FROM usage
+    INNER JOIN whole_audits
+        ON usage.run_id = whole_audits.run_id
+        AND (usage.cluster = whole_audits.cluster OR whole_audits.cluster = '')
+),
+last_of_days AS (
+    SELECT cluster, day, max_by(run_id, observed_at) AS run_id
+    FROM read_usage
+    GROUP BY cluster, day
+),
+owners AS (
+    SELECT cluster, topic, min(owner) AS owner
+    FROM manifests
+    GROUP BY cluster, topic
+)
+SELECT
+    last_of_days.day,
+    usage.cluster,
+    owners.owner,
+    count(*) AS topics,
+    count(*) - count(usage.bytes) AS topics_of_unknown_size,
+    sum(usage.partitions) AS partitions,
+    sum(usage.bytes) AS bytes
+FROM last_of_days
+INNER JOIN usage ON last_of_days.run_id = usage.run_id AND last_of_days.cluster = usage.cluster
+LEFT JOIN owners ON usage.cluster = owners.cluster AND usage.topic = owners.topic
+WHERE NOT coalesce(usage.internal, false)
+GROUP BY last_of_days.day, usage.cluster, owners.owner;
 
 -- Topics with at least twice as many partitions as their size and their largest group need.
 CREATE OR REPLACE VIEW over_partitioned AS

@@ -1,4 +1,4 @@
-"""`report`: one HTML file about a run, an audit or a span of time, for people."""
+"""`report`: one HTML file about a run, an audit, a span of time or the estate, for people."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.report.estate import Estate, render_estate
 from topicledger.report.facts import Report, ReportKind
 from topicledger.report.gather import gather
 from topicledger.report.index import FILE as INDEX_FILE
@@ -18,6 +19,7 @@ from topicledger.report.scope import ReportScope, moment, of_run, span
 
 __all__ = [
     "INDEX_FILE",
+    "Estate",
     "Report",
     "ReportKind",
     "ReportScope",
@@ -28,6 +30,7 @@ __all__ = [
     "moment",
     "of_run",
     "render",
+    "render_estate",
     "render_index",
     "require_writable",
     "span",

@@ -74,3 +74,31 @@ def columns(
         )
         for number, (began, counts) in enumerate(periods)
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a chart over time."""
+
+    name: str
+    points: str
+    """Points as SVG's polyline has them: hundredths of the chart's width, and of its height from the top."""
+    first: float
+    last: float
+
+
+def lines(series: Mapping[str, Sequence[float]], places: Sequence[int], highest: float) -> list[Line]:
+    """Lay out lines over the same places, such as days since the first one; `highest` takes the full height."""
+    width, height = max(places[-1] - places[0], 1), max(highest, 1)
+    return [
+        Line(
+            name=name,
+            points=" ".join(
+                f"{100 * (place - places[0]) / width:.2f},{100 - 100 * value / height:.2f}"
+                for place, value in zip(places, values, strict=True)
+            ),
+            first=values[0],
+            last=values[-1],
+        )
+        for name, values in series.items()
+    ]

@@ -85,7 +85,7 @@ def topics(report: Report) -> ReportList:
     """List the state of each action."""
     several = report.run is None
     lines = [_topic(row, several=several) for row in report.rows]
-    return _listing(
+    return listing(
         "topics",
         f"All {report.noun}s",
         ["Outcome", "Topic" if report.noun == "topic" else "Topic or resource", "Change or error", "Owner", "Ended"],
@@ -135,7 +135,7 @@ def findings(report: Report) -> ReportList | None:
     if drift is None:
         return None
     lines = [_finding(row, report) for row in drift.rows]
-    return _listing(
+    return listing(
         "findings",
         "All findings",
         ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since"],
@@ -167,7 +167,7 @@ def _finding(row: DriftFinding, report: Report) -> ReportLine:
     )
 
 
-def _listing(
+def listing(
     name: str,
     title: str,
     columns: Sequence[str],
@@ -179,6 +179,10 @@ def _listing(
     *,
     within: bool = True,
 ) -> ReportList:
+    """Make a listing of lines, as many as a page has room for, with a filter for each label.
+
+    `total`: number of all lines. `query`: returns all of them. `order`: which lines come first, in words.
+    """
     kept = _folded(_within(lines))
     choices: list[dict[str, int]] = [{} for _ in labels]
     for line in kept:
@@ -247,7 +251,7 @@ def listings_of(owned: Owned) -> Iterator[ReportList]:
         )
         for each in owned.changes
     ]
-    yield _listing(
+    yield listing(
         f"{of.name}-changed",
         f"{of.title_of_changes} {since}",
         [*of.columns],
@@ -292,4 +296,4 @@ def _by_owner(
         )
         for owner, cluster, *numbers in owners
     ]
-    return _listing(name, title, ["Owner", *counts], ["cluster"], lines, len(lines), query, "most changes")
+    return listing(name, title, ["Owner", *counts], ["cluster"], lines, len(lines), query, "most changes")

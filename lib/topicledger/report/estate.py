@@ -1,0 +1,340 @@
+"""The page about the estate: sizes of owners and how they grow, unused topics, risks."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from markupsafe import Markup
+
+from topicledger import __version__
+from topicledger.model.scope import Scope
+from topicledger.report import charts, listings, page, words
+from topicledger.report.listings import NO_OWNER, Cell, ReportLine, ReportList
+from topicledger.text import counted
+
+SERIES = 6
+"""Most owners with a line of their own in a chart; the others share one."""
+OTHERS = "other owners"
+_TEMPLATES = ("estate.html", "parts.html")
+_RISKS: Mapping[str, str] = {
+    "one_replica": "one replica: a lost disk loses its records",
+    "no_spare_replica": "min.insync.replicas needs all replicas: one broker down refuses writes of acks=all",
+    "unclean_election": "unclean leader election: acknowledged records can be lost",
+}
+"""What each value of the column `risk` means."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerSize:
+    """Rows of the view `cost_by_owner`: one, or the sum of several."""
+
+    owner: str | None
+    clusters: tuple[str, ...]
+    """One in the view, several in a sum."""
+    topics: int
+    topics_of_unknown_size: int
+    partitions: int
+    bytes: int | None
+    cost: float | None
+    currency: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A row of the view `growth_by_owner`."""
+
+    day: date
+    cluster: str
+    owner: str | None
+    topics: int
+    topics_of_unknown_size: int
+    partitions: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewRows:
+    """The first rows of a view."""
+
+    total: int
+    """Number of all its rows."""
+    rows: Sequence[Mapping[str, object]]
+    query: str
+    """SQL for all its rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estate:
+    """All contents of the page."""
+
+    made_at: datetime
+    limits: Scope
+    """The requested clusters and owners."""
+    unused_days: int
+    """[views] unused_days."""
+    observed_at: datetime | None
+    """When the cluster whose last observation is the oldest was observed; None if none was."""
+    owners: Sequence[OwnerSize]
+    growth: Sequence[Growth]
+    """In the order of days."""
+    unused: ViewRows
+    over_partitioned: ViewRows
+    risks: ViewRows
+    risky: int
+    """Number of topics with a risk; one topic can have several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthChart:
+    """One quantity over time."""
+
+    name: str
+    title: str
+    highest: float
+    """The value at the upper edge."""
+    lines: Sequence[charts.Line]
+
+    def shown(self, value: float) -> str:
+        """Format a value of the quantity."""
+        return size(value) if self.name == "bytes" else words.number(int(value))
+
+
+def render_estate(estate: Estate) -> str:
+    """Render the page. The same estate always gives the same bytes."""
+    style, script = page.template("page.css"), page.template("page.js")
+    headline = _headline(estate)
+    owners = _by_owner(estate.owners)
+    series = _series(owners)
+    days = _days(estate.growth)
+    return (
+        page.environment(*_TEMPLATES)
+        .get_template("estate.html")
+        .render(
+            e=estate,
+            version=__version__,
+            headline=headline,
+            entry=_entry(estate, headline),
+            owners=[_shown(each) for each in owners],
+            total=_shown(_added(owners)) if len(owners) > 1 else None,
+            unknown=sum(each.topics_of_unknown_size for each in estate.owners),
+            priced=any(each.cost is not None for each in estate.owners),
+            series=series,
+            days=days,
+            charts=list(_charts(estate.growth, days, series)),
+            late=_audited_later(estate.growth, days),
+            listings=[_unused(estate), _over_partitioned(estate), _risks(estate)],
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=page.hash_of(style),
+            script_hash=page.hash_of(script),
+        )
+    )
+
+
+def size(count: float | None) -> str:
+    """1234567 -> 1.23 MB; unknown for None."""
+    if count is None:
+        return "unknown"
+    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(count) >= least:
+            return f"{count / least:.3g} {unit}" if abs(count) < 999.5 * least else f"{count / least:,.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def _headline(estate: Estate) -> words.Headline:
+    topics = sum(each.topics for each in estate.owners)
+    if not topics:
+        return words.Headline(text="No topic was observed", tone="open")
+    found = [(estate.unused.total, "unused"), (estate.over_partitioned.total, "over-partitioned")]
+    found.append((estate.risky, "at risk"))
+    rest = ", ".join(f"{words.number(count)} {what}" for count, what in found)
+    return words.Headline(text=f"{counted(topics, 'topic')}: {rest}", tone="open")
+
+
+def _entry(estate: Estate, headline: words.Headline) -> str:
+    """The page's entry in an index, as JSON; `index.IndexEntry` reads it."""
+    return json.dumps(
+        {
+            "headline": headline.text,
+            "tone": headline.tone,
+            "began": words.time(estate.made_at),
+            "about": "estate",
+            "by": "",
+            "clusters": words.name(", ".join(estate.limits.clusters)),
+        }
+    )
+
+
+def _by_owner(rows: Sequence[OwnerSize]) -> Sequence[OwnerSize]:
+    """Add up the clusters of each owner: the largest first, and those of unknown size before those without bytes."""
+    found: dict[str | None, list[OwnerSize]] = defaultdict(list)
+    for each in rows:
+        found[each.owner].append(each)
+    added = [_added(group) for group in found.values()]
+    return sorted(added, key=lambda each: (-(each.bytes or 0), -each.topics, each.owner or ""))
+
+
+def _added(rows: Sequence[OwnerSize]) -> OwnerSize:
+    sizes = [each.bytes for each in rows if each.bytes is not None]
+    costs = [each.cost for each in rows if each.cost is not None]
+    return OwnerSize(
+        owner=rows[0].owner,
+        clusters=tuple(sorted({cluster for each in rows for cluster in each.clusters})),
+        topics=sum(each.topics for each in rows),
+        topics_of_unknown_size=sum(each.topics_of_unknown_size for each in rows),
+        partitions=sum(each.partitions for each in rows),
+        bytes=sum(sizes) if sizes else None,
+        cost=sum(costs) if len(costs) == len(rows) else None,
+        currency=rows[0].currency,
+    )
+
+
+def _shown(row: OwnerSize) -> Mapping[str, object]:
+    """A row of the table of owners. The size of an owner with topics of unknown size is a lower limit."""
+    least = "at least " if row.topics_of_unknown_size and row.bytes is not None else ""
+    return {
+        "owner": words.name(row.owner) or NO_OWNER,
+        "clusters": ", ".join(row.clusters),
+        "topics": words.number(row.topics),
+        "partitions": words.number(row.partitions),
+        "size": f"{least}{size(row.bytes)}",
+        "bytes": row.bytes or 0,
+        "cost": "unknown" if row.cost is None else f"{row.cost:,.2f} {words.name(row.currency)}".rstrip(),
+    }
+
+
+def _series(owners: Sequence[OwnerSize]) -> Sequence[str]:
+    """Return the names of the charts' lines, in the order of the table of owners."""
+    names = [words.name(each.owner) or NO_OWNER for each in owners]
+    return names if len(names) <= SERIES + 1 else [*names[:SERIES], OTHERS]
+
+
+def _days(growth: Sequence[Growth]) -> Sequence[date]:
+    return sorted({each.day for each in growth})
+
+
+def _audited_later(growth: Sequence[Growth], days: Sequence[date]) -> Sequence[tuple[str, date]]:
+    """Return the clusters that aren't in the first day of the charts, with their own first day."""
+    first: dict[str, date] = {}
+    for each in growth:
+        first[each.cluster] = min(each.day, first.get(each.cluster, each.day))
+    return sorted((cluster, day) for cluster, day in first.items() if day != days[0])
+
+
+def _charts(growth: Sequence[Growth], days: Sequence[date], series: Sequence[str]) -> Iterator[GrowthChart]:
+    """Draw bytes, partitions and topics over time; nothing if there are fewer than two days."""
+    if len(days) < 2:
+        return
+    places = [(day - days[0]).days for day in days]
+    for name, title in (("bytes", "Size"), ("partitions", "Partitions"), ("topics", "Topics")):
+        sums = _over_days(growth, days, series, name)
+        highest = max(max(values) for values in sums.values())
+        yield GrowthChart(name=name, title=title, highest=highest, lines=charts.lines(sums, places, highest))
+
+
+def _over_days(
+    growth: Sequence[Growth], days: Sequence[date], series: Sequence[str], quantity: str
+) -> Mapping[str, Sequence[float]]:
+    """Add up a quantity of each series on each day; a cluster without an audit on a day has that of its last one."""
+    last: dict[str, dict[str, float]] = {}
+    of_days: dict[date, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    for each in growth:
+        owner = words.name(each.owner) or NO_OWNER
+        of_days[each.day][each.cluster][owner if owner in series else OTHERS] += getattr(each, quantity) or 0
+    sums: dict[str, list[float]] = {each: [] for each in series}
+    for day in days:
+        last.update(of_days[day])
+        for name, values in sums.items():
+            values.append(sum(counts.get(name, 0) for counts in last.values()))
+    return sums
+
+
+def _unused(estate: Estate) -> ReportList:
+    lines = [
+        ReportLine(
+            cells=[
+                *_named(row),
+                Cell(text=_time(row["unused_since"])),
+                Cell(text=_time(row["last_record_at"]) or "none retained, or unknown"),
+                _number(row["num_partitions"]),
+                Cell(text=size(_count(row["bytes"]))),
+            ],
+            filters=_filters(row),
+        )
+        for row in estate.unused.rows
+    ]
+    title = f"Topics that no audit of {counted(estate.unused_days, 'day')} or longer showed in use"
+    columns = ["Topic", "Owner", "Unused since", "Last record", "Partitions", "Size"]
+    return _listing("unused", title, columns, lines, estate.unused, "the largest")
+
+
+def _over_partitioned(estate: Estate) -> ReportList:
+    lines = [
+        ReportLine(
+            cells=[
+                *_named(row),
+                _number(row["num_partitions"]),
+                _number(row["partitions_needed"]),
+                Cell(text=size(_count(row["most_bytes"]))),
+                _number(row["most_members"]),
+            ],
+            filters=_filters(row),
+        )
+        for row in estate.over_partitioned.rows
+    ]
+    columns = ["Topic", "Owner", "Partitions", "Needed", "Largest size of one copy", "Most members of a group"]
+    title = "Topics with more partitions than they need"
+    return _listing("over-partitioned", title, columns, lines, estate.over_partitioned, "most partitions")
+
+
+def _risks(estate: Estate) -> ReportList:
+    lines = [
+        ReportLine(
+            cells=[
+                *_named(row),
+                Cell(text=_RISKS.get(str(row["risk"]), words.name(row["risk"])), wide=True),
+                _number(row["replication_factor"]),
+                _number(row["min_insync_replicas"]),
+            ],
+            filters=[*_filters(row), words.name(row["risk"])],
+        )
+        for row in estate.risks.rows
+    ]
+    columns = ["Topic", "Owner", "Risk", "Replication factor", "min.insync.replicas"]
+    return _listing(
+        "risks", "Topics at risk when a broker fails", columns, lines, estate.risks, "fewest replicas", "risk"
+    )
+
+
+def _listing(
+    name: str, title: str, columns: Sequence[str], lines: Sequence[ReportLine], found: ViewRows, order: str, *more: str
+) -> ReportList:
+    labels = ["cluster", "owner", *more]
+    return listings.listing(name, title, columns, labels, lines, found.total, found.query, order)
+
+
+def _named(row: Mapping[str, object]) -> Sequence[Cell]:
+    return [
+        Cell(text=words.name(row["topic"]), under=words.name(row["cluster"]), wide=True),
+        Cell(text=words.name(row["owner"]) or "–"),
+    ]
+
+
+def _filters(row: Mapping[str, object]) -> list[str]:
+    return [words.name(row["cluster"]), words.name(row["owner"]) or NO_OWNER]
+
+
+def _number(value: object) -> Cell:
+    return Cell(text="unknown" if not isinstance(value, int) else words.number(value))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _time(value: object) -> str:
+    return words.time(value) if isinstance(value, datetime) else ""
