@@ -32,7 +32,8 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 pytestmark = pytest.mark.thorough
 
 SLOW = ReplicaSettings(throttle=4_000, max_partitions_per_broker=1)
-"""Four megabytes take a quarter of an hour, in which several runs start and end, on slow machines too."""
+"""Several runs start and end while 60 MB move, on slow machines too. A follower fetches 1 MB at once and then waits for
+the quota's window, however low the rate: 6 MB took 57 s at this one."""
 
 
 def stopped_while_it_moves(estate: Estate, kafka: EmbeddedKafka, run_id: str, **request: Any) -> None:
@@ -56,7 +57,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """R4, R6: through other runs, an abandoned one, and a plan that is too old when it is resumed."""
-    with_data(kafka_three, "stay.moved", {0: (1,), 1: (1,)}, 4_000_000)
+    with_data(kafka_three, "stay.moved", {0: (1,), 1: (1,)}, 60_000_000)
     estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=GuardSettings(max_moves=100))
     estate.settings = replace(estate.settings, replicas=SLOW)
     estate.declare({"topic": "stay.moved", "placement": "brokers:3"})
@@ -97,7 +98,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     runs.abandon(estate.ledger, estate.settings, "again")
     assert throttles_on(kafka_three, ["stay.moved"])
     with admin_of(kafka_three) as admin:
-        until(lambda: admin.list_reassignments() == {}, seconds=120)
+        until(lambda: admin.list_reassignments() == {}, seconds=300)
     assert estate.run("provision", "nothing", only=("creates",)).exit_code == 0
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
@@ -123,7 +124,9 @@ def test_a_cancel_that_brokers_refuse_leaves_move_and_throttle() -> None:
             assert owner.admin.reassign({("refused.cancel", 0): (2,)})[0]["refused.cancel", 0].error_code == 0
             until(lambda: other.reassignments() == {("refused.cancel", 0): (2,)}, seconds=30)
             until(lambda: other.topic_states(["refused.cancel"])["refused.cancel"].permitted, seconds=30)
-            with pytest.raises(OutcomeUnknown, match=r"refused.cancel among them \(CLUSTER_AUTHORIZATION_FAILED"):
+            with pytest.raises(
+                OutcomeUnknown, match=r"refused.cancel: still moved, not cancelled \(CLUSTER_AUTHORIZATION_FAILED"
+            ):
                 list(other.cancel([target]))
             assert owner.reassignments() == {("refused.cancel", 0): (2,)}
             assert Throttling(owner, kept).end() == len(kept.written) == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from markupsafe import Markup
@@ -268,7 +268,7 @@ def _unused(estate: Estate) -> ReportList:
         for row in estate.unused.rows
     ]
     title = f"Topics that no audit of {counted(estate.unused_days, 'day')} or longer showed in use"
-    columns = ["Topic", "Owner", "Unused since", "Last record", "Partitions", "Size"]
+    columns = ["Owner", "Topic", "Unused since", "Last record", "Partitions", "Size"]
     return _listing("unused", title, columns, lines, estate.unused, "the largest")
 
 
@@ -286,7 +286,7 @@ def _over_partitioned(estate: Estate) -> ReportList:
         )
         for row in estate.over_partitioned.rows
     ]
-    columns = ["Topic", "Owner", "Partitions", "Needed", "Largest size of one copy", "Most members of a group"]
+    columns = ["Owner", "Topic", "Partitions", "Needed", "Largest size of one copy", "Most members of a group"]
     title = "Topics with more partitions than they need"
     return _listing("over-partitioned", title, columns, lines, estate.over_partitioned, "most partitions")
 
@@ -304,7 +304,7 @@ def _risks(estate: Estate) -> ReportList:
         )
         for row in estate.risks.rows
     ]
-    columns = ["Topic", "Owner", "Risk", "Replication factor", "min.insync.replicas"]
+    columns = ["Owner", "Topic", "Risk", "Replication factor", "min.insync.replicas"]
     return _listing(
         "risks", "Topics at risk when a broker fails", columns, lines, estate.risks, "fewest replicas", "risk"
     )
@@ -314,13 +314,14 @@ def _listing(
     name: str, title: str, columns: Sequence[str], lines: Sequence[ReportLine], found: ViewRows, order: str, *more: str
 ) -> ReportList:
     labels = ["cluster", "owner", *more]
-    return listings.listing(name, title, columns, labels, lines, found.total, found.query, order)
+    made = listings.listing(name, title, columns, labels, lines, found.total, found.query, order)
+    return replace(made, labelled=True)
 
 
 def _named(row: Mapping[str, object]) -> Sequence[Cell]:
     return [
+        Cell(text=words.name(row["owner"]) or NO_OWNER),
         Cell(text=words.name(row["topic"]), under=words.name(row["cluster"]), wide=True),
-        Cell(text=words.name(row["owner"]) or "–"),
     ]
 
 

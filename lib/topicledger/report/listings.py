@@ -79,6 +79,8 @@ class ReportList:
     """Which lines come first, in words."""
     within: bool = True
     """Whether the query returns only rows within the report's owners and topics."""
+    labelled: bool = False
+    """Whether cells name their column where a narrow screen has no head of the table."""
 
 
 def topics(report: Report) -> ReportList:
