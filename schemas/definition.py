@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
 
 

@@ -96,6 +96,7 @@ MANIFESTS = Table(
             _column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
             _column("placement", _STRING, "rule for replicas: any, racks, spread, rack:NAME or brokers:1,2,3"),
             _column("replaces", _STRING, "the topic that this one replaces, as Kafka can't rename: see docs/change.md"),
+            _column("description", _STRING, "the purpose of the topic, as free text; changes nothing on a cluster"),
         ]
     ),
     properties={"delta.enableChangeDataFeed": "true"},

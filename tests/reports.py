@@ -88,7 +88,10 @@ def _result(
         error=error,
         error_message=why,
         completed_at=NOW - timedelta(minutes=10, seconds=number % 60),
-        change=PlannedChange(what="12 partitions, replication factor 3, retention.ms=604800000"),
+        change=PlannedChange(
+            what="12 partitions, replication factor 3, retention.ms=604800000",
+            description=None if number % 4 else "What customers paid",
+        ),
         owner="payments" if number % 3 else None,
     )
 

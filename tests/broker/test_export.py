@@ -144,11 +144,11 @@ def test_throttle_lists_of_a_move_are_neither_exported_nor_drift(
     assert {each["topic"] for each in audit(config)["drift"] if each["kind"] != "unmanaged"} == set()
 
 
-def test_owners_and_labels_in_the_table_outlast_an_export_into_it(
+def test_an_export_keeps_what_only_the_table_knows(
     config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": own})
-    kept = {"owner": "payments", "labels": {"tier": "gold"}}
+    kept = {"owner": "payments", "labels": {"tier": "gold"}, "description": "Money"}
     estate.declare({"topic": "export.0000", "num_partitions": 99, **kept}, {"topic": "export.gone"})
     result = invoke("export", "--config", config, "--cluster", "main", "--into-table", "--pattern", "^export[.]0000$")
     assert "0 added, 1 changed, 0 unchanged" in result.stdout
@@ -156,6 +156,10 @@ def test_owners_and_labels_in_the_table_outlast_an_export_into_it(
     assert set(rows) == {"export.0000", "export.gone"}
     assert {name: rows["export.0000"][name] for name in kept} == kept
     assert rows["export.0000"]["num_partitions"] == live["export.0000"].num_partitions
+    file = tmp_path / "again.yaml"
+    assert invoke("export", "--config", config, "--cluster", "main", "--to", file).exit_code == 0
+    again = invoke("load_manifests", file, "--config", config, "--dry-run")
+    assert "0 changed, 1 unchanged" in again.stdout
 
 
 def test_an_export_proposes_owners_and_splits_by_them(

@@ -26,7 +26,7 @@ from topicledger.schemas import TABLES, Table
 
 PYTHON = REPOSITORY / "build" / "queries" / "bin" / "python"
 START = datetime(2026, 9, 1, 6, tzinfo=UTC)
-LABELS = {"tier": "gold", "pii": "", "description": "Money, (mostly)"}
+LABELS = {"tier": "gold", "pii": ""}
 NO_GROUPS: Sequence[Mapping[str, Any]] = ()
 
 Rows = Sequence[Mapping[str, Any]]
@@ -88,7 +88,14 @@ def applied(run_id: str, topic: str, action: str, **more: Any) -> Mapping[str, A
 
 ROWS: Mapping[str, Rows] = {
     "manifests": [
-        {"cluster": "main", "topic": "idle", "state": "present", "owner": "payments", "labels": LABELS},
+        {
+            "cluster": "main",
+            "topic": "idle",
+            "state": "present",
+            "owner": "payments",
+            "labels": LABELS,
+            "description": "Money, (mostly)",
+        },
         {"cluster": "main", "topic": "busy", "state": "present", "owner": "payments"},
         {"cluster": "main", "topic": "wide", "state": "present", "owner": "search"},
         {"cluster": "main", "topic": "gone", "state": "absent", "owner": "search"},

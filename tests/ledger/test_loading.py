@@ -75,6 +75,7 @@ def test_load_reports_changes_and_an_equal_load_commits_nothing(ledger: Ledger, 
         "labels": None,
         "placement": None,
         "replaces": None,
+        "description": None,
     }
 
 

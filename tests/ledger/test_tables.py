@@ -194,7 +194,7 @@ def test_processes_can_add_the_same_columns_at_once(spark: SparkSession, tmp_pat
 
 def test_only_a_load_with_values_adds_columns_to_a_shared_table(spark: SparkSession, tmp_path: Path) -> None:
     """Other tools write it with their own schema: whoever only reads it changes nothing."""
-    fields = [field for field in MANIFEST_ROWS if field.name not in ("labels", "placement")]
+    fields = [field for field in MANIFEST_ROWS if field.name not in ("labels", "placement", "description")]
     ledger = make(spark, tmp_path, MANIFESTS, StructType([StructField("ticket", IntegerType()), *fields]))
     before = described(ledger, MANIFESTS)
     ledger.ensure(MANIFESTS)
@@ -202,7 +202,7 @@ def test_only_a_load_with_values_adds_columns_to_a_shared_table(spark: SparkSess
     ledger.merge(MANIFESTS, frame(spark, MANIFESTS.schema, [one]))
     assert described(ledger, MANIFESTS) == before
     (row,) = dicts(ledger.read(MANIFESTS))
-    assert (row["topic"], row["labels"], row["placement"]) == ("one", None, None)
+    assert (row["topic"], row["labels"], row["placement"], row["description"]) == ("one", None, None, None)
 
     ledger.merge(MANIFESTS, frame(spark, MANIFESTS.schema, [{**one, "placement": "spread"}]))
     assert ledger._load(MANIFESTS).columns == ["ticket", *(field.name for field in fields), "placement"]

@@ -36,7 +36,8 @@ def test_history_shows_all_events_of_a_topic_in_order(ledger: Ledger, tmp_path: 
     for name, partitions in (("first", 2), ("second", 3)):
         file = tmp_path / f"{name}.yaml"
         file.write_text(
-            f"cluster: main\ntopics: [{{topic: a, num_partitions: {partitions}, owner: x}}, {{topic: b}}]\n"
+            f"cluster: main\ntopics:\n- {{topic: a, num_partitions: {partitions}, owner: x, description: Money}}\n"
+            "- {topic: b}\n"
         )
         arguments = ["load_manifests", str(file), "--config", str(config), "--run-id", name, "--requested-by", "ann"]
         assert CliRunner().invoke(cli.main, arguments).exit_code == 0
@@ -96,7 +97,7 @@ def test_history_shows_all_events_of_a_topic_in_order(ledger: Ledger, tmp_path: 
     ]
     assert [each.at for each in found.events[2:]] == [minute(number) for number in (1, 2, 3, 5, 6, 7, 9)]
     details = [each.details for each in found.events]
-    assert str(details[0]).endswith(": state present, num_partitions 2, owner x")
+    assert str(details[0]).endswith(": state present, num_partitions 2, owner x, description Money")
     assert details[2:] == [
         "+ create a: 2 partitions",
         "fine",

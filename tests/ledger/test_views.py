@@ -46,6 +46,7 @@ def test_current_topics_have_their_owner_configs_and_size(on_spark: Mapping[str,
     assert set(rows) == {"idle", "busy", "wide", "gone", "unknown", "recreated"}
     idle = rows["idle"]
     assert (idle["owner"], idle["labels"], idle["cleanup_policy"]) == ("payments", LABELS, "compact")
+    assert idle["description"] == "Money, (mostly)"
     assert (idle["bytes"], idle["usage_at"]) == (3_000, "2026-10-03T06:00:00Z")
     assert {name for name, row in rows.items() if row["declared"]} == {"idle", "busy", "wide"}
     assert rows["recreated"]["unclean_leader_election"] is None, "the config of the former topic isn't this one's"

@@ -52,6 +52,7 @@ def any_row(rng: random.Random) -> dict[str, Any]:
         "replication_factor": rng.choice(COUNTS),
         "assignments": rng.choice((None, None, any_assignments(rng))),
         "placement": rng.choice(PLACEMENTS),
+        "description": rng.choice((None, "", "What it is for")),
         "replaces": rng.choice((None, None, None, *TOPICS)),
         "configs": rng.choice((None, {rng.choice(NAMES): rng.choice(VALUES) for _ in range(rng.randrange(3))})),
     }

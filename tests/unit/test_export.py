@@ -50,7 +50,7 @@ def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSessi
     rows = by_topic(exported(spark, None, with_assignments=False))
     usual = {"cluster": "main", "state": "present", "num_partitions": 2, "replication_factor": 2}
     nothing = dict.fromkeys(
-        ("assignments", "configs", "owner", "labels", "placement", "replaces", "not_exported", "note")
+        ("assignments", "configs", "owner", "labels", "placement", "replaces", "description", "not_exported", "note")
     )
     assert rows["main", "plain"] == {**nothing, **usual, "topic": "plain"}
     assert rows["main", "set"] == {**nothing, **usual, "topic": "set", "configs": {"a": "1", "b": ""}}

@@ -32,7 +32,8 @@ def only(parsed: ParsedManifests) -> ManifestRow:
 
 def said(row: ManifestRow) -> dict[str, Any]:
     """Return the values of a row that aren't defaults."""
-    names = ("cluster", "topic", "num_partitions", "replication_factor", "assignments", "configs", "owner", "labels")
+    fixed = ("cluster", "topic", "num_partitions", "replication_factor", "assignments", "configs")
+    names = (*fixed, "owner", "labels", "description")
     found = {name: getattr(row, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -492,11 +493,11 @@ def test_a_topicctl_topic_is_read(read: Read) -> None:
         "replication_factor": 2,
         "configs": {"cleanup.policy": "delete,compact", "max.message.bytes": "5242880", "retention.ms": "21600000"},
         "labels": {"tier": "silver"},
+        "description": "What people click on",
     }
     assert leftovers(parsed) == {
         "meta.environment": 4,
         "meta.region": 5,
-        "meta.description": 6,
         "spec.placement.strategy": 12,
         "spec.placement.picker": 12,
     }

@@ -85,21 +85,23 @@ def test_the_same_topics_in_every_format_are_the_same_rows(parse: Parse) -> None
         "owner": "me",
         "labels": {"tier": "gold"},
         "replaces": "an.older.one",
+        "description": "Paid, or not",
     }
     placed = {"cluster": "orders", "topic": "b", "assignments": {"0": [1, 2], "1": [2, 1]}}
     forms = {
         "m.json": json.dumps([entry, placed], indent=2),
         "m.jsonl": f"{json.dumps(entry)}\n\n{json.dumps(placed)}\n",
         "m.yaml": yaml.safe_dump({"topics": [entry, placed]}),
-        "m.csv": "cluster,topic,num_partitions,assignments,configs,owner,labels,replaces\n"
-        + f'orders,a,3,,"{_cell(entry["configs"])}",me,"{_cell(entry["labels"])}",an.older.one\n'
-        + f'orders,b,,"{_cell(placed["assignments"])}",,,,\n',
+        "m.csv": "cluster,topic,num_partitions,assignments,configs,owner,labels,replaces,description\n"
+        + f'orders,a,3,,"{_cell(entry["configs"])}",me,"{_cell(entry["labels"])}",an.older.one,"Paid, or not"\n'
+        + f'orders,b,,"{_cell(placed["assignments"])}",,,,,\n',
     }
     results = {name: parse(name, text) for name, text in forms.items()}
     assert {name: texts(parsed) for name, parsed in results.items()} == {name: [] for name in forms}
     rows = {name: [without_place(row) for row in parsed.rows] for name, parsed in results.items()}
     assert all(each == rows["m.json"] for each in rows.values())
     assert rows["m.json"][0]["replaces"] == "an.older.one"
+    assert rows["m.json"][0]["description"] == entry["description"]
     assert rows["m.json"][0]["configs"] == {
         "retention.ms": "5",
         "preallocate": "true",
@@ -349,6 +351,11 @@ def test_errors_in_yaml_have_their_line(parse: Parse, field: str, message: str) 
         ("cluster: c\ndefault: {}\ntopics: []", "m.yaml:2: unknown key `default`; did you mean `defaults`?"),
         ("cluster: c\ndefaults: {topic: t}\ntopics: []", "m.yaml:2: unknown field `topic`"),
         ("cluster: c\ndefaults: {replaces: t}\ntopics: []", "m.yaml:2: unknown field `replaces`"),
+        ("cluster: c\ndefaults: {description: t}\ntopics: []", "m.yaml:2: unknown field `description`"),
+        (
+            "cluster: c\ntopics: [{topic: t, description: 1}]",
+            "m.yaml:2: `description` must be a string, not the number",
+        ),
         ("cluster: c\ndefaults: []\ntopics: []", "m.yaml:2: `defaults` must be a mapping, not a list"),
         ("cluster: c\ndefaults: {cluster: d}\ntopics: []", "m.yaml:1: `cluster` is given here and in `defaults`"),
         ("cluster: 1\ntopics: [{topic: t}]", "m.yaml:1: `cluster` must be a string, not the number 1; quote it"),

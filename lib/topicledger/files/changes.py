@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +14,11 @@ from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger, differ
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.owners import is_one_of
+from topicledger.manifests.rows import Transform
 from topicledger.schemas import RESOURCES, Table
+
+KEPT = ("labels", "replaces", "description")
+"""Columns whose values no cluster knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,22 +102,30 @@ def gone(
     return found.select(*table.schema.names)
 
 
+def as_declared(table: Table, declared: DataFrame, names: Collection[str] = KEPT) -> Transform:
+    """Give rows about live resources, one per key, the values of `names` that their declarations have."""
+    found = [name for name in names if name in table.schema.names]
+    same = [F.col(f"live.{name}").eqNullSafe(F.col(f"known.{name}")) for name in table.key]
+
+    def transform(rows: DataFrame) -> DataFrame:
+        known = declared.groupBy(*table.key).agg(*(F.any_value(name).alias(name) for name in found))
+        columns = (
+            F.coalesce(f"known.{name}", f"live.{name}").alias(name) if name in found else F.col(f"live.{name}")
+            for name in rows.columns
+        )
+        return rows.alias("live").join(known.alias("known"), on=same, how="left").select(*columns)
+
+    return transform
+
+
 def adopt(ledger: Ledger, table: Table, rows: DataFrame, owner: str | None) -> Mapping[str, int]:
     """Merge rows about live resources, one per key, into their table, in one commit or in none; return the counts.
 
-    Keeps what clusters don't know as the table has it: labels, and owners if no `owner` is given.
+    Keeps the owners that the table has if no `owner` is given.
     """
     ledger.ensure(table)
-    known = (
-        ledger.read(table)
-        .groupBy(*table.key)
-        .agg(F.any_value("owner").alias("_owner"), F.any_value("labels").alias("_labels"))
-    )
-    same = [F.col(f"new.{name}").eqNullSafe(F.col(f"old.{name}")) for name in table.key]
-    kept = {"labels": F.col("_labels")} | ({"owner": F.coalesce("_owner", "new.owner")} if owner is None else {})
-    columns = [kept.get(name, F.col(f"new.{name}")).alias(name) for name in table.schema.names]
-    changes = difference(
-        ledger, table, rows.alias("new").join(known.alias("old"), on=same, how="left").select(*columns)
-    )
+    if owner is None:
+        rows = rows.transform(as_declared(table, ledger.read(table), ["owner"]))
+    changes = difference(ledger, table, rows)
     changes.make(ledger)
     return changes.counts

@@ -29,8 +29,8 @@ TOP_KEYS = ("cluster", CLUSTERS, "defaults", OVERRIDES, "topics", *SECTIONS)
 ENTRY_FIELDS = (*FIELDS, CLUSTERS, OVERRIDES)
 """The fields of a topic's entry."""
 OVERRIDABLE = tuple(name for name in FIELDS if name not in FIXED)
-DEFAULT_FIELDS = ("cluster", *(name for name in OVERRIDABLE if name != "replaces"))
-"""A topic is replaced by one other, so `replaces` is no default."""
+DEFAULT_FIELDS = ("cluster", *(name for name in OVERRIDABLE if name not in ("replaces", "description")))
+"""Values about a single topic can't be defaults."""
 
 
 def read_document(value: Value, line: int, reader: Reader) -> None:

@@ -17,7 +17,7 @@ from topicledger.config import patterns
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.files import export_resources
-from topicledger.files.changes import adopt
+from topicledger.files.changes import adopt, as_declared
 from topicledger.files.export_resources import ResourceExport
 from topicledger.files.exported import ClusterExport, Exported, TopicMessage, folded
 from topicledger.files.load import Loaded, of_counts
@@ -107,6 +107,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     rows = (
         wanted.join(configs, on=["cluster", "topic"], how="inner")
         .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
+        .transform(as_declared(MANIFESTS, declared))
         .transform(materialised)
     )
     unread: list[TopicMessage] = []
@@ -189,6 +190,7 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
         "labels": F.lit(None),
         "placement": F.lit(None),
         "replaces": F.lit(None),
+        "description": F.lit(None),
         _REASON: F.when(
             F.col("configs").isNull(), F.concat(F.lit("its configs can't be described: "), F.col("config_error"))
         ),

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.files.changes import as_declared
 from topicledger.files.exported import TopicMessage
 from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
@@ -64,8 +65,8 @@ def export(
     """List one kind on `clusters`; `unmanaged`: only resources that no row of its table names."""
     listed = kind.observed.observe(ledger.spark, clusters, kafka, ids)
     rows = listed.rows
-    if unmanaged and ledger.exists(kind.table):
-        declared = ledger.read(kind.table).transform(kind.rows.complete)
+    declared = ledger.read_if_exists(kind.table).transform(kind.rows.complete)
+    if unmanaged:
         same = [rows[name].eqNullSafe(declared[name]) for name in kind.table.key]
         rows = rows.join(declared, on=same, how="left_anti")
     option = kind.names.export_option
@@ -74,9 +75,8 @@ def export(
         for name, status in listed.statuses.items()
         if status.error is not None
     }
-    return ResourceExport(
-        kind=kind, rows=rows.transform(_as_rows(kind, owner)).transform(materialised), problems=problems
-    )
+    exported = rows.transform(_as_rows(kind, owner)).transform(as_declared(kind.table, declared))
+    return ResourceExport(kind=kind, rows=exported.transform(materialised), problems=problems)
 
 
 def _as_rows(kind: ResourceKind, owner: str | None) -> Transform:

@@ -24,11 +24,11 @@ def is_one_of(owner: Column, owners: tuple[str, ...]) -> Column:
 
 
 def of_topics(manifests: DataFrame) -> DataFrame:
-    """Return one row per topic (cluster, topic, owner), although other tools may have written several.
+    """Return one row per topic (cluster, topic, owner, description), although other tools may have written several.
 
     In: rows of `manifests`.
     """
-    return manifests.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
+    return manifests.groupBy("cluster", "topic").agg(*(F.min(name).alias(name) for name in ("owner", "description")))
 
 
 def belongs_to(settings: Owners, owners: tuple[str, ...]) -> Column:

@@ -259,8 +259,8 @@ def _comparable(column: str) -> Column:
 
 
 def content(rows: DataFrame, name: str) -> DataFrame:
-    """Return the content of each topic's rows as one comparable value: cluster, topic, `name`."""
-    rest = [column for column in COLUMNS if column not in ("cluster", "topic")]
+    """Return what each topic's rows ask of its cluster as one comparable value: cluster, topic, `name`."""
+    rest = [column for column in COLUMNS if column not in ("cluster", "topic", "description")]
     all_of_it = F.array_sort(F.collect_list(F.struct(*map(_comparable, rest))))
     return rows.groupBy("cluster", "topic").agg(all_of_it.alias(name))
 

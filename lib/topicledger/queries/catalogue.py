@@ -23,8 +23,6 @@ ENVIRONMENTS = (
 """DataHub's names of environments."""
 _RESERVED = str.maketrans({",": "%2C", "(": "%28", ")": "%29", "␟": "%E2%90%9F"})
 """Characters that DataHub encodes in URNs."""
-_DESCRIPTION = "description"
-"""The label that is a topic's description instead of a tag."""
 _PLATFORM = "urn:li:dataPlatform:kafka"
 _CONFIGS = {
     "cleanup_policy": "cleanup.policy",
@@ -74,8 +72,8 @@ def _aspects(row: Row) -> Mapping[str, Any]:
     properties["Declared"] = str(row["declared"]).lower()
     if row["topic_id"] is not None:
         properties["Topic ID"] = row["topic_id"]
-    labels = dict(row["labels"] or {})
-    described = {"description": text} if (text := labels.pop(_DESCRIPTION, None)) else {}
+    labels = row["labels"] or {}
+    described = {"description": row["description"]} if row["description"] else {}
     aspects: dict[str, Any] = {
         "datasetProperties": {"name": row["topic"], **described, "customProperties": properties, "tags": []},
         "dataPlatformInstance": {

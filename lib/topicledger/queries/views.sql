@@ -42,7 +42,8 @@ declarations AS (
         topic,
         min(owner) AS owner,
         max(CASE WHEN state = 'present' THEN 1 ELSE 0 END) = 1 AS declared,
-        any_value(labels) AS labels
+        any_value(labels) AS labels,
+        min(description) AS description
     FROM manifests
     GROUP BY cluster, topic
 ),
@@ -65,6 +66,7 @@ SELECT
     declarations.owner,
     coalesce(declarations.declared, false) AS declared,
     declarations.labels,
+    declarations.description,
     observed.num_partitions,
     observed.replication_factor,
     config_values.cleanup_policy,

@@ -173,10 +173,12 @@ class ChangedProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedChange:
-    """The change that an action makes."""
+    """The change that an action makes, and what its topic is for."""
 
     what: str | None = None
     """In words."""
+    description: str | None = None
+    """The topic's description, as in the latest tables."""
     destroys: bool = False
     """Whether it removes a resource, or can lose records."""
 
@@ -227,6 +229,8 @@ class DriftFinding:
     since: datetime | None
     owner: str | None = None
     """As in the latest tables."""
+    description: str | None = None
+    """The topic's description, as in the latest tables."""
 
 
 @dataclass(frozen=True, kw_only=True)

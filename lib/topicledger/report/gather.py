@@ -171,7 +171,9 @@ def _listed(rows: DataFrame) -> list[Result]:
     return [
         Result(
             **{name: _value(row, name) for name in own},
-            change=PlannedChange(what=row["plan"] and in_words(row["plan"]), destroys=row["destroys"]),
+            change=PlannedChange(
+                what=row["plan"] and in_words(row["plan"]), description=row["description"], destroys=row["destroys"]
+            ),
         )
         for row in rows.collect()
     ]
@@ -211,17 +213,24 @@ def _owned(ledger: Ledger, in_order: Callable[[DataFrame], DataFrame], rows: Dat
 
 
 def _with_owners(rows: DataFrame, ledger: Ledger) -> DataFrame:
-    """Add `owner`: of the plan, as `runs show` has it, or else of the latest tables. In: `figures.RESULTS`."""
+    """Add `owner`: of the plan, as `runs show` has it, or else of the latest tables; and the latest `description`.
+
+    In: `figures.RESULTS`.
+    """
     declared = limits.owners(ledger).withColumnRenamed("resource", "topic")
     known = rows.join(declared, on=["cluster", "resource_type", "topic"], how="left")
-    return known.select(*rows.columns, F.coalesce("plan.owner", "declared_owner").alias("owner"))
+    owner = F.coalesce("plan.owner", "declared_owner").alias("owner")
+    return known.select(*rows.columns, owner, "description")
 
 
 def _owned_findings(ledger: Ledger, drift: DataFrame, listed: int) -> DataFrame:
-    """The first `listed` findings, with the owners of their topics or other resources."""
+    """The first `listed` findings, with the owners of their topics or other resources, and descriptions of topics."""
     first = figures.drift_worst_first(drift).limit(listed)
-    named = limits.owners(ledger).where(F.col("declared_owner").isNotNull())
-    by_name = named.groupBy("cluster", "resource").agg(F.min("declared_owner").alias("owner"))
+    by_name = (
+        limits.owners(ledger)
+        .groupBy("cluster", "resource")
+        .agg(F.min("declared_owner").alias("owner"), F.min("description").alias("description"))
+    )
     rows = first.withColumn("resource", F.coalesce("topic", "what")).join(by_name, ["cluster", "resource"], "left")
     return rows.drop("resource").transform(figures.drift_worst_first)
 

@@ -24,18 +24,27 @@ _RESOURCE = ("cluster", "resource_type", "resource")
 
 
 def owners(ledger: Ledger) -> DataFrame:
-    """Return the owners that the latest tables declare: cluster, resource_type, resource, `declared_owner`."""
+    """Return the owners that the latest tables declare, and descriptions of topics.
+
+    Out: cluster, resource_type, resource, `declared_owner`, `description`.
+    """
     manifests = ledger.read_if_exists(MANIFESTS)
     owner = F.col("owner").alias("declared_owner")
     topics = manifests.transform(of_topics).select(
-        "cluster", F.lit(TOPIC).alias("resource_type"), F.col("topic").alias("resource"), owner
+        "cluster", F.lit(TOPIC).alias("resource_type"), F.col("topic").alias("resource"), owner, "description"
     )
     others = (
         ledger.read(kind.table)
         .transform(kind.rows.complete)
         .groupBy("cluster", kind.rows.text_of().alias("resource"))
         .agg(F.min(F.nullif(F.btrim("owner"), F.lit(""))).alias("owner"))
-        .select("cluster", F.lit(kind.resource_type).alias("resource_type"), "resource", owner)
+        .select(
+            "cluster",
+            F.lit(kind.resource_type).alias("resource_type"),
+            "resource",
+            owner,
+            F.lit(None).cast("string").alias("description"),
+        )
         for kind in KINDS
         if ledger.exists(kind.table)
     )

@@ -121,7 +121,12 @@ def _topic(row: Result, *, several: bool) -> ReportLine:
     return ReportLine(
         cells=[
             Cell(text=row.outcome, under=ended, outcome=row.outcome),
-            Cell(text=words.name(row.topic) or "(no name)", under=cluster, wide=True, history=row.history[-_EVENTS:]),
+            Cell(
+                text=words.name(row.topic) or "(no name)",
+                under=_described(cluster, row.change.description),
+                wide=True,
+                history=row.history[-_EVENTS:],
+            ),
             Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
             Cell(text=words.name(row.owner) or "–"),
             Cell(text=words.time(row.completed_at), under=words.name(row.run_id) if several else ""),
@@ -129,6 +134,10 @@ def _topic(row: Result, *, several: bool) -> ReportLine:
         said=_said(row),
         filters=[row.outcome, cluster, error or "none", words.name(row.owner) or NO_OWNER],
     )
+
+
+def _described(cluster: str, description: str | None) -> str:
+    return f"{cluster}: {words.message(description)}" if description else cluster
 
 
 def findings(report: Report) -> ReportList | None:
@@ -158,7 +167,11 @@ def _finding(row: DriftFinding, report: Report) -> ReportLine:
         cells=[
             Cell(text=severity, outcome=severity),
             # A finding that names no topic shows its subject.
-            Cell(text=words.name(row.topic) or words.name(row.what) or "(no name)", under=cluster, wide=True),
+            Cell(
+                text=words.name(row.topic) or words.name(row.what) or "(no name)",
+                under=_described(cluster, row.description),
+                wide=True,
+            ),
             Cell(text=row.kind, under=words.name(row.what)),
             Cell(text=", ".join(pair), under=words.message(row.message), wide=True),
             Cell(text=words.name(row.owner) or "–"),

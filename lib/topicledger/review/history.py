@@ -36,6 +36,7 @@ _SHOWN = (
     "owner",
     "labels",
     "replaces",
+    "description",
 )
 
 

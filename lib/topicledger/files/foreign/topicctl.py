@@ -46,8 +46,8 @@ def _topic(value: Value, line: int, reader: Reader, cluster: str | None) -> None
     own_cluster = meta.text("cluster", required=cluster is None)
     row.entry.cluster = cluster or own_cluster
     row.entry.labels = meta.texts("labels")
+    row.entry.description = meta.text("description")
     meta.leave_out(("environment", "region", "shard"), "about the cluster, not the topic")
-    meta.leave_out(("description",), "a description; use `labels` for it")
     meta.leave_out(("consumers",), "the consumers; use the table `usages` for them")
     meta.rest()
     _spec(spec, row, reader)

@@ -64,6 +64,7 @@ class Entry:
     labels: dict[str, str] | None = None
     placement: str | None = None
     replaces: str | None = None
+    description: str | None = None
     given: set[str] = field(default_factory=set)
     """Fields that are present, including nulls."""
     failed: set[str] = field(default_factory=set)
@@ -145,6 +146,7 @@ class Report:
                 labels=entry.labels,
                 placement=entry.placement,
                 replaces=entry.replaces,
+                description=entry.description,
                 file=self.file,
                 line=line,
             )

@@ -26,6 +26,7 @@ FIELDS = (
     "labels",
     "placement",
     "replaces",
+    "description",
 )
 """The columns of `manifests`, in the table's order."""
 
@@ -75,6 +76,8 @@ class ManifestRow:
     """The rule for replicas, not yet validated."""
     replaces: str | None = None
     """The topic that this one replaces, not yet validated."""
+    description: str | None = None
+    """The purpose of the topic, as free text."""
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int
