@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from scripts import generate_reference
-from topicledger.config import guards, oauth, settings
+from topicledger.config import guards, oauth, scope, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
 from topicledger.naming import DriftName, Sections
@@ -95,6 +95,11 @@ def sections() -> Mapping[str, tuple[str, list[Key]]]:
         if of is guards.GuardSettings:
             keys += [
                 Key(name=each, type="integer", default="`0`", meaning=what) for each, what in guards.OF_KINDS.items()
+            ]
+        if of is scope.ScopeSettings:
+            keys += [
+                Key(name=each, type="list of strings", default="none", meaning=what)
+                for each, what in scope.OF_KINDS.items()
             ]
         if of is settings.PolicySpec:
             found["policies"] = ("All policies of creates.", [_key_of(settings.PolicySettings, "recreated")])

@@ -58,6 +58,10 @@ class KindNames:
     actions: type[ActionName]
     refusals: type[RefusalName]
     """Errors of this kind only."""
+    invalid: RefusalName
+    """The error of a row that can't be declared."""
+    ignores: Mapping[str, str]
+    """Settings of [scope], lists of patterns: name -> the column of its table that must match to leave one alone."""
     drift: Mapping[DriftName, str]
     """Kinds of drift, each with its default severity."""
     guards: Mapping[str, str]

@@ -197,6 +197,7 @@ def test_each_kind_is_found_and_nothing_else(audited: Audited) -> None:
     assert kinds == of_topics - {"not_permitted"} - of_placements
     assert (audited.after.exit_code, audited.after.state) == (3, "finished")
     assert (audited.after.drift_count, audited.after.manifests_refused) == (21, 1)
+    assert (audited.before.ignored, audited.after.ignored) == ({"topics": 0}, {"topics": 1})
     assert audited.after.severities == {"error": 7, "warning": 5, "info": 9}
 
 
@@ -275,7 +276,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
     config = commands.settings_file(tmp_path, {"main": servers}, root=root, more=AS_TOML)
     (run,) = audited.estate.rows(RUNS, "after")
     assert (run["state"], run["exit_code"], run["arguments"]["command"]) == ("finished", 3, "audit")
-    assert run["counts"] == {**audited.after.kinds, "manifests_refused": 1}
+    assert run["counts"] == {**audited.after.kinds, "manifests_refused": 1, "ignored_topics": 1}
 
     result = tmp_path / "result.json"
     shown = invoke("audit", "--config", config, "--run-id", "after", "--format", "json", "--result-file", result)

@@ -355,7 +355,7 @@ def test_foreign_file_is_loaded_and_unsupported_fields_are_listed(ledger: Ledger
     )
     assert leftovers(loaded) == [
         f"not carried over: `metadata.namespace` ({namespace}), 2 times, first at {file}:3",
-        "skipped: 1 KafkaUser",
+        "skipped: 1 KafkaUser without ACLs and quotas",
     ]
     native = put(
         tmp_path,

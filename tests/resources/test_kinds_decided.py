@@ -18,10 +18,12 @@ from tests.resources.examples import EXAMPLES, Example
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
+from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
-from topicledger.files.resource_reasons import reasons
+from topicledger.files.resource_reasons import ignored, reasons
 from topicledger.files.writing import write_manifests
+from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.rows import Transform
 from topicledger.model import Refusal
 from topicledger.naming import Sections
@@ -32,7 +34,7 @@ from topicledger.plan.lines import ROW, change_in_words, planned_action
 from topicledger.report import advice
 from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.listings import listings_of
-from topicledger.resources import building
+from topicledger.resources import building, ignoring
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.registry import ACTIONS, KINDS
 
@@ -112,6 +114,38 @@ def test_rows_are_decided_on(spark: SparkSession, example: Example) -> None:
         if row["decision"] in ACTIONS:
             line = change_in_words(row["decision"], row["resource"], dict(row["before"]), dict(row["after"]))
             assert line is None or line, name
+
+
+@of_every_kind
+def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example) -> None:
+    """Undeclared ones are neither changed nor counted nor drift; declared ones are refused, also in files."""
+    kind, same = example.kind, example.row("same", state="present")
+    name, column = next(each for each in kind.names.ignores.items() if each[1] in example.key("a"))
+    patterns = tuple(f"^{example.key(each)[column]}$" for each in ("stranger", "same"))
+    made = replace(settings(MANY), scope=ScopeSettings(of_kinds={name: patterns}))
+    live = [{"cluster": "main", **example.row(each)} for each in ("stranger", "same", "gone")]
+    there = frame(spark, kind.observed.table.schema, live).drop("run_id")
+    listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
+    rows = [{"cluster": "main", **each} for each in (same, example.absent("gone"))]
+    judged = frame(spark, kind.table.schema, rows).transform(ignoring.judged_by(kind, made, None)).localCheckpoint()
+    scoped = ignoring.undecided(kind, made.scope, listed.rows)
+    decided = dicts(judged.transform(kind.deciding.decide(listed, STATUSES, made, lambda rows: rows, scoped)))
+    found = {row["resource"]: row for row in decided}
+    stranger, gone = found[example.text("stranger")], found[example.text("gone")]
+    assert (stranger["decision"], stranger["phase"], stranger["before"]) == (None, None, None)
+    assert (gone["decision"], gone["phase"]) == (example.removes, None)
+    refused = found[example.text("same")]
+    assert (refused["outcome"], refused["error"]) == ("refused", example.error)
+    assert f"the {column} matches a pattern of scope.{name} in the settings" in refused["error_message"]
+    topics = spark.createDataFrame([], "cluster string, topic string")
+    ours = replace(listed, rows=listed.rows.transform(ignoring.without_ignored(kind, made.scope)))
+    drift = dicts(judged.transform(kind.drift.find(ours, topics, made)))
+    assert example.text("gone") in {row["what"] for row in drift}
+    assert {example.text("stranger"), example.text("same")}.isdisjoint({row["what"] for row in drift})
+    values = {name: value for name, value in same.items() if name != "state"}
+    row = ResourceRow(cluster="main", values=values, state="present", owner=None, labels=None, file="f", line=7)
+    (error,) = ignored({kind.table.name: [row]}, made.scope)
+    assert str(error) == f"f:7: {kind.resource_type}: {matches_ignored(column, name)}"
 
 
 @of_every_kind

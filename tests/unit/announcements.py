@@ -67,10 +67,9 @@ def drifted(**severities: int) -> DriftSummary:
         exit_code=0,
         manifest_version=3,
         clusters=[],
-        kinds={},
+        kinds={"config_differs": len(found)},
         severities={each.value: severities.get(each.value, 0) for each in Severity},
         drift=found,
-        drift_count=len(found),
         query="SELECT 1",
         manifests_refused=0,
     )

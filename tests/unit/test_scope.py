@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from topicledger.config.reading import load_settings
-from topicledger.config.scope import ScopeSettings
+from topicledger.config.scope import OF_KINDS, ScopeSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError, SettingsError
 from topicledger.files.read import read
@@ -45,9 +45,9 @@ def test_documented_patterns_match_topics_that_tools_create() -> None:
         "dlq.payments",
         "payments.authorised.dlq",
     ]
-    assert dict(zip(theirs, scope.ignored(theirs), strict=True)) == dict.fromkeys(theirs, True)
+    assert dict(zip(theirs, scope.ignored("ignore_topics", theirs), strict=True)) == dict.fromkeys(theirs, True)
     ours = ["payments.authorised", "changelog.orders", "orders.reconnect-events", "adlq.x"]
-    assert dict(zip(ours, scope.ignored(ours), strict=True)) == dict.fromkeys(ours, False)
+    assert dict(zip(ours, scope.ignored("ignore_topics", ours), strict=True)) == dict.fromkeys(ours, False)
 
 
 def test_wrong_patterns_are_errors_in_the_settings(tmp_path: Path) -> None:
@@ -73,6 +73,29 @@ def test_ignored_topics_in_the_table_are_refused(spark: SparkSession, tmp_path: 
     assert found["a"] == (None, "")
     error, message = found["a-changelog"]
     assert (error, "scope.ignore_topics" in message) == ("INVALID_TOPIC", True)
+
+
+def test_every_pattern_of_the_settings_leaves_something_out(tmp_path: Path) -> None:
+    """Rows of files that match are errors, whatever the kind and the column."""
+    path, file = tmp_path / "s.toml", tmp_path / "m.yaml"
+    theirs = {name: f"theirs-{name}" for name in OF_KINDS}
+    path.write_text(f"{BASE}[scope]\n" + "".join(f'{name} = ["{text}$"]\n' for name, text in theirs.items()))
+    file.write_text(
+        "cluster: main\nacls:\n"
+        "  - consumer: {principal: 'User:theirs-ignore_principals', topics: [a], groups: [b]}\n"
+        "quotas:\n"
+        "  - {user: theirs-ignore_users, client_id: a, producer_byte_rate: 1}\n"
+        "  - {user: a, client_id: theirs-ignore_clients, producer_byte_rate: 1}\n"
+        "  - {user: a, producer_byte_rate: 1}\n"
+        "groups:\n"
+        "  - {group: theirs-ignore_groups, configs: {consumer.session.timeout.ms: 46000}}\n"
+    )
+    with pytest.raises(ManifestFileError) as raised:
+        read(load_settings(path), [file], io.StringIO(""))
+    lines = str(raised.value).splitlines()
+    found = [(int(number), name) for number, name in re.findall(r"m\.yaml:(\d+): .*scope\.(\w+) in", "\n".join(lines))]
+    assert found == [(3, "ignore_principals"), (5, "ignore_users"), (6, "ignore_clients"), (9, "ignore_groups")]
+    assert {name for _, name in found} == {*OF_KINDS}
 
 
 def test_patterns_are_part_of_the_digests(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Decision
 from topicledger.plan.reevaluate import facts
-from topicledger.resources import building
+from topicledger.resources import building, ignoring
 from topicledger.resources.kind import ResourceKind
 
 
@@ -39,7 +39,7 @@ def explain(
     listed = kind.observed.observe(ledger.spark, [cluster], settings.kafka, {cluster.name: str(status.cluster_id)})
     if listed.statuses[cluster.name].error is not None:
         raise ClusterError(str(listed.statuses[cluster.name].message))
-    judged = ledger.read(kind.table).transform(kind.rows.judge(list(settings.clusters), [cluster.name]))
+    judged = ledger.read(kind.table).transform(ignoring.judged_by(kind, settings, [cluster.name]))
     rows = judged.transform(kind.deciding.compare(listed, seen.statuses, settings)).transform(materialised)
     mine = (F.col("cluster") == cluster.name) & (F.col("resource") == text)
     found = rows.where(mine).collect()

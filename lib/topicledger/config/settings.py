@@ -367,7 +367,7 @@ class Settings:
 
     def _ownership(self) -> dict[str, object]:
         """Return the part of [owners] and [scope] that decisions depend on; empty if there is none."""
-        ignored: dict[str, object] = {"scope": asdict(self.scope)} if self.scope != ScopeSettings() else {}
+        ignored = dict(self.scope.digested())
         if self.owners == Owners():
             return ignored
         # The scope of a run has what `requested_by` says.

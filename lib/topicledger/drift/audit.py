@@ -7,7 +7,7 @@ that can't be reached keeps its earlier rows, and a restart with the same run id
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.scoping import on_resources, on_topics
-from topicledger.drift.summary import REFUSED, DriftSummary, summarise
+from topicledger.drift.summary import IGNORED, REFUSED, DriftSummary, summarise
 from topicledger.drift.usage import record_usage
 from topicledger.frames import materialised
 from topicledger.ledger.run import Run
@@ -39,6 +39,7 @@ from topicledger.observe.record import keep
 from topicledger.observe.topics import Observation, as_expected
 from topicledger.plan import scoping
 from topicledger.plan.moving import uneven
+from topicledger.resources import ignoring
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.resources.scoped import INSIDE
@@ -128,9 +129,8 @@ def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceKind, D
         if not (declared or managed):
             continue
         rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
-        judged = rows.transform(kind.rows.judge(list(run.settings.clusters), list(estate.cluster_ids))).transform(
-            materialised
-        )
+        judged_by = ignoring.judged_by(kind, run.settings, list(estate.cluster_ids))
+        judged = rows.transform(judged_by).transform(materialised)
         if managed or not judged.isEmpty():
             yield kind, judged
 
@@ -157,7 +157,24 @@ def _list(
         log.warning("%s; the other clusters are still audited", message)
         problems.append(message)
     left = {name: cluster_id for name, cluster_id in estate.cluster_ids.items() if name not in lost}
-    return replace(estate, cluster_ids=left), listed
+    ours = listed.rows.transform(ignoring.without_ignored(kind, run.settings.scope))
+    return replace(estate, cluster_ids=left), replace(listed, rows=ours)
+
+
+def _ignored(run: Run) -> Mapping[str, int]:
+    """Number of live resources that the settings leave to others, by what they are; empty for a narrower audit."""
+    scope = run.settings.scope
+    if run.scope.narrows:
+        return {}
+    topics = any_matches("topic", scope.ignore_topics) & ~F.col("internal") if scope.ignore_topics else None
+    matched = [("topics", OBSERVED, topics)]
+    matched += [(kind.table.name, kind.observed.table, ignoring.is_ignored(kind, scope)) for kind in KINDS]
+    mine = F.col("cluster").isin(*(each.name for each in run.clusters))
+    return {
+        name: run.ledger.read(table).where(mine & theirs).count()
+        for name, table, theirs in matched
+        if theirs is not None and run.ledger.exists(table)
+    }
 
 
 def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
@@ -285,7 +302,9 @@ def _close(
     summary = summarise(run, refused, problems, fail_on=fail_on)
     if problems:
         return summary
-    counts = {**summary.kinds, REFUSED: summary.manifests_refused}
+    summary = replace(summary, ignored=_ignored(run))
+    left = {f"{IGNORED}{name}": count for name, count in summary.ignored.items()}
+    counts = {**summary.kinds, REFUSED: summary.manifests_refused, **left}
     run.commit_state(
         RunState.FINISHED,
         observed_at=observed_since,

@@ -22,6 +22,9 @@ from topicledger.text import SHOWN_FAILURES, alike, cell, document, first_of, gr
 REFUSED = "manifests_refused"
 """Name of the count of invalid manifest rows, which were not compared, in a run's `counts`."""
 
+IGNORED = "ignored_"
+"""Names of the counts of ignored resources begin with it, in a run's `counts`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterDrift:
@@ -65,17 +68,23 @@ class DriftSummary:
     """Severity -> rows of `drift`, over all clusters."""
     drift: Sequence[DriftRow]
     """The first 20, the most severe first."""
-    drift_count: int
     query: str
     """SQL for all of them."""
     manifests_refused: int
     """Invalid manifest rows, which were not compared."""
     problems: Sequence[str] = field(default_factory=list)
     """Why the audit isn't finished."""
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """Live resources that `[scope]` of the settings leaves to others: `topics` or the table of a kind -> number."""
+
+    @property
+    def drift_count(self) -> int:
+        """Number of findings."""
+        return sum(self.kinds.values())
 
     def to_json(self) -> str:
         """The versioned result document."""
-        return document(asdict(self))
+        return document({**asdict(self), "drift_count": self.drift_count})
 
 
 def summarise(
@@ -117,10 +126,10 @@ def summarise(
         kinds=kinds,
         severities=severities,
         drift=[DriftRow(**row.asDict()) for row in shown],
-        drift_count=count,
         query=query,
         manifests_refused=manifests_refused,
         problems=list(problems),
+        ignored={name.removeprefix(IGNORED): each for name, each in run.counts.items() if name.startswith(IGNORED)},
     )
 
 
@@ -139,6 +148,9 @@ def render(summary: DriftSummary, console: Console) -> None:
         console.print("no drift")
     if summary.manifests_refused:
         console.print(f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why")
+    if any(summary.ignored.values()):
+        counts = ", ".join(f"{count:,} {name}" for name, count in summary.ignored.items() if count)
+        console.print(f"ignored ([scope] of the settings): {counts}")
     for problem in summary.problems:
         console.print(f"not finished: {plain(problem)}", soft_wrap=True)
 

@@ -118,9 +118,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
         rows = rows.transform(proposed).transform(materialised)
         unread = groups.unread
     others = [
-        export_resources.export(
-            ledger, each, reached, settings.kafka, ids, owner=request.owner, unmanaged=request.unmanaged
-        )
+        export_resources.export(ledger, each, reached, settings, ids, owner=request.owner, unmanaged=request.unmanaged)
         for each in request.resources
     ]
     # A file without a requested kind would claim that the cluster has no such resources.

@@ -12,12 +12,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.files.changes import as_declared
 from topicledger.files.exported import TopicMessage
 from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform, with_reasons
+from topicledger.resources.ignoring import without_ignored
 from topicledger.resources.kind import ResourceKind
 
 REASON = "not_exported"
@@ -56,15 +57,15 @@ def export(
     ledger: Ledger,
     kind: ResourceKind,
     clusters: Sequence[ClusterSettings],
-    kafka: KafkaSettings,
+    settings: Settings,
     ids: Mapping[str, str],
     *,
     owner: str | None,
     unmanaged: bool,
 ) -> ResourceExport:
     """List one kind on `clusters`; `unmanaged`: only resources that no row of its table names."""
-    listed = kind.observed.observe(ledger.spark, clusters, kafka, ids)
-    rows = listed.rows
+    listed = kind.observed.observe(ledger.spark, clusters, settings.kafka, ids)
+    rows = listed.rows.transform(without_ignored(kind, settings.scope))
     declared = ledger.read_if_exists(kind.table).transform(kind.rows.complete)
     if unmanaged:
         same = [rows[name].eqNullSafe(declared[name]) for name in kind.table.key]

@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
-from topicledger.config.scope import MATCHES_IGNORED, ScopeSettings
+from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import changes, resource_reasons
@@ -84,6 +84,7 @@ def read(
             _not_yours(parsed.rows, settings.owners),
             _ignored(parsed.rows, settings.scope),
             resource_reasons.errors(parsed.resources),
+            resource_reasons.ignored(parsed.resources, settings.scope),
         ),
     )
     return parsed
@@ -231,9 +232,10 @@ def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> Iterator[FileErro
 
 
 def _ignored(rows: Sequence[ManifestRow], scope: ScopeSettings) -> Iterator[FileError]:
-    for row, ignored in zip(rows, scope.ignored([row.topic for row in rows]), strict=True):
+    why = matches_ignored("topic", "ignore_topics")
+    for row, ignored in zip(rows, scope.ignored("ignore_topics", [row.topic for row in rows]), strict=True):
         if ignored:
-            yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {MATCHES_IGNORED}")
+            yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {why}")
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:

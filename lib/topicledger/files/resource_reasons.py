@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.manifests.files import FileError, ResourceRow
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
@@ -28,6 +29,26 @@ def errors(declared: Mapping[str, Sequence[ResourceRow]]) -> list[FileError]:
         found += _repeated(kind.table.key, kind.words.declared, rows)
     # The rows of a shorthand often have the same error.
     return list(dict.fromkeys(found))
+
+
+def ignored(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) -> list[FileError]:
+    """Return an error for each row of a resource that the settings leave to others."""
+    found = []
+    for kind in KINDS:
+        rows = declared.get(kind.table.name, ())
+        for name, column in kind.names.ignores.items():
+            why = f"{kind.resource_type}: {matches_ignored(column, name)}"
+            for row, matched in zip(
+                rows, scope.ignored(name, [_text(row.values.get(column)) for row in rows]), strict=True
+            ):
+                if matched:
+                    found.append(FileError(file=row.file, line=row.line, message=why))
+    # The rows of a shorthand have the same principal.
+    return list(dict.fromkeys(found))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def reasons(kind: ResourceKind, row: ResourceRow) -> str | None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
 from topicledger.config.patterns import any_matches
-from topicledger.config.scope import MATCHES_IGNORED, ScopeSettings
+from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
@@ -302,8 +302,8 @@ def not_ignored(scope: ScopeSettings) -> Sequence[Rule]:
     """Refuse rows of topics that the settings leave to others."""
     if not scope.ignore_topics:
         return ()
-    matches = any_matches("topic", scope.ignore_topics)
-    return (Rule(error=Refusal.INVALID_TOPIC, reason=F.when(matches, F.lit(MATCHES_IGNORED))),)
+    matches, why = any_matches("topic", scope.ignore_topics), F.lit(matches_ignored("topic", "ignore_topics"))
+    return (Rule(error=Refusal.INVALID_TOPIC, reason=F.when(matches, why)),)
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:

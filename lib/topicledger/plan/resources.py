@@ -31,7 +31,7 @@ from topicledger.plan.reevaluate import facts
 from topicledger.plan.revert import changed_by
 from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
-from topicledger.resources import registry
+from topicledger.resources import ignoring, registry
 from topicledger.resources.ending import REFUSED
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
@@ -117,11 +117,11 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
 def judged_rows(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
     """Return the rows of the kind's `judge`, with rows of unknown clusters, which may mean a selected one."""
     rows, known = run.resources(kind.table, version), list(run.settings.clusters)
-    judged = rows.transform(kind.rows.judge(known, selected))
+    judged = rows.transform(ignoring.judged_by(kind, run.settings, selected))
     if selected is None:
         return judged
     stray = ~F.coalesce(F.col("cluster").isin(*known), F.lit(False))
-    return judged.unionByName(rows.where(stray).transform(kind.rows.judge(known, None)))
+    return judged.unionByName(rows.where(stray).transform(ignoring.judged_by(kind, run.settings, None)))
 
 
 def list_into_tables(
@@ -163,7 +163,7 @@ def decisions(
         judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
         listed = replace(listed, declared_only=True)
     judged_by = _judged_by(run, rules, resources.wanted, seen)
-    scoped = scoping.resources(run, kind, list(run.settings.clusters))
+    scoped = _within(run, kind, listed)
     rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by, scoped))
     rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
     if run.selected is not None or again:
@@ -174,6 +174,13 @@ def decisions(
         rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.deciding.manages(run.settings)))
     counted = {name: each for name, each in kind.counted.items() if declared is None or each is not Decision.UNMANAGED}
     return decided_on(run, rows, counted, again=again)
+
+
+def _within(run: Run, kind: ResourceKind, listed: Listed) -> Transform:
+    """Return a transform that closes decisions on resources outside the scope of the run, or of the settings."""
+    of_run = scoping.resources(run, kind, list(run.settings.clusters))
+    of_settings = ignoring.undecided(kind, run.settings.scope, listed.rows)
+    return lambda rows: rows.transform(of_run).transform(of_settings)
 
 
 def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:

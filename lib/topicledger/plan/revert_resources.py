@@ -21,6 +21,7 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.intent import declarations_of, declared_now, reason
 from topicledger.plan.revert import STILL_DECLARED, changed_later
 from topicledger.policies.contract import text
+from topicledger.resources import ignoring
 from topicledger.resources.deciding import warned as with_warning
 from topicledger.resources.ending import ended, lookup, with_ended
 from topicledger.resources.kind import ResourceKind
@@ -84,7 +85,7 @@ def judged(
     )
     # A resource that its cluster doesn't list is not stale: deciding reports why it is unknown.
     told = F.col("cluster").isin(*listed.known)
-    judge = kind.rows.judge(list(run.settings.clusters), None)
+    judge = ignoring.judged_by(kind, run.settings, None)
     rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
     return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").transform(materialised)

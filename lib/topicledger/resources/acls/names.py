@@ -69,6 +69,8 @@ NAMES = KindNames(
     many="ACLs",
     actions=AclAction,
     refusals=AclRefusal,
+    invalid=AclRefusal.INVALID_ACL,
+    ignores={"ignore_principals": "principal"},
     drift={
         AclDrift.ACL_MISSING: "error",
         AclDrift.ACL_DENIED: "error",

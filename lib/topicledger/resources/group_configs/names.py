@@ -37,6 +37,8 @@ NAMES = KindNames(
     many="group configs",
     actions=GroupConfigAction,
     refusals=GroupConfigRefusal,
+    invalid=GroupConfigRefusal.INVALID_GROUP_CONFIG,
+    ignores={"ignore_groups": "group"},
     drift={
         GroupConfigDrift.GROUP_CONFIG_MISSING: "error",
         GroupConfigDrift.GROUP_CONFIG_DIFFERS: "error",

@@ -37,6 +37,8 @@ NAMES = KindNames(
     many="quotas",
     actions=QuotaAction,
     refusals=QuotaRefusal,
+    invalid=QuotaRefusal.INVALID_QUOTA,
+    ignores={"ignore_users": "user", "ignore_clients": "client_id"},
     drift={
         QuotaDrift.QUOTA_MISSING: "error",
         QuotaDrift.QUOTA_DIFFERS: "error",
