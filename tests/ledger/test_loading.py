@@ -130,8 +130,9 @@ def test_load_above_max_removed_rows_lists_rows_and_loads_nothing(
     assert more == "  and 7 more"
     assert last == (
         "27 rows in all, and guards.max_removed_rows is 26: nothing was loaded. If they should be removed, set "
-        "max_removed_rows = 27 under [guards] in tests.toml and load again; --replace-owner OWNER instead of --replace "
-        "removes only rows of that owner"
+        "max_removed_rows = 27 under [guards] in tests.toml and start the command again; --replace-owner OWNER instead "
+        "of --replace removes only rows of that owner. No approval allows it: this guard stops files before there is a "
+        "plan to approve"
     )
     assert (caught.value.exit_code, caught.value.run_id) == (5, "stopped")
     assert caught.value.details["removals_refused"] == 27

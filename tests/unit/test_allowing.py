@@ -79,6 +79,8 @@ def test_allowed_guards_are_parsed_and_unknown_ones_listed() -> None:
         "deletes=0": "write a number from 1",
         "deletes=-1": "write a number from 1",
         "deletes=1,deletes=2": "has deletes twice",
+        "removed_rows=2": r"no approval allows removed_rows: guards\.max_removed_rows stops files before",
+        "max_removed_rows=2": "raise it in the settings, then plan the files again",
         "": "there is no guard",
     }.items():
         with pytest.raises(UsageError, match=message):

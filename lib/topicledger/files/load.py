@@ -274,7 +274,8 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
         *(f"  {line}" for line in _lines(loaded)),
         f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
         f"nothing was loaded. If they should be removed, set max_removed_rows = {count} under [guards] in "
-        f"{settings.path} and load again{or_else}",
+        f"{settings.path} and start the command again{or_else}. No approval allows it: this guard stops files before "
+        "there is a plan to approve",
     ]
     first = [dataclasses.asdict(row) for row in loaded.removed_rows]
     return GuardStopped("\n".join(lines)).with_details({"removals_refused": count, "removed_rows": first})

@@ -25,6 +25,8 @@ GUARDS: Collection[str] = tuple(
     )
 )
 """Names of all guards of actions, as `--allow` has them."""
+_OF_LOADS = "removed_rows"
+"""The guard of loads. It counts rows of the tables, which other plans read, too, and not actions of one plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +120,11 @@ def parse_allow(text: str) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = (each.strip() for each in part.partition("="))
+        if name.removeprefix("max_") == _OF_LOADS:
+            raise UsageError(
+                f"--allow: no approval allows {_OF_LOADS}: guards.max_{_OF_LOADS} stops files before there is a plan to "
+                "approve; raise it in the settings, then plan the files again"
+            )
         if name not in GUARDS:
             raise UsageError(f"--allow: there is no guard `{show(name)}`; {nearest(name, sorted(GUARDS))}")
         if not (number.isascii() and number.isdecimal() and 0 < int(number) < 2**31):

@@ -18,7 +18,7 @@ class AclRefusal(RefusalName):
     """Errors of ACLs only."""
 
     INVALID_ACL = "INVALID_ACL"
-    """The row declares an ACL that would never match."""
+    """The row declares an ACL that would never match, or that `scope.ignore_principals` leaves to others."""
     NOT_MANAGED = "NOT_MANAGED"
     """The ACL would be removed, but `acls.manage` doesn't name its principal."""
     OWN_RIGHTS = "OWN_RIGHTS"

@@ -15,7 +15,7 @@ class GroupConfigRefusal(RefusalName):
     """Errors of group configs only."""
 
     INVALID_GROUP_CONFIG = "INVALID_GROUP_CONFIG"
-    """The row declares configs that no broker accepts."""
+    """The row declares configs that no broker accepts, or `scope.ignore_groups` leaves the group to others."""
     MAX_GROUP_CONFIG_CHANGES_EXCEEDED = "MAX_GROUP_CONFIG_CHANGES_EXCEEDED"
     """The run would change more groups than guards.max_group_config_changes: it changes none."""
 

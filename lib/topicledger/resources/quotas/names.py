@@ -15,7 +15,7 @@ class QuotaRefusal(RefusalName):
     """Errors of client quotas only."""
 
     INVALID_QUOTA = "INVALID_QUOTA"
-    """The row declares an unknown limit, or a value that makes no sense."""
+    """The row declares an unknown limit, a value that makes no sense, or an entity that `[scope]` leaves to others."""
     MAX_QUOTA_CHANGES_EXCEEDED = "MAX_QUOTA_CHANGES_EXCEEDED"
     """The run would change more entities of the cluster than guards.max_quota_changes: it changes none."""
 
