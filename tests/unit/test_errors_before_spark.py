@@ -77,6 +77,49 @@ def test_wrong_files(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("load-manifests m.yaml --var X=1", "--var X: no file has ${X} in plain text; leave it out"),
+        ("plan m.yaml --var X=1", "--var X: no file has ${X} in plain text"),
+        ("load-manifests t.yaml --from topicctl --strict", "--strict is for native files; with --from topicctl leave"),
+        ("load-manifests t.yaml --from topicctl --var X=1", "--var is for native files"),
+        ("load-manifests t.yaml - --from topicctl --stdin-format json", "--stdin-format is for native files"),
+        ("load-manifests m.yaml --stdin-format json", "--stdin-format is for stdin: give - among the FILES"),
+        ("load-manifests m.yaml --show", "give --dry-run with it"),
+        ("load-manifests m.yaml --dry-run --show --replace", "leave out --replace and --replace-owner"),
+        ("load-manifests m.yaml --dry-run --run-id x", "--dry-run adds no run"),
+        ("load-manifests m.yaml --replace --replace-owner x", "give it or --replace-owner"),
+        ("plan --strict", "--strict is about FILES"),
+        ("plan --var X=1", "--var is about FILES"),
+        ("plan --replace", "--replace and --replace-owner are about FILES"),
+        ("plan --all", "--all is about FILES"),
+        ("plan m.yaml --manifest-version 1", "leave out --manifest-version and -as-of"),
+        ("plan --manifest-version 1 --manifest-as-of 2026-01-01", "give one of them"),
+        ("audit --fail-on info --detailed-exitcode", "give one of them"),
+        ("export --cluster orders --into-table --units", "--units is for files"),
+        ("export --cluster orders --into-table --overwrite", "--overwrite is for files"),
+        ("export --cluster orders --into-table --split owner", "--split owner needs --to"),
+        ("catalog --to x.txt --as list --environment DEV", "--environment is for DataHub"),
+        ("report --out x.html --run-id x --until 2026-01-01", "--until needs --since"),
+        ("report --index . --owner x", "--index alone lists all reports of its folder"),
+        ("policies audit --for-kafka 4.0 --policy x", "leave out --policy"),
+        ("maintain --run-id x", "leave out --run-id and --requested-by"),
+        ("prune --declared --idle-days 30 --to x.yaml --deadline 5", "prune --declared makes no plan"),
+        ("prune --topics x --idle-days 30 --to x.yaml", "prune --to is for --declared"),
+        ("runs show --run-id x --format json --max-chars 5000", "--max-chars is for text and markdown"),
+        ("load-manifests m.yaml --cluster nope", "unknown cluster `nope`"),
+    ],
+)
+def test_options_that_would_do_nothing(
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: str, why: str
+) -> None:
+    (folder / "m.yaml").write_text("cluster: orders\ntopics: [{topic: a}]\n")
+    (folder / "t.yaml").write_text("meta: {name: t, cluster: orders}\nspec: {partitions: 2, replicationFactor: 1}\n")
+    code, error = told(capsys, folder, "", *arguments.split())
+    assert (code, why in error) == (2, True), error
+
+
+@pytest.mark.parametrize(
     ("settings", "why"),
     [
         ("[guards]\nmax_delets = 1\n", "unknown key `guards.max_delets`; did you mean `max_deletes`?"),

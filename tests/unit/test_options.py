@@ -85,6 +85,21 @@ def test_every_command_has_the_options_that_it_reads() -> None:
     assert sorted(missing) == []
 
 
+def test_every_command_reads_its_own_options() -> None:
+    known = functions()
+    unread = []
+    for name, command in every_command():
+        function = known[getattr(command.callback, "__name__", "")]
+        read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        given = {each.arg for each in [*function.args.args, *function.args.kwonlyargs]}
+        unread += [f"{name}: {each}" for each in sorted(given - read)]
+        # Those of a scope are one argument, `limits`.
+        taken = {each.name or "" for each in command.params} - COMMON - {"owner", "topic", "resource", "version"}
+        kwargs = function.args.kwarg is not None
+        unread += [f"{name}: {each} isn't taken" for each in sorted(taken - given) if not kwargs]
+    assert unread == []
+
+
 def test_each_alias_is_its_command_and_not_listed() -> None:
     run = CliRunner().invoke
     for alias, name in ALIASES.items():

@@ -114,7 +114,7 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
-    found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables)
+    found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
     parsed = planned_files.as_planned(run, found)
     planned_files.load_planned(run, parsed)
     click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

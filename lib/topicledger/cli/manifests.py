@@ -79,6 +79,8 @@ def load_manifests(
         raise UsageError("--dry-run adds no run: leave out --run-id and --requested-by")
     if show and not dry_run:
         raise UsageError("--show prints what files expand to, and loads nothing: give --dry-run with it")
+    if show and replacing is not None:
+        raise UsageError("--show prints only what files expand to: leave out --replace and --replace-owner")
     of_other_tool = None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None))
     settings = open_settings(options)
     parsed = read(

@@ -96,13 +96,13 @@ def views_command(options: Options) -> int:
 @click.option(
     "--environment",
     type=click.Choice(catalogue.ENVIRONMENTS),
-    default="PROD",
-    show_default=True,
-    help="DataHub's environment of the topics.",
+    help="DataHub's environment of the topics. Default: PROD.",
 )
 @common_with(without=("run_id",))
-def catalog(options: Options, to: Path, form: str, environment: str) -> int:
+def catalog(options: Options, to: Path, form: str, environment: str | None) -> int:
     """Write the live topics, with owners, sizes, configs and labels, to a file for a data catalog."""
+    if form == "list" and environment is not None:
+        raise UsageError("--environment is for DataHub: leave it out with --as list")
     settings = open_settings(options)
     clusters = [cluster.name for cluster in settings.select(options.cluster)]
     if not to.absolute().parent.is_dir():
@@ -118,7 +118,7 @@ def catalog(options: Options, to: Path, form: str, environment: str) -> int:
 
     with for_few_rows(ledger.spark):
         rows = counting(catalogue.topics(ledger, settings, clusters))
-        lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment)
+        lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment or "PROD")
         _write(to, lines)
     result = document({"exit_code": 0, "topics": count, "to": str(to)})
     print_result(result, lambda console: console.print(written(count, to), markup=False, soft_wrap=True), options)

@@ -59,16 +59,17 @@ def read(
     clusters: Collection[str] = (),
     strict: bool = False,
     variables: Mapping[str, str] = NO_VARIABLES,
+    some: bool = False,
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
 
     `clusters`: only the rows of these clusters are checked and returned; empty for all. `strict`: warnings are errors.
-    `variables`: values for variables in the files, by name.
+    `variables`: values for variables in the files, by name; each must be in a file, unless these are only `some` files.
 
-    Raises ManifestFileError listing, with lines, every error of every file, and every row that a run
-    would refuse by itself (C1, C3, A3, A4, Q2).
+    Raises UsageError for options that do nothing, and ManifestFileError listing, with lines, every error of every file,
+    and every row that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
-    parsed = _parse(paths, stdin, stdin_format, foreign, variables).on(clusters)
+    parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict).on(clusters)
     if foreign is not None:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(parsed)
@@ -87,6 +88,8 @@ def read(
             resource_reasons.ignored(parsed.resources, settings.scope),
         ),
     )
+    for name in () if some else sorted(set(variables) - set(parsed.variables)):
+        raise UsageError(f"--var {name}: no file has ${{{name}}} in plain text; leave it out")
     return parsed
 
 
@@ -159,11 +162,15 @@ def _parse(
     stdin_format: Format | None,
     foreign: Foreign | None,
     variables: Mapping[str, str],
+    *,
+    strict: bool,
 ) -> ParsedManifests:
     if foreign is None:
         return read_manifest_files(paths, stdin, stdin_format=stdin_format, variables=variables)
     if variables:
         raise UsageError(f"--var is for native files; with --from {foreign.form} leave it out")
+    if strict:
+        raise UsageError(f"--strict is for native files; with --from {foreign.form} leave it out")
     if stdin_format is not None:
         raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
     form = FOREIGN_FORMATS[foreign.form]

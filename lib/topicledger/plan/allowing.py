@@ -122,8 +122,8 @@ def parse_allow(text: str) -> Mapping[str, int]:
         name, _, number = (each.strip() for each in part.partition("="))
         if name.removeprefix("max_") == _OF_LOADS:
             raise UsageError(
-                f"--allow: no approval allows {_OF_LOADS}: guards.max_{_OF_LOADS} stops files before there is a plan to "
-                "approve; raise it in the settings, then plan the files again"
+                f"--allow: no approval allows {_OF_LOADS}: guards.max_{_OF_LOADS} stops files before there is a plan "
+                "to approve; raise it in the settings, then plan the files again"
             )
         if name not in GUARDS:
             raise UsageError(f"--allow: there is no guard `{show(name)}`; {nearest(name, sorted(GUARDS))}")
