@@ -74,6 +74,9 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
     for name in SHARED:
         value, at = given.get(name, (None, 0))
         if value is None:
+            if name in given and name in ("state", "owner"):
+                # As for topics: null removes the default.
+                found[name] = None
             continue
         found[name] = reader.texts(name, value, at) if name == "labels" else reader.text(name, value, at)
         right &= found[name] is not None
