@@ -96,6 +96,10 @@ def render_waiting(summary: Summary, console: Console) -> None:
         console.print(f"not finished: {plain(problem)}", soft_wrap=True)
 
 
+def _many(failure: Failure) -> str:
+    return f"{failure.topics:,} topics or other resources"
+
+
 def _render_failures(summary: Summary, console: Console) -> None:
     title = f"Failed or refused: {summary.failure_count}"
     grid = grid_of("cluster", "resource", "phase", "error", "message", title=title)
@@ -105,7 +109,7 @@ def _render_failures(summary: Summary, console: Console) -> None:
         same.setdefault((each.cluster, each.phase, each.error, said), []).append(each)
     for failures in same.values():
         first = failures[0]
-        names = [str(each.resource or "") if each.topics == 1 else f"{each.topics:,} topics" for each in failures]
+        names = [str(each.resource or "") if each.topics == 1 else _many(each) for each in failures]
         cells = (first.cluster, listed(names), first.phase, first.error, first.error_message)
         grid.add_row(*map(cell, cells))
     console.print(grid)

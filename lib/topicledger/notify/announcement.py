@@ -157,7 +157,7 @@ def _event(summary: Summary) -> tuple[Event | None, str]:
 
 
 def _failed(failure: Failure) -> str:
-    what = failure.resource if failure.topics == 1 else f"{failure.topics:,} topics"
+    what = failure.resource if failure.topics == 1 else f"{failure.topics:,} topics or other resources"
     return f"{failure.cluster or ''} {what or ''}: {failure.error or ''} {failure.error_message or ''}".strip()
 
 

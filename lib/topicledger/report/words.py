@@ -27,7 +27,7 @@ _EXIT_CODES = {
     ExitCode.ERROR: "an error, or not finished",
     ExitCode.USAGE: "usage error",
     ExitCode.CHANGES_PENDING: "changes are pending, or there is drift",
-    ExitCode.TOPICS_FAILED: "some topics failed or were refused",
+    ExitCode.TOPICS_FAILED: "something failed or was refused",
     ExitCode.GUARD_STOPPED: "a guard stopped something",
 }
 
