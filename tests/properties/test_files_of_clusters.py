@@ -86,7 +86,7 @@ def merged(levels: Sequence[Fields]) -> dict[str, Any]:
 
 
 def by_hand(document: Mapping[str, Any], cluster: str) -> dict[str, Any]:
-    """What somebody would write into the file of one cluster alone, without defaults and overrides."""
+    """The same entries in a file of one cluster alone, without defaults and overrides."""
     given_defaults = document["defaults"]
     own = {name: value for name, value in given_defaults.items() if name != "overrides"}
     defaults = merged([own, given_defaults["overrides"].get(cluster, {})])
