@@ -6,19 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka.admin import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourcePatternFilter,
-    ResourceType,
-)
+from kafka.admin import ACLOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import admin_of, live, make, settings_for
+from tests.broker.granted import ANY_TOPIC, CLUSTER, USER, Rights
 from tests.harness import Estate, cluster_settings, policy
 from tests.waiting import until
 from topicledger.config.settings import KafkaSettings, PolicySettings
@@ -28,39 +20,8 @@ from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.schemas import PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
-USER = "nobody"
-CLUSTER, ANY_TOPIC = (ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, "*")
 MINE = "unseen.mine."
 PARTITION = {"num_partitions": 1, "replication_factor": 1}
-
-
-class Rights:
-    """The permissions that the super user grants the user."""
-
-    def __init__(self, kafka: EmbeddedKafka) -> None:
-        self._kafka = kafka
-
-    def allow(self, operation: ACLOperation, resource: tuple[ResourceType, str], pattern: str = "LITERAL") -> None:
-        acl = ACL(
-            principal=f"User:{USER}",
-            host="*",
-            operation=operation,
-            permission_type=ACLPermissionType.ALLOW,
-            resource_pattern=ResourcePattern(*resource, ACLResourcePatternType[pattern]),
-        )
-        with admin_of(self._kafka) as admin:
-            admin._admin.create_acls([acl])
-
-    def take_all(self) -> None:
-        every = ACLFilter(
-            principal=f"User:{USER}",
-            host=None,
-            operation=ACLOperation.ANY,
-            permission_type=ACLPermissionType.ANY,
-            resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
-        )
-        with admin_of(self._kafka) as admin:
-            admin._admin.delete_acls([every])
 
 
 @pytest.fixture
