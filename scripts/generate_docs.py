@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import collections
 import dataclasses
 import enum
 import inspect
@@ -23,6 +24,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from scripts import generate_reference
+from topicledger import __version__
 from topicledger.config import guards, oauth, scope, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
@@ -46,19 +48,29 @@ LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\]]*\])+)\]\((?P<target>[^)\s]+)\)
 
 def tables() -> str:
     """Return the description of every table: its columns, their types and comments, from schemas/."""
-    lines: list[str] = []
+    rows_of = {table.name: list(_columns(table.schema)) for table in TABLES.values()}
+    numbers = collections.Counter(itertools.chain.from_iterable(rows_of.values()))
+    most = {_NAME.findall(row)[0]: row for row, _ in reversed(numbers.most_common())}
+    shared = [row for row, number in numbers.items() if number > 1 and row in most.values()]
+    lines = ["### Columns of several tables", "", "Each table below names those that it has.", "", *_HEAD, *shared, ""]
     for table in TABLES.values():
+        rows = rows_of[table.name]
+        also = ", ".join(_NAME.findall(row)[0] for row in rows if row in shared)
         lines += [f"### {table.name}", "", f"{_sentence(table.comment)}{_keys(table.partitioned_by)}", ""]
-        lines += [*_columns(table.schema), ""]
+        lines += [f"[Shared](#columns-of-several-tables): {also}.", ""] if also else []
+        lines += [*_HEAD, *(row for row in rows if row not in shared), ""]
     return "\n".join(lines)
 
 
+_HEAD = ("| column | meaning |", "|---|---|")
+_NAME = re.compile("`[^`]+`")
+
+
 def _columns(schema: StructType) -> Iterator[str]:
-    yield from ("| column | type | meaning |", "|---|---|---|")
     for field in schema:
         required = "" if field.nullable else ", not null"
         comment = generate_reference.cell((field.metadata or {})["comment"])
-        yield f"| `{field.name}` | `{field.dataType.simpleString()}`{required} | {comment} |"
+        yield f"| `{field.name}` `{field.dataType.simpleString()}`{required} | {comment} |"
 
 
 def _keys(partitioned_by: tuple[str, ...]) -> str:
@@ -283,7 +295,7 @@ def _sentence(text: str) -> str:
 
 
 def make_site_sources(folder: Path) -> None:
-    """Write all pages, with the README as index.md. Links to other files of the repository become their names."""
+    """Write all pages with their version, and the README as index.md. Links to other files become their names."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -306,7 +318,7 @@ def _for_site(text: str, folder: Path) -> str:
         name = str(found.relative_to(REPOSITORY))
         return f"`{name}`" if name.endswith(shown.replace("\\", "")) else f"{shown} (`{name}`)"
 
-    return LINK.sub(link, text)
+    return f"{LINK.sub(link, text)}\n---\n\nThis page describes topicledger {__version__}.\n"
 
 
 def main() -> None:

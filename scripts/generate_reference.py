@@ -62,18 +62,9 @@ _COMMON: Mapping[str, click.Option] = {
 
 
 def command_line() -> str:
-    """Return all commands with their options, examples and exit codes."""
+    """Return all commands with their options and examples."""
     aliases = {name: alias for alias, name in ALIASES.items()}
-    lines = ["## Commands", "", "| command | |", "|---|---|"]
-    for name, command in commands():
-        lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(command.get_short_help_str(200))} |")
-    lines += [
-        "",
-        "## Common options",
-        "",
-        "Most commands have these. Each command below lists those that it lacks.",
-        "",
-    ]
+    lines = ["## Common options", "", "Most commands have these.", ""]
     lines += _table(list(_COMMON.values()))
     shared = _shared()
     lines += ["## Shared options", "", "Several commands have these. Each command below names those that it has.", ""]
@@ -83,18 +74,10 @@ def command_line() -> str:
         given = [each for each in command.params if isinstance(each, click.Option) and not _is_common(each)]
         own = [each for each in given if _shown(each) not in shared]
         others = [f"`{each.opts[0]}`" for each in given if _shown(each) in shared]
-        lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", "", "```text", _usage(name, command)]
+        lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", "", "```text", *_usage(name, command)]
         lines += [*_example(command), "```", ""]
         lines += _table(own) if own else []
         lines += [f"Shared options: {', '.join(others)}.", ""] if others else []
-        names = {each.name for each in command.params}
-        missing = [f"`{each.opts[0]}`" for name_of, each in _COMMON.items() if name_of not in names]
-        if len(missing) == len(_COMMON):
-            lines += ["It has no common options.", ""]
-        elif missing:
-            lines += [f"Common options that it lacks: {', '.join(missing)}.", ""]
-        if more := sorted({*exits.OF_COMMANDS.get(name, ())} - {*exits.OF_EVERY_COMMAND}):
-            lines += [f"Exit codes: 0, 1, 2, {', '.join(str(int(code)) for code in more)}.", ""]
     return "\n".join(lines)
 
 
@@ -117,10 +100,13 @@ def _shown(option: click.Option) -> str:
     return f"{option.opts} {option.help} {option.type.to_info_dict()} {option.to_info_dict()['default']}"
 
 
-def _usage(name: str, command: click.Command) -> str:
+def _usage(name: str, command: click.Command) -> list[str]:
+    """Return the usage of a command with arguments; the example shows that of all others."""
+    if command.epilog and not any(isinstance(each, click.Argument) for each in command.params):
+        return []
     # Click keeps the option for help that it makes for the first context of a command.
     context = click.Context(command, **main.context_settings)
-    return " ".join(["topicledger", name, *command.collect_usage_pieces(context)])
+    return [" ".join(["topicledger", name, *command.collect_usage_pieces(context)])]
 
 
 def _example(command: click.Command) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from scripts import generate_docs
 from tests.commands import REPOSITORY
+from topicledger import __version__
 from topicledger.cli import exits, main
 from topicledger.cli.options import RUN_ID
 from topicledger.config.severities import SEVERITIES
@@ -175,6 +176,15 @@ def test_a_list_or_a_table_has_an_empty_line_before_it(page: Path) -> None:
 def test_generated_parts_are_up_to_date(name: str) -> None:
     committed = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
     assert committed == generate_docs.page(name), f"docs/{name} is out of date; write it with: {WRITE}"
+
+
+def test_each_page_of_the_site_has_its_version(tmp_path: Path) -> None:
+    generate_docs.make_site_sources(tmp_path / "site")
+    pages = sorted((tmp_path / "site").iterdir())
+    assert len(pages) == len(PAGES)
+    assert {each.read_text(encoding="utf-8").splitlines()[-1] for each in pages} == {
+        f"This page describes topicledger {__version__}."
+    }
 
 
 def keys_of_example() -> dict[str, dict[str, str]]:
