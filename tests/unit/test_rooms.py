@@ -15,9 +15,9 @@ from topicledger.kinds import NAMES
 PACKAGE = Path(topicledger.__file__).parent
 TESTS = Path(__file__).parents[1]
 ROOMS = (
-    "errors", "text", "arrow", "frames", "naming", "kinds", "model", "schemas", "phases", "config", "ledger", "kafka",
-    "manifests", "observe", "policies", "actions", "resources", "files", "plan", "apply", "review", "drift", "pipeline",
-    "report", "notify", "queries", "cli", "serving",
+    "errors", "atomic", "text", "arrow", "frames", "naming", "kinds", "model", "schemas", "phases", "config",
+    "ledger", "kafka", "manifests", "observe", "policies", "actions", "resources", "files", "plan", "apply", "review",
+    "drift", "pipeline", "report", "notify", "queries", "cli", "serving",
 )  # fmt: skip
 TESTING = PACKAGE.with_name("topicledger_testing")
 """An embedded broker for tests, a user's too: no room needs it."""

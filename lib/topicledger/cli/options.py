@@ -17,6 +17,7 @@ from typing import Any, Literal, NoReturn
 import click
 from rich.console import Console
 
+from topicledger import atomic
 from topicledger.cli.metrics import Metrics
 from topicledger.config import logs
 from topicledger.config.reading import load_settings
@@ -205,9 +206,7 @@ def _failed(
 
 def _write(path: Path, text: str) -> None:
     try:
-        temporary = path.with_name(path.name + ".part")
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(path)
+        atomic.write(path, [text, "\n"])
     except OSError as error:
         click.echo(f"error: can't write the result to {path}: {error.strerror}", err=True)
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from pyspark.sql import functions as F
 
+from topicledger import atomic
 from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, interruptible, open_ledger, open_settings, print_result
 from topicledger.config.patterns import matches
@@ -67,7 +68,7 @@ def propose(options: Options, request: Proposing) -> int:
     text = _as_file(unused, request.days) if unused else ""
     if request.to is not None and unused:
         try:
-            request.to.write_text(text, encoding="utf-8")
+            atomic.write(request.to, [text])
         except OSError as error:
             raise TopicLedgerError(f"can't write {show(str(request.to))}: {error.strerror}") from error
     _say(found, unused, request)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from pyspark.sql import DataFrame, Row
 
+from topicledger import atomic
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.config.reading import load_settings
 from topicledger.errors import ExitCode, UsageError
@@ -136,11 +137,7 @@ def written(count: int, to: Path) -> str:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write a file as a whole: a reader never finds half of it."""
-    temporary = path.with_name(path.name + ".part")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.writelines(lines)
-        temporary.replace(path)
+        atomic.write(path, lines)
     except OSError as error:
         raise UsageError(f"can't write {printable(str(path))}: {error.strerror}") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from topicledger import atomic
 from topicledger.manifests.files.results import FIELDS
 from topicledger.model.config_texts import with_unit
 from topicledger.resources.registry import KINDS
@@ -45,12 +46,9 @@ def write_manifests(
             counts[table] += 1
             yield row
 
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8", newline="\n") as file:
-        others = {table: counted(table, entries) for table, entries in resources.items()}
-        topics = map(_with_units, rows) if units else rows
-        file.writelines(lines(cluster, counted("manifests", topics), others, notes))
-    temporary.replace(path)
+    others = {table: counted(table, entries) for table, entries in resources.items()}
+    topics = map(_with_units, rows) if units else rows
+    atomic.write(path, lines(cluster, counted("manifests", topics), others, notes))
     return counts
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
+from topicledger import atomic
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.report.estate import Estate, render_estate
 from topicledger.report.facts import Report, ReportKind
@@ -51,19 +51,7 @@ def require_writable(path: Path, option: str = "--out") -> None:
 
 def write(path: Path, page: str) -> None:
     """Write the page atomically; raises TopicLedgerError, and keeps an earlier file unchanged, if that fails."""
-    unfinished: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=path.absolute().parent, prefix=".report-", delete=False
-        ) as file:
-            unfinished = Path(file.name)
-            file.write(page)
-        # Only its owner may read a temporary file; a report gets the permissions of any new file.
-        umask = os.umask(0)
-        os.umask(umask)
-        unfinished.chmod(0o666 & ~umask)
-        unfinished.replace(path)
+        atomic.write(path, [page])
     except OSError as error:
-        if unfinished is not None:
-            unfinished.unlink(missing_ok=True)
         raise TopicLedgerError(f"the report can't be written to {path}: {error.strerror}") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from topicledger import __version__
+from topicledger import __version__, atomic
 from topicledger.text import FORMAT_VERSION, iso_time
 
 log = logging.getLogger(__name__)
@@ -80,10 +80,8 @@ class Health:
         self._written = time.monotonic()
         if self.path is None:
             return
-        temporary = self.path.with_name(self.path.name + ".part")
         try:
-            temporary.write_text(json.dumps({**self._facts, "at": _now()}) + "\n", encoding="utf-8")
-            temporary.replace(self.path)
+            atomic.write(self.path, [json.dumps({**self._facts, "at": _now()}), "\n"])
         except OSError as error:
             # A full disk is no reason to stop; monitoring sees that the file is old.
             if not self._failing:
