@@ -95,7 +95,7 @@ MANIFESTS = Table(
             _column("owner", _STRING, "team or service"),
             _column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
             _column("placement", _STRING, "rule for replicas: any, racks, spread, rack:NAME or brokers:1,2,3"),
-            _column("replaces", _STRING, "the topic that this one replaces, as Kafka can't rename: see docs/change.md"),
+            _column("replaces", _STRING, "the topic that this one replaces, as Kafka can't rename: see docs/rename.md"),
             _column("description", _STRING, "the purpose of the topic, as free text; changes nothing on a cluster"),
         ]
     ),
