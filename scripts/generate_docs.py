@@ -136,10 +136,14 @@ def keys() -> str:
     """Return the description of every settings key: type, default and meaning, from config/settings.py."""
     lines: list[str] = []
     for name, (what, of) in sections().items():
-        lines += [f"### {_heading(name)}", "", what, "", "| key | type | default | meaning |", "|---|---|---|---|"]
-        lines += [f"| `{key.name}` | {key.type} | {key.default} | {key.meaning} |" for key in of]
+        lines += [f"### {_heading(name)}", "", what, "", "| key | meaning |", "|---|---|"]
+        lines += [f"| `{key.name}` {key.type}{_if_missing(key.default)} | {key.meaning} |" for key in of]
         lines.append("")
     return "\n".join(lines)
+
+
+def _if_missing(default: str) -> str:
+    return "" if default == "none" else f", {default}"
 
 
 def _heading(name: str) -> str:

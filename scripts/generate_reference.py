@@ -153,14 +153,22 @@ def policy_list() -> str:
     """Return the built-in policies of each section of the settings, with their settings and defaults."""
     assert set(PolicySettings.__dataclass_fields__) & set(_SECTIONS), "sections are named as in the settings"
     lines: list[str] = []
+    listed: dict[str, str] = {}
     for section, actions in _SECTIONS.items():
         named = {name: factory for action in actions for name, factory in BUILT_IN.get(action, {}).items()}
-        lines += [f"## {section}", "", f"Policies under `[[policies.{section}]]`:", ""]
-        lines += ["| policy | settings | rule |", "|---|---|---|"]
-        for name, factory in named.items():
-            rule = f"{policies_rule(factory)}{_also(name) if section == 'create' else ''}"
-            lines.append(f"| `{name}` | {cell('; '.join(map(_setting, options(factory))))} | {cell(rule)} |")
-        lines.append("")
+        rows = {
+            name: f"{cell('; '.join(map(_setting, options(factory))))} | {cell(policies_rule(factory))}"
+            for name, factory in named.items()
+        }
+        again = [f"`{name}`" for name, row in rows.items() if listed.get(name) == row]
+        lines += [f"## {section}", "", "| policy | settings | rule |", "|---|---|---|"]
+        lines += [
+            f"| `{name}` | {row}{_also(name) if section == 'create' else ''} |"
+            for name, row in rows.items()
+            if listed.get(name) != row
+        ]
+        lines += ["", *([f"As above: {', '.join(again)}.", ""] if again else [])]
+        listed |= rows
     lines += ["## Always on", "", "No setting turns these off:", "", "| policy | actions | rule |", "|---|---|---|"]
     for action, always in ALWAYS.items():
         lines += [f"| `{name}` | {action} | {cell(policies_rule(each))} |" for name, (each, _) in always.items()]

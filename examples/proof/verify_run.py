@@ -1,6 +1,6 @@
 """Computes a run's digests without Spark: python verify_run.py LEDGER RUN_ID (needs `deltalake` and `pyarrow`).
 
-A key is read from the environment variable TOPICLEDGER_PROOF_KEY. docs/proof.md describes the digests.
+A key is read from the environment variable TOPICLEDGER_PROOF_KEY. README.md describes the digests.
 """
 
 import hashlib

@@ -18,31 +18,29 @@ MAX_APPROVALS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class GuardSettings:
-    """Limits on a run or a load as a whole."""
+    """Limits on a run, per cluster, or on a load. A run or a load that would exceed one does none of it (exit code 5)."""
 
     max_deletes: int = 0
-    """Topics that one run may delete, per cluster. If a run would delete more, it deletes none (exit code 5)."""
+    """Topics that one run may delete. If it would delete more, it deletes none."""
     max_plan_age: float = 86_400.0
-    """Seconds after which nothing more of a plan is sent, not even by a resumed run (exit code 5). It may be changed
-    while a run is open."""
+    """Seconds after which nothing more of a plan is sent, not even by a resumed run. It may be changed while a run is
+    open."""
     max_changes: int | None = None
-    """Existing topics whose configs or partitions one run may change, per cluster. If a run would change more, it
-    changes none (exit code 5). By default there is no limit, since [changes] turns changes on."""
+    """Existing topics whose configs or partitions one run may change. By default there is no limit, since [changes]
+    turns changes on."""
     max_losses: int = 0
-    """Topics that one run may change, per cluster, in a way that can lose data, makes data less safe (for example with
-    fewer replicas), or breaks the order of keys. If a run would change more, it changes none of them (exit code 5)."""
+    """Topics that one run may change in a way that can lose data, makes data less safe (for example with fewer
+    replicas), or breaks the order of keys."""
     max_disruptions: int = 0
-    """Topics that one run may change, per cluster, in a way that can make brokers refuse records or may fill their
-    disks. If a run would change more, it changes none of them (exit code 5)."""
+    """Topics that one run may change in a way that can make brokers refuse records or may fill their disks."""
     max_moves: int = 0
-    """Partitions whose replicas one run may move, per cluster. If a run would move more, it moves none
-    (exit code 5)."""
+    """Partitions whose replicas one run may move."""
     of_kinds: Mapping[str, int] = field(default_factory=dict)
     """The guards of `OF_KINDS`, 0 if missing."""
     max_removed_rows: int = 0
-    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
+    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing."""
     approvals: int = 0
-    """Number of people, not counting the requester, who must approve a plan before it is applied (exit code 5)."""
+    """Number of people, not counting the requester, who must approve a plan before it is applied."""
     approvals_for: Mapping[str, int] = field(default_factory=dict)
     """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses),
     `disruptions` (see max_disruptions), `moves` (of replicas), or actions on other resources; the largest number

@@ -80,9 +80,7 @@ NAMES = KindNames(
         AclDrift.ACL_PRINCIPAL_WITHOUT_TOPICS: "info",
     },
     guards={
-        MAX_ACL_DELETES: (
-            "ACLs that one run may remove, per cluster. If a run would remove more, it removes none (exit code 5)."
-        )
+        MAX_ACL_DELETES: "ACLs that one run may remove.",
     },
     section=AclSettings,
     approved_as="rights",

@@ -45,10 +45,7 @@ NAMES = KindNames(
         GroupConfigDrift.GROUP_CONFIG_UNMANAGED: "warning",
     },
     guards={
-        MAX_GROUP_CONFIG_CHANGES: (
-            "Groups whose configs one run may change, per cluster. If a run would change more, it changes none "
-            "(exit code 5)."
-        )
+        MAX_GROUP_CONFIG_CHANGES: "Groups whose configs one run may change.",
     },
     section=None,
     approved_as="groups",

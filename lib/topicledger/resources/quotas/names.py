@@ -45,10 +45,7 @@ NAMES = KindNames(
         QuotaDrift.QUOTA_UNMANAGED: "warning",
     },
     guards={
-        MAX_QUOTA_CHANGES: (
-            "Entities whose client quotas one run may change, per cluster. If a run would change more, it changes none "
-            "(exit code 5)."
-        )
+        MAX_QUOTA_CHANGES: "Entities whose client quotas one run may change.",
     },
     section=None,
     approved_as="rights",
