@@ -18,7 +18,7 @@ MAX_APPROVALS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class GuardSettings:
-    """Limits on a run, per cluster, or on a load. A run or a load that would exceed one does none of it (exit code 5)."""
+    """Limits on a run, per cluster, or a load. A run that would exceed a limit does none of it (exit code 5)."""
 
     max_deletes: int = 0
     """Topics that one run may delete. If it would delete more, it deletes none."""
