@@ -52,25 +52,24 @@ def tables() -> str:
     numbers = collections.Counter(itertools.chain.from_iterable(rows_of.values()))
     most = {_NAME.findall(row)[0]: row for row, _ in reversed(numbers.most_common())}
     shared = [row for row, number in numbers.items() if number > 1 and row in most.values()]
-    lines = ["### Columns of several tables", "", "Each table below names those that it has.", "", *_HEAD, *shared, ""]
+    lines = ["### Columns of several tables", "", "Each table below names those that it has.", "", *shared, ""]
     for table in TABLES.values():
         rows = rows_of[table.name]
         also = ", ".join(_NAME.findall(row)[0] for row in rows if row in shared)
         lines += [f"### {table.name}", "", f"{_sentence(table.comment)}{_keys(table.partitioned_by)}", ""]
         lines += [f"[Shared](#columns-of-several-tables): {also}.", ""] if also else []
-        lines += [*_HEAD, *(row for row in rows if row not in shared), ""]
+        lines += [*(row for row in rows if row not in shared), ""]
     return "\n".join(lines)
 
 
-_HEAD = ("| column | meaning |", "|---|---|")
 _NAME = re.compile("`[^`]+`")
 
 
 def _columns(schema: StructType) -> Iterator[str]:
     for field in schema:
         required = "" if field.nullable else ", not null"
-        comment = generate_reference.cell((field.metadata or {})["comment"])
-        yield f"| `{field.name}` `{field.dataType.simpleString()}`{required} | {comment} |"
+        comment = generate_reference.prose((field.metadata or {})["comment"])
+        yield f"- `{field.name}` `{field.dataType.simpleString()}`{required}: {comment}"
 
 
 def _keys(partitioned_by: tuple[str, ...]) -> str:
@@ -128,7 +127,7 @@ def _key_of(of: type, name: str) -> Key:
         name=name,
         type=_type(typing.get_type_hints(of)[name]),
         default=_default(field),
-        meaning=generate_reference.cell(generate_reference.RULE_IDS.sub("", _docstrings(of)[name])),
+        meaning=generate_reference.prose(generate_reference.RULE_IDS.sub("", _docstrings(of)[name])),
     )
 
 
@@ -136,8 +135,8 @@ def keys() -> str:
     """Return the description of every settings key: type, default and meaning, from config/settings.py."""
     lines: list[str] = []
     for name, (what, of) in sections().items():
-        lines += [f"### {_heading(name)}", "", what, "", "| key | meaning |", "|---|---|"]
-        lines += [f"| `{key.name}` {key.type}{_if_missing(key.default)} | {key.meaning} |" for key in of]
+        lines += [f"### {_heading(name)}", "", what, ""]
+        lines += [f"- `{key.name}` {key.type}{_if_missing(key.default)}: {key.meaning}" for key in of]
         lines.append("")
     return "\n".join(lines)
 

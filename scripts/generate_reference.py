@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import cycle
 
 import click
 
@@ -33,9 +34,15 @@ _CODES = 200
 """More codes of errors than Kafka has."""
 
 
+def prose(text: str) -> str:
+    """Return text for one line of Markdown; code keeps its `<`."""
+    parts = text.replace("\n", " ").split("`")
+    return "`".join(part if code else part.replace("<", "&lt;") for part, code in zip(parts, cycle([False, True])))
+
+
 def cell(text: str) -> str:
     """Return text for a cell of a table."""
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return prose(text).replace("|", "\\|")
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -65,10 +72,10 @@ def command_line() -> str:
     """Return all commands with their options and examples."""
     aliases = {name: alias for alias, name in ALIASES.items()}
     lines = ["## Common options", "", "Most commands have these.", ""]
-    lines += _table(list(_COMMON.values()))
+    lines += _list(list(_COMMON.values()))
     shared = _shared()
     lines += ["## Shared options", "", "Several commands have these. Each command below names those that it has.", ""]
-    lines += _table(list(shared.values()))
+    lines += _list(list(shared.values()))
     for name, command in commands():
         also = f" Also: `{aliases[name]}`." if name in aliases else ""
         given = [each for each in command.params if isinstance(each, click.Option) and not _is_common(each)]
@@ -76,7 +83,7 @@ def command_line() -> str:
         others = [f"`{each.opts[0]}`" for each in given if _shown(each) in shared]
         lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", "", "```text", *_usage(name, command)]
         lines += [*_example(command), "```", ""]
-        lines += _table(own) if own else []
+        lines += _list(own) if own else []
         lines += [f"Shared options: {', '.join(others)}.", ""] if others else []
     return "\n".join(lines)
 
@@ -113,15 +120,15 @@ def _example(command: click.Command) -> list[str]:
     return [(command.epilog or "").removeprefix("Example: ")] if command.epilog else []
 
 
-def _table(given: Sequence[click.Option]) -> list[str]:
-    lines = ["| option | meaning |", "|---|---|"]
+def _list(given: Sequence[click.Option]) -> list[str]:
+    lines = []
     for each in given:
         names = ", ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts])
         if isinstance(each.type, click.Choice):
-            names += f" {' or '.join(f'`{choice}`' for choice in each.type.choices)}"
+            names += f" {', '.join(f'`{choice}`' for choice in each.type.choices)}"
         elif not each.is_flag:
             names += f" `{each.make_metavar(click.Context(click.Command(None)))}`"
-        lines.append(f"| {names} | {cell(_prose(each.help or ''))}{_default_of(each)} |")
+        lines.append(f"- {names}: {prose(_prose(each.help or ''))}{_default_of(each)}")
     return [*lines, ""]
 
 
