@@ -212,20 +212,18 @@ def error_list() -> str:
             by_meaning.setdefault((code, meaning), []).append(f"`{name}`")
     for (code, meaning), named in sorted(by_meaning.items(), key=lambda each: each[0][0]):
         lines.append(f"| {int(code)} | {', '.join(named)} | {meaning} |")
-    lines += ["", "## Errors of topicledger", "", "Their `error_code` is -1.", ""]
-    lines += ["| error | meaning | what to do |", "|---|---|---|"]
+    lines += ["", "## Errors of topicledger", "", "Their `error_code` is -1. Each says what to do last.", ""]
     ours: Sequence[type[RefusalName]] = (Refusal, *(names.refusals for names in NAMES))
     for errors in ours:
         meanings = documented(errors)
-        lines += [f"| {each.value} | {cell(meanings[each.name])} | {cell(advice.OF_ERRORS[each])} |" for each in errors]
-    lines += [f"| {each.value} | {cell(text)} | Nothing: it is no error. |" for each, text in notes()]
+        lines += [f"- {each.value}: {prose(meanings[each.name])} {prose(advice.OF_ERRORS[each])}" for each in errors]
+    lines += [f"- {each.value}: {prose(text)} It is no error." for each, text in notes()]
     lines += ["", "## Errors of brokers", "", "The message in `audit` is the broker's.", ""]
-    lines += ["| error | code | what to do |", "|---|---|---|"]
     known = {each.value for errors in ours for each in errors}
     codes_of = {error_name(code): code for code in range(-1, _CODES)}
     for name, what in advice.OF_ERRORS.items():
         if name not in known:
-            lines.append(f"| {name} | {codes_of[name]} | {cell(what)} |")
+            lines.append(f"- {name} ({codes_of[name]}): {prose(what)}")
     return "\n".join([*lines, ""])
 
 
