@@ -539,7 +539,9 @@ def estate() -> Estate:
         made_at=datetime(2026, 11, 4, 6, tzinfo=UTC),
         limits=Scope(),
         unused_days=30,
-        observed_at=datetime(2026, 11, 3, 6, tzinfo=UTC),
+        usage_at=datetime(2026, 11, 3, 6, tzinfo=UTC),
+        unknown_use=0,
+        unknown_configs=0,
         owners=[
             owned,
             replace(owned, clusters=("us",), topics=10, partitions=100, bytes=2_000_000_000, cost=2.5),

@@ -16,7 +16,9 @@ from tests import commands
 from tests.clusters import JARS
 from tests.java import compile_java
 from topicledger import cli
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.ledger.tables import Ledger
+from topicledger.queries import views
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -93,6 +95,23 @@ def test_every_command_works_with_tables_in_a_schema(
         assert spark.catalog.currentDatabase() == "default"
     names = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {root}").collect()}
     assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names
+
+
+def test_views_have_null_for_columns_that_a_table_of_others_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    """A ledger of an older version: its `manifests`, which other tools write, has no description."""
+    root = "spark_catalog.ledger_older"
+    spark.sql(f"CREATE DATABASE {root} LOCATION '{tmp_path / 'schema'}'")
+    try:
+        columns = ", ".join(
+            f"`{each.name}` {each.dataType.simpleString()}" for each in MANIFESTS.schema if each.name != "description"
+        )
+        spark.sql(f"CREATE TABLE {root}.manifests ({columns}) USING delta")
+        settings = Settings(path=Path("x"), tables=TablesSettings(root=root), clusters={})
+        assert "current_topics" in views.create(Ledger(spark, root), settings)
+        assert "description" in spark.table(f"{root}.current_topics").columns
+        assert "description" not in spark.table(f"{root}.manifests").columns
+    finally:
+        spark.sql(f"DROP DATABASE {root} CASCADE")
 
 
 @pytest.mark.thorough

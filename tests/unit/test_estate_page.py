@@ -64,6 +64,23 @@ def test_one_day_makes_no_chart_and_more_owners_than_colours_share_a_line() -> N
     assert bytes_of_others.endswith("100.00,0.00"), "three owners share the highest line"
 
 
+def test_owners_without_topics_by_now_are_in_the_charts() -> None:
+    estate = reports.estate()
+    gone = replace(estate, owners=[each for each in estate.owners if each.owner != "payments"])
+    page = render_estate(gone)
+    names = re.findall(r'<li class="line-key-\d"><bdi>([^<]+)', page)
+    assert names == ["search", "no owner", "payments"]
+    assert '<polyline class="line-3" points="0.00,80.00' in page
+    assert "<polyline" in render_estate(replace(estate, owners=()))
+
+
+def test_use_and_configs_that_no_audit_has_read_are_unknown() -> None:
+    page = render_estate(replace(reports.estate(), usage_at=None, unknown_use=36, unknown_configs=1))
+    assert "2 at risk; use of 36 topics unknown; configs of 1 topic unknown</h1>" in page
+    assert "No audit has read the use of 36 topics" in page
+    assert "<dt>Usage read</dt><dd>never</dd>" in page
+
+
 def test_texts_from_outside_are_escaped() -> None:
     text = "<script>alert(1)</script>"
     estate = reports.estate()
@@ -83,7 +100,7 @@ def test_an_estate_that_nobody_observed_says_what_observes_it() -> None:
     nothing = replace(reports.estate().risks, total=0, rows=())
     empty = replace(
         reports.estate(),
-        observed_at=None,
+        usage_at=None,
         owners=(),
         growth=(),
         unused=nothing,

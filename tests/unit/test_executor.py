@@ -1005,6 +1005,23 @@ def test_a_change_whose_answer_was_lost_is_not_refused(admin: MagicMock, executo
     assert admin.alter_configs.call_count == 1
 
 
+@pytest.mark.parametrize(("maybe_sent", "outcome"), [(False, "refused"), (True, "failed")])
+def test_a_change_that_may_have_been_sent_before_another_clients_is_not_called_unsent(
+    admin: MagicMock, executor: Executor, maybe_sent: bool, outcome: str
+) -> None:
+    """C18: the driver died after its request, and another client changed the value again before the next start.
+
+    A random walk of whole runs found this: seed 9101, history 11418.
+    """
+    admin.topic_configs.side_effect = lambda topics, names: [set_on("a", **{"flush.ms": "9"})]
+    admin.describe_topics.side_effect = lambda topics: [live("a")]
+    change = {"before": {"flush.ms": "1"}, "after": {"flush.ms": "2"}, "maybe_sent": maybe_sent}
+    (ended,) = executor.changed_since_plan(
+        [Target(resource="a", action=Action.ALTER_CONFIGS, topic_id="id-1", **change)]
+    )
+    assert brief([ended]) == [("a", outcome, -1, "CHANGED_SINCE_PLAN")]
+
+
 def test_a_delete_that_may_have_been_sent_and_is_not_listed_is_left_to_the_same_delete(
     admin: MagicMock, executor: Executor
 ) -> None:

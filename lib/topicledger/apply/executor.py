@@ -14,7 +14,7 @@ from topicledger.actions.costs import Cost
 from topicledger.actions.kind import ActionKind
 from topicledger.errors import ClusterError
 from topicledger.kafka.sending import NoOutcome, OutcomeUnknown
-from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.model import Outcome, Phase, PhaseResult, Target, TopicResult
 from topicledger.resources.registry import ACTIONS, by_kind
 
 
@@ -50,12 +50,13 @@ class Executor(ClusterContext):
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Compare targets of a saved plan with fresh metadata; yield those that must not be sent any more.
 
-        Refused means not sent. So a target that an earlier start may have sent, and that can't be compared, fails.
+        Refused means not sent. So a target that an earlier start may have sent fails: its topic may differ because that
+        request was done, and another client changed it afterwards.
         """
         for kind, of_kind in by_kind(targets):
             for ended in kind.steps.changed_since_plan(self, of_kind):
-                unknown = ended.outcome is Outcome.REFUSED and ended.error in (Refusal.NOT_PERMITTED, Refusal.NO_ANSWER)
-                yield checking.maybe_sent(ended) if unknown and ended.target.maybe_sent else ended
+                refused = ended.outcome is Outcome.REFUSED
+                yield checking.maybe_sent(ended) if refused and ended.target.maybe_sent else ended
             self.leave_silent_open(of_kind)
         self.require_none_open()
 

@@ -14,8 +14,8 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.manifests.rows import PRESENT
+from topicledger.resources import ignoring
 from topicledger.resources.acls import requests
-from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
 from topicledger.resources.acls.effective import (
     AccessVerdict,
@@ -26,6 +26,7 @@ from topicledger.resources.acls.effective import (
     covers_pattern,
     decide,
 )
+from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
@@ -177,7 +178,7 @@ def _declared(options: Options, settings: Settings, cluster: ClusterSettings) ->
     notes = [f"no cluster was asked: access to resources without declared ACLs is `unknown`, since {ALLOW_EVERYONE} is"]
     if not ledger.exists(ACLS):
         return Known(acls=[], brokers=brokers, notes=[*notes, "no ACL is declared: there is no table acls"])
-    judged = ledger.read(ACLS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
+    judged = ledger.read(ACLS).transform(ignoring.judged_by(KIND, settings, [cluster.name]))
     rows = judged.select(*Acl._fields, "state", "phase").collect()
     refused = sum(row["phase"] is not None for row in rows)
     if refused:

@@ -40,7 +40,8 @@ def explain(
     if listed.statuses[cluster.name].error is not None:
         raise ClusterError(str(listed.statuses[cluster.name].message))
     judged = ledger.read(kind.table).transform(ignoring.judged_by(kind, settings, [cluster.name]))
-    rows = judged.transform(kind.deciding.compare(listed, seen.statuses, settings)).transform(materialised)
+    compared = judged.transform(kind.deciding.compare(listed, seen.statuses, settings))
+    rows = compared.transform(ignoring.undecided(kind, settings.scope, listed.rows)).transform(materialised)
     mine = (F.col("cluster") == cluster.name) & (F.col("resource") == text)
     found = rows.where(mine).collect()
     if not found:

@@ -157,18 +157,24 @@ def _list(
         log.warning("%s; the other clusters are still audited", message)
         problems.append(message)
     left = {name: cluster_id for name, cluster_id in estate.cluster_ids.items() if name not in lost}
-    ours = listed.rows.transform(ignoring.without_ignored(kind, run.settings.scope))
-    return replace(estate, cluster_ids=left), replace(listed, rows=ours)
+    return replace(estate, cluster_ids=left), listed
 
 
 def _ignored(run: Run) -> Mapping[str, int]:
-    """Number of live resources that the settings leave to others, by what they are; empty for a narrower audit."""
+    """Number of live resources that the settings leave to others, by what they are; empty for a narrower audit.
+
+    The number is unknown for kinds that the run doesn't manage: they aren't listed.
+    """
     scope = run.settings.scope
     if run.scope.narrows:
         return {}
     topics = any_matches("topic", scope.ignore_topics) & ~F.col("internal") if scope.ignore_topics else None
     matched = [("topics", OBSERVED, topics)]
-    matched += [(kind.table.name, kind.observed.table, ignoring.is_ignored(kind, scope)) for kind in KINDS]
+    matched += [
+        (kind.table.name, kind.observed.table, ignoring.is_ignored(kind, scope))
+        for kind in KINDS
+        if kind.deciding.manages(run.settings)
+    ]
     mine = F.col("cluster").isin(*(each.name for each in run.clusters))
     return {
         name: run.ledger.read(table).where(mine & theirs).count()

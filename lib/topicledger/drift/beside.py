@@ -13,6 +13,7 @@ from topicledger.config.severities import DriftKind
 from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.observe.listed import Listed
+from topicledger.resources import ignoring
 from topicledger.resources.ending import lookup
 from topicledger.resources.kind import DIFFERENCE, ResourceKind
 
@@ -29,7 +30,9 @@ def find_resource_drift(
     topics = estate.topics.select("cluster", "topic").unionByName(declared).distinct()
 
     def transform(judged: DataFrame) -> DataFrame:
-        found = judged.transform(kind.drift.find(listed, topics, settings))
+        found = judged.transform(kind.drift.find(listed, topics, settings)).transform(
+            ignoring.not_about_ignored(kind, settings.scope, listed.rows)
+        )
         return as_found(estate, settings, [found, unknown(listed, judged, kind.table.name)])
 
     return transform

@@ -108,6 +108,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
         wanted.join(configs, on=["cluster", "topic"], how="inner")
         .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
         .transform(as_declared(MANIFESTS, declared))
+        .transform(_without_replaced(declared))
         .transform(materialised)
     )
     unread: list[TopicMessage] = []
@@ -227,6 +228,24 @@ class _Groups:
             why = f"consumer groups can't be read, so no owners are proposed from them: {row['error']}"
             self.unread.append(TopicMessage(cluster=row["cluster"], topic=None, message=why, resource_type="group"))
         return using
+
+
+def _without_replaced(declared: DataFrame) -> Transform:
+    """Leave out topics that a declared row replaces: declared themselves, they would make that row invalid.
+
+    In and out: the columns that `as_manifests` returns.
+    """
+    replaced = (
+        declared.where(F.col("replaces").isNotNull())
+        .groupBy("cluster", F.col("replaces").alias("topic"))
+        .agg(F.min("topic").alias("_by"))
+    )
+    reason = F.when(F.col("_by").isNotNull(), F.concat(F.lit("replaced by "), "_by", F.lit(", which a row declares")))
+    return lambda rows: (
+        rows.join(replaced, on=["cluster", "topic"], how="left")
+        .withColumn(_REASON, F.coalesce(_REASON, reason))
+        .select(*rows.columns)
+    )
 
 
 def _with_owners(declared: DataFrame, owners: Owners, groups: _Groups | None) -> Transform:

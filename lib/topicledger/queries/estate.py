@@ -27,13 +27,20 @@ def read_estate(ledger: Ledger, settings: Settings, limits: Scope, now: datetime
     """Read the estate within the clusters and owners of `limits`."""
     with registered(ledger, settings, used_by(_VIEWS)):
         risky = _within(ledger, "risky_topics", limits)
-        seen = _within(ledger, "current_topics", limits).groupBy("cluster").agg(F.max("observed_at").alias("seen"))
-        oldest = seen.agg(F.min("seen")).first()
+        topics = _within(ledger, "current_topics", limits)
+        of_clusters = topics.groupBy("cluster").agg(
+            F.max("usage_at").alias("usage_at"),
+            F.count_if(F.col("usage_at").isNull()).alias("unknown_use"),
+            F.count_if(F.col("cleanup_policy").isNull()).alias("unknown_configs"),
+        )
+        seen = list(_collected(of_clusters))
         return Estate(
             made_at=now,
             limits=limits,
             unused_days=settings.views.unused_days,
-            observed_at=None if oldest is None else oldest[0],
+            usage_at=min((row["usage_at"] for row in seen if row["usage_at"]), default=None),
+            unknown_use=sum(row["unknown_use"] for row in seen),
+            unknown_configs=sum(row["unknown_configs"] for row in seen),
             owners=[
                 OwnerSize(clusters=(row.pop("cluster"),), **row)
                 for row in _collected(_within(ledger, "cost_by_owner", limits).orderBy("cluster", "owner"))

@@ -17,13 +17,15 @@ from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import SPARK_ERRORS, first_sentence
 from topicledger.ledger.sql import sql_text, sql_value
 from topicledger.ledger.tables import Ledger
-from topicledger.schemas import TABLES
+from topicledger.schemas import TABLES, Table
 
 FILE = "views.sql"
 _SETTINGS = "view_settings"
 """The view with the values that the other views take from the settings."""
 _VIEW = re.compile(r"((?:^--[^\n]*\n)+)CREATE OR REPLACE VIEW (\w+) AS\n(.*?);$", re.MULTILINE | re.DOTALL)
 _WORD = re.compile(r"\w+")
+_FROM = re.compile(r"\b((?:FROM|JOIN)\s+)(\w+)\b")
+"""Matches the names of tables and views in the queries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,11 @@ def create(ledger: Ledger, settings: Settings) -> Sequence[str]:
     ledger.ensure(*TABLES.values())
     names = []
     with _in_schema(ledger.spark, ledger.root):
-        for view in views_of(settings):
+        completed = {table.name: _completed(ledger, table) for table in TABLES.values() if table.shared}
+        for each in views_of(settings):
+            view = replace(
+                each, query=_FROM.sub(lambda found: found[1] + completed.get(found[2], found[2]), each.query)
+            )
             text = f"CREATE OR REPLACE VIEW {ledger.root}.{view.name} COMMENT {sql_text(view.comment)} AS {view.query}"
             try:
                 ledger.spark.sql(text)
@@ -122,6 +128,18 @@ def create(ledger: Ledger, settings: Settings) -> Sequence[str]:
                 ) from error
             names.append(view.name)
     return names
+
+
+def _completed(ledger: Ledger, table: Table) -> str:
+    """Return a table for the FROM of a view, with nulls for the columns that it lacks: other tools may own it."""
+    there = ledger.spark.table(ledger.location(table)).columns
+    missing = [each for each in table.schema if each.name not in there]
+    if not missing:
+        return table.name
+    # All columns by name: a column that is added later is not there twice.
+    nulls = (f"CAST(NULL AS {each.dataType.simpleString()}) AS `{each.name}`" for each in missing)
+    named = ", ".join([*(f"`{name}`" for name in there if name in table.schema.names), *nulls])
+    return f"(SELECT {named} FROM {table.name}) AS {table.name}"
 
 
 @contextmanager

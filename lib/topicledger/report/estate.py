@@ -76,8 +76,12 @@ class Estate:
     """The requested clusters and owners."""
     unused_days: int
     """[views] unused_days."""
-    observed_at: datetime | None
-    """When the cluster whose last observation is the oldest was observed; None if none was."""
+    usage_at: datetime | None
+    """When usage was read on the cluster whose last such audit is the oldest; None if there was none."""
+    unknown_use: int
+    """Number of topics whose use no audit has read."""
+    unknown_configs: int
+    """Number of topics whose configs no audit has described."""
     owners: Sequence[OwnerSize]
     growth: Sequence[Growth]
     """In the order of days."""
@@ -108,7 +112,7 @@ def render_estate(estate: Estate) -> str:
     style, script = page.template("page.css"), page.template("page.js")
     headline = _headline(estate)
     owners = _by_owner(estate.owners)
-    series = _series(owners)
+    series = _series(owners, estate.growth)
     days = _days(estate.growth)
     return (
         page.environment(*_TEMPLATES)
@@ -152,6 +156,8 @@ def _headline(estate: Estate) -> words.Headline:
     found = [(estate.unused.total, "unused"), (estate.over_partitioned.total, "over-partitioned")]
     found.append((estate.risky, "at risk"))
     rest = ", ".join(f"{words.number(count)} {what}" for count, what in found)
+    unknown = {"use": estate.unknown_use, "configs": estate.unknown_configs}
+    rest += "".join(f"; {what} of {counted(count, 'topic')} unknown" for what, count in unknown.items() if count)
     return words.Headline(text=f"{counted(topics, 'topic')}: {rest}", tone="open")
 
 
@@ -207,9 +213,10 @@ def _shown(row: OwnerSize) -> Mapping[str, object]:
     }
 
 
-def _series(owners: Sequence[OwnerSize]) -> Sequence[str]:
-    """Return the names of the charts' lines, in the order of the table of owners."""
-    names = [words.name(each.owner) or NO_OWNER for each in owners]
+def _series(owners: Sequence[OwnerSize], growth: Sequence[Growth]) -> Sequence[str]:
+    """Return the names of the charts' lines, in the order of the table of owners; then owners without topics by now."""
+    all_owners = [*(each.owner for each in owners), *(each.owner for each in growth)]
+    names = list(dict.fromkeys(words.name(each) or NO_OWNER for each in all_owners))
     return names if len(names) <= SERIES + 1 else [*names[:SERIES], OTHERS]
 
 

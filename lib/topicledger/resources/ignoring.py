@@ -49,6 +49,18 @@ def without_ignored(kind: ResourceKind, scope: ScopeSettings) -> Transform:
     return lambda rows: rows if ignored is None else rows.where(~ignored)
 
 
+def not_about_ignored(kind: ResourceKind, scope: ScopeSettings, live: DataFrame) -> Transform:
+    """Leave out findings about ignored live resources; those about declared ones stay, whoever causes them.
+
+    In and out: `DIFFERENCE`. `live`: the clusters' resources.
+    """
+    ignored = is_ignored(kind, scope)
+    if ignored is None:
+        return lambda found: found
+    theirs = live.where(ignored).select("cluster", kind.rows.text_of().alias("what"))
+    return lambda found: found.join(theirs, on=["cluster", "what"], how="left_anti").select(*found.columns)
+
+
 def undecided(kind: ResourceKind, scope: ScopeSettings, live: DataFrame) -> Transform:
     """Take decisions on ignored resources away; rules about resources together still see their rows.
 
