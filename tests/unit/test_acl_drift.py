@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
+from topicledger.config.scope import ScopeSettings
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
@@ -127,6 +128,15 @@ def test_rights_on_topics_that_do_not_exist(spark: SparkSession) -> None:
 def test_rights_that_may_not_be_listed_are_not_known_which_is_not_none(spark: SparkSession) -> None:
     statuses = {"main": ListedStatus(error=Refusal.NOT_PERMITTED, message="grant it")}
     assert found(spark, [right("a", "t")], [], statuses=statuses) == {(None, "not_permitted", "acls", None)}
+
+
+def test_an_ignored_acl_that_denies_what_is_declared_is_found(spark: SparkSession) -> None:
+    """Nobody but its owner may change it, but the declared ACL doesn't do what it says. Nothing else of theirs is."""
+    settings = replace(SETTINGS, scope=ScopeSettings(of_kinds={"ignore_principals": (r"^User:\*$", "^User:managed-x")}))
+    live = [right("a", "t"), right("*", "t", permission="DENY"), right("managed-x", "gone"), right("managed-xy", "t")]
+    assert {(kind, declared) for _, kind, _, declared in found(spark, [right("a", "t")], live, settings)} == {
+        ("acl_denied", "User:a ALLOW READ TOPIC LITERAL t *")
+    }
 
 
 def test_kinds_that_are_ignored_are_left_out(spark: SparkSession) -> None:

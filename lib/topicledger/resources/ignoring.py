@@ -50,15 +50,22 @@ def without_ignored(kind: ResourceKind, scope: ScopeSettings) -> Transform:
 
 
 def not_about_ignored(kind: ResourceKind, scope: ScopeSettings, live: DataFrame) -> Transform:
-    """Leave out findings about ignored live resources; those about declared ones stay, whoever causes them.
+    """Leave out findings about ignored live resources alone; those that concern a declared one stay.
 
-    In and out: `DIFFERENCE`. `live`: the clusters' resources.
+    In and out: `DIFFERENCE`. `live`: the clusters' resources. A finding is about a resource's text, or about the value
+    that a pattern matches, such as a principal.
     """
     ignored = is_ignored(kind, scope)
     if ignored is None:
         return lambda found: found
-    theirs = live.where(ignored).select("cluster", kind.rows.text_of().alias("what"))
-    return lambda found: found.join(theirs, on=["cluster", "what"], how="left_anti").select(*found.columns)
+    subjects = F.array(kind.rows.text_of(), *(F.col(column) for _, column, _ in _matched(kind, scope)))
+    theirs = live.where(ignored).select("cluster", F.explode(subjects).alias("what")).distinct()
+    theirs = theirs.withColumn("_theirs", F.lit(True))
+    return lambda found: (
+        found.join(theirs, on=["cluster", "what"], how="left")
+        .where(F.col("_theirs").isNull() | F.col("declared").isNotNull())
+        .select(*found.columns)
+    )
 
 
 def undecided(kind: ResourceKind, scope: ScopeSettings, live: DataFrame) -> Transform:
