@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from scripts import generate_reference
 from topicledger import __version__
+from topicledger.cli.explain import RULE_IDS
 from topicledger.config import guards, oauth, scope, settings
 from topicledger.kinds import NAMES
 from topicledger.model import topic_configs as catalogue
@@ -127,7 +128,7 @@ def _key_of(of: type, name: str) -> Key:
         name=name,
         type=_type(typing.get_type_hints(of)[name]),
         default=_default(field),
-        meaning=generate_reference.prose(generate_reference.RULE_IDS.sub("", _docstrings(of)[name])),
+        meaning=generate_reference.prose(RULE_IDS.sub("", _docstrings(of)[name])),
     )
 
 
@@ -293,7 +294,7 @@ def page(name: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    line = generate_reference.RULE_IDS.sub("", text).split("\n\n")[0].replace("\n", " ").rstrip(".")
+    line = RULE_IDS.sub("", text).split("\n\n")[0].replace("\n", " ").rstrip(".")
     return f"{line}."
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import cycle
@@ -13,6 +12,7 @@ from itertools import cycle
 import click
 
 from topicledger.cli import exits, main
+from topicledger.cli.explain import RULE_IDS
 from topicledger.cli.options import ALIASES, common
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import ExitCode
@@ -25,10 +25,6 @@ from topicledger.policies.built_in import ALSO, ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES, Judged
 from topicledger.report import advice
 from topicledger.resources.building import Option, options, type_name
-
-RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
-"""Ids of rules, which are for docstrings and comments."""
-
 
 _CODES = 200
 """More codes of errors than Kafka has."""

@@ -54,7 +54,7 @@ class CheckedRequest:
             if refused is None:
                 ready.append(target)
             else:
-                self.refused[target.topic] = self._ended(target, refused)
+                self.refused[target.topic] = never_unsent(refused)
         self._unknown |= {each.topic for each in asked} - {each.topic for each in ready} - self.refused.keys()
         not_sent = {target.topic: _NOT_SENT for target in targets if target.topic in self.refused}
         if not ready:
@@ -73,17 +73,13 @@ class CheckedRequest:
         self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)} - earlier
         return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
 
-    def _ended(self, target: Target, refused: PhaseResult) -> PhaseResult:
-        """Refused means that nothing was sent: a target whose response was lost gets a row that says failed."""
-        if not target.maybe_sent or refused.outcome is not Outcome.REFUSED:
-            return refused
-        return maybe_sent(refused)
 
-
-def maybe_sent(refused: PhaseResult) -> PhaseResult:
-    """Make a failed row from a refusal of a target that an earlier request may have changed."""
-    words = f"{refused.error_message}; the answer to an earlier request for it was lost, which may have changed it"
-    return replace(refused, outcome=Outcome.FAILED, error_message=words)
+def never_unsent(ended: PhaseResult) -> PhaseResult:
+    """Refused means that nothing was sent: a target that an earlier request may have changed fails instead."""
+    if ended.outcome is not Outcome.REFUSED or not ended.target.maybe_sent:
+        return ended
+    words = f"{ended.error_message}; the answer to an earlier request for it was lost, which may have changed it"
+    return replace(ended, outcome=Outcome.FAILED, error_message=words)
 
 
 def describe_planned(

@@ -55,8 +55,7 @@ class Executor(ClusterContext):
         """
         for kind, of_kind in by_kind(targets):
             for ended in kind.steps.changed_since_plan(self, of_kind):
-                refused = ended.outcome is Outcome.REFUSED
-                yield checking.maybe_sent(ended) if refused and ended.target.maybe_sent else ended
+                yield checking.never_unsent(ended)
             self.leave_silent_open(of_kind)
         self.require_none_open()
 

@@ -45,7 +45,7 @@ from topicledger.schemas import MANIFESTS, USAGES, Table
 from topicledger.text import cell, document, grid_of, plain
 from topicledger.text import console as text_console
 
-_RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
+RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
 """Ids of rules in docstrings, which users don't know."""
 
 
@@ -107,7 +107,7 @@ def _kind(option: Option) -> str:
 
 
 def _what(factory: Factory) -> str:
-    return _RULE_IDS.sub("", (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " "))
+    return RULE_IDS.sub("", (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " "))
 
 
 def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool) -> ExitCode:

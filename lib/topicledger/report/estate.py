@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
-from markupsafe import Markup
-
-from topicledger import __version__
 from topicledger.model.scope import Scope
 from topicledger.report import charts, listings, page, words
 from topicledger.report.listings import NO_OWNER, Cell, ReportLine, ReportList
@@ -19,7 +15,6 @@ from topicledger.text import counted
 SERIES = 6
 """Most owners with a line of their own in a chart; the others share one."""
 OTHERS = "other owners"
-_TEMPLATES = ("estate.html", "parts.html")
 _RISKS: Mapping[str, str] = {
     "one_replica": "one replica: a lost disk loses its records",
     "no_spare_replica": "min.insync.replicas needs all replicas: one broker down refuses writes of acks=all",
@@ -109,33 +104,25 @@ class GrowthChart:
 
 def render_estate(estate: Estate) -> str:
     """Render the page. The same estate always gives the same bytes."""
-    style, script = page.template("page.css"), page.template("page.js")
     headline = _headline(estate)
     owners = _by_owner(estate.owners)
     series = _series(owners, estate.growth)
     days = _days(estate.growth)
-    return (
-        page.environment(*_TEMPLATES)
-        .get_template("estate.html")
-        .render(
-            e=estate,
-            version=__version__,
-            headline=headline,
-            entry=_entry(estate, headline),
-            owners=[_shown(each) for each in owners],
-            total=_shown(_added(owners)) if len(owners) > 1 else None,
-            unknown=sum(each.topics_of_unknown_size for each in estate.owners),
-            priced=any(each.cost is not None for each in estate.owners),
-            series=series,
-            days=days,
-            charts=list(_charts(estate.growth, days, series)),
-            late=_audited_later(estate.growth, days),
-            listings=[_unused(estate), _over_partitioned(estate), _risks(estate)],
-            style=Markup(style),
-            script=Markup(script),
-            style_hash=page.hash_of(style),
-            script_hash=page.hash_of(script),
-        )
+    clusters = ", ".join(estate.limits.clusters)
+    return page.filled(
+        "estate.html",
+        headline,
+        page.entry_of(headline, began=estate.made_at, about="estate", by="", clusters=clusters),
+        e=estate,
+        owners=[_shown(each) for each in owners],
+        total=_shown(_added(owners)) if len(owners) > 1 else None,
+        unknown=sum(each.topics_of_unknown_size for each in estate.owners),
+        priced=any(each.cost is not None for each in estate.owners),
+        series=series,
+        days=days,
+        charts=list(_charts(estate.growth, days, series)),
+        late=_audited_later(estate.growth, days),
+        listings=[_unused(estate), _over_partitioned(estate), _risks(estate)],
     )
 
 
@@ -159,20 +146,6 @@ def _headline(estate: Estate) -> words.Headline:
     unknown = {"use": estate.unknown_use, "configs": estate.unknown_configs}
     rest += "".join(f"; {what} of {counted(count, 'topic')} unknown" for what, count in unknown.items() if count)
     return words.Headline(text=f"{counted(topics, 'topic')}: {rest}", tone="open")
-
-
-def _entry(estate: Estate, headline: words.Headline) -> str:
-    """The page's entry in an index, as JSON; `index.IndexEntry` reads it."""
-    return json.dumps(
-        {
-            "headline": headline.text,
-            "tone": headline.tone,
-            "began": words.time(estate.made_at),
-            "about": "estate",
-            "by": "",
-            "clusters": words.name(", ".join(estate.limits.clusters)),
-        }
-    )
 
 
 def _by_owner(rows: Sequence[OwnerSize]) -> Sequence[OwnerSize]:

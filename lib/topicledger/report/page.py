@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
@@ -30,7 +31,6 @@ _GROUPS = 40
 """Most owners on clusters in the diff, beside those where something is destroyed."""
 _LINES = 5
 """Lines of a group that aren't folded, beside those that destroy something."""
-_TEMPLATES = ("page.html", "parts.html")
 _COMMAND = re.compile("`([^`]+)`")
 _SHOWN_WAIT = 0.01
 """Shortest wait between requests that a page shows, in seconds."""
@@ -64,60 +64,76 @@ def environment(*templates: str) -> Environment:
 
 def render(report: Report) -> str:
     """Render the page. The same report always gives the same bytes."""
-    style, script = (template(name) for name in ("page.css", "page.js"))
     headline = words.headline(report)
+    return filled(
+        "page.html",
+        headline,
+        _entry(report, headline),
+        r=report,
+        done=words.done(report),
+        outcomes=report.outcomes(),
+        reasons=words.reasons(report.tallies),
+        clusters=_by_cluster(report.tallies),
+        policies=_by_policy(report),
+        drift_kinds=_by_kind(report),
+        topics=listings.topics(report),
+        findings=listings.findings(report),
+        access=[listing for owned in report.history.owned for listing in listings.listings_of(owned)],
+        periods=charts.columns(report.history.periods, list(ShownState), report.history.unit),
+        waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
+        ended={name for _, counts in report.history.periods for name in counts},
+        diff=_diff(report),
+        phases=report.requests.phases,
+        timeline=charts.timeline([each.seconds for each in report.requests.phases if each.phase != times.WAITED]),
+        WAITED=times.WAITED,
+        bar=charts.bar,
+        ShownState=list(ShownState),
+        Age=list(Age),
+        Changed=list(Changed),
+        LISTED_WAITS=LISTED_WAITS,
+    )
+
+
+def filled(name: str, headline: words.Headline, entry: str, **contents: Any) -> str:
+    """Fill a template that begins as `parts.begin`. `entry`: the page's entry in an index (`entry_of`)."""
+    style, script = template("page.css"), template("page.js")
     return (
-        environment(*_TEMPLATES)
-        .get_template("page.html")
+        environment(name, "parts.html")
+        .get_template(name)
         .render(
-            r=report,
             version=__version__,
             headline=headline,
-            entry=_entry(report, headline),
-            done=words.done(report),
-            outcomes=report.outcomes(),
-            reasons=words.reasons(report.tallies),
-            clusters=_by_cluster(report.tallies),
-            policies=_by_policy(report),
-            drift_kinds=_by_kind(report),
-            topics=listings.topics(report),
-            findings=listings.findings(report),
-            access=[listing for owned in report.history.owned for listing in listings.listings_of(owned)],
-            periods=charts.columns(report.history.periods, list(ShownState), report.history.unit),
-            waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
-            ended={name for _, counts in report.history.periods for name in counts},
-            diff=_diff(report),
-            phases=report.requests.phases,
-            timeline=charts.timeline([each.seconds for each in report.requests.phases if each.phase != times.WAITED]),
-            WAITED=times.WAITED,
-            bar=charts.bar,
-            ShownState=list(ShownState),
-            Age=list(Age),
-            Changed=list(Changed),
-            LISTED_WAITS=LISTED_WAITS,
+            entry=entry,
             style=Markup(style),
             script=Markup(script),
             style_hash=hash_of(style),
             script_hash=hash_of(script),
+            **contents,
         )
     )
 
 
-def _entry(report: Report, headline: words.Headline) -> str:
-    """The page's entry in an index, as JSON; `index.Entry` reads it."""
-    run, span = report.run, report.span
-    began = run.started_at if run is not None else span[0] if span is not None else None
-    about = f"{report.kind} {run.run_id}" if run is not None else f"until {words.time(span[1] if span else None)}"
+def entry_of(headline: words.Headline, *, began: datetime | None, about: str, by: str, clusters: str) -> str:
+    """Return a page's entry in an index, as JSON; `index.IndexEntry` reads it."""
     return json.dumps(
         {
             "headline": headline.text,
             "tone": headline.tone,
             "began": words.time(began),
             "about": words.name(about),
-            "by": words.name(run.requested_by) if run is not None else "",
-            "clusters": words.name(", ".join(report.limits.clusters) or (run.clusters if run is not None else "")),
+            "by": words.name(by),
+            "clusters": words.name(clusters),
         }
     )
+
+
+def _entry(report: Report, headline: words.Headline) -> str:
+    run, span = report.run, report.span
+    began = run.started_at if run is not None else span[0] if span is not None else None
+    about = f"{report.kind} {run.run_id}" if run is not None else f"until {words.time(span[1] if span else None)}"
+    clusters = ", ".join(report.limits.clusters) or (run.clusters if run is not None else "")
+    by = run.requested_by if run is not None else None
+    return entry_of(headline, began=began, about=about, by=by or "", clusters=clusters or "")
 
 
 def template(name: str) -> str:
