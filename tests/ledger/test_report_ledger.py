@@ -427,8 +427,8 @@ def test_report_command_accepts_a_span(told: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "report needs either --run-id (see `runs list`) or --since"),
-        (["--run-id", "monday", "--since", "2026-11-16"], "report needs either --run-id"),
+        ([], "report needs one of --run-id (see `runs list`), --since and --estate"),
+        (["--run-id", "monday", "--since", "2026-11-16"], "report needs one of --run-id"),
         (["--run-id", "monday", "--until", "2026-11-16"], "--until needs --since"),
         (["--run-id", "no-such"], "there is no run no-such in "),
         (["--since", "soon"], "--since soon is not a time"),
