@@ -43,6 +43,7 @@ def tries(told: Mapping[str, Any]) -> dict[str, int]:
     return {name: each["tries"] for name, each in told["tasks"].items()}
 
 
+@pytest.mark.thorough
 def test_declared_topics_are_planned_approved_applied_and_audited(
     spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_every_command_works_with_tables_in_a_schema(
     assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names
 
 
+@pytest.mark.thorough
 def test_views_have_null_for_columns_that_a_table_of_others_lacks(spark: SparkSession, tmp_path: Path) -> None:
     """A ledger of an older version: its `manifests`, which other tools write, has no description."""
     root = "spark_catalog.ledger_older"

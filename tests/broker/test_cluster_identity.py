@@ -36,6 +36,7 @@ def seen_by(estate: Estate) -> dict[str, set[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_different_cluster_behind_a_name_is_not_touched(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_full_disk_under_stdout_changes_no_exit_code(
     ]
 
 
+@pytest.mark.thorough
 def test_pending_changes_exit_3_on_request_and_abandoned_stays_so(config: Path) -> None:
     load(config, "cluster: main\ntopics: [{topic: commands.pending}]\n")
     arguments = ("plan", "--config", config, "--run-id", "pending", "--detailed-exitcode")
@@ -139,6 +140,7 @@ def test_pending_changes_exit_3_on_request_and_abandoned_stays_so(config: Path) 
     assert (refused.exit_code, refused.stderr) == (2, "error: run pending was abandoned; start a new one\n")
 
 
+@pytest.mark.thorough
 def test_an_empty_manifest_is_nothing_to_do(config: Path, tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     done = invoke("provision", "--config", config)
@@ -255,6 +257,7 @@ def test_more_failures_than_fit_are_counted_with_the_command_for_the_rest(config
     assert len(json.loads(rows.stdout)) == 25
 
 
+@pytest.mark.thorough
 def test_hostile_text_from_a_manifest_cannot_act_on_a_terminal(
     spark: SparkSession, kafka: EmbeddedKafka, config: Path, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_selection_is_written_and_an_unreachable_cluster_reported(
     assert file.read_text() == text
 
 
+@pytest.mark.thorough
 def test_throttle_lists_of_a_move_are_neither_exported_nor_drift(
     config: Path, live: dict[str, NewTopic], tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_an_export_keeps_what_only_the_table_knows(
     assert "0 changed, 1 unchanged" in again.stdout
 
 
+@pytest.mark.thorough
 def test_an_export_proposes_owners_and_splits_by_them(
     config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -239,6 +239,7 @@ def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
     assert "--py-files" in missing.stderr
 
 
+@pytest.mark.thorough
 def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(config: Path) -> None:
     """Existing topics are evaluated as they are, with the broker's defaults; owners and labels are from manifests."""
     asked = ("policies", "audit", "--config", config, "--cluster", "main")

@@ -241,6 +241,7 @@ def test_too_many_deletes_stop_all_deletes_of_that_cluster_and_nothing_else(
     assert not raised.rows(PLANS, "idle")
 
 
+@pytest.mark.thorough
 def test_a_cluster_other_than_the_settings_say_is_not_touched(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -303,6 +304,7 @@ def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_a
     assert (run["state"], run["exit_code"]) == ("finished", 4)
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_another_run_changes_stops_only_itself(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -324,6 +326,7 @@ def test_a_cluster_that_another_run_changes_stops_only_itself(
     assert set(live(kafka_policy, "held.")) == {"held.other"}
 
 
+@pytest.mark.thorough
 def test_a_plan_is_applied_although_one_cluster_was_not_reached(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:

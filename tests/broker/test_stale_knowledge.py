@@ -188,6 +188,7 @@ def test_a_plan_that_expired_while_it_was_applied_sends_no_more_and_tells_what_w
     assert "guards.max_plan_age is 0.001 s: it was not sent; plan again" in row["error_message"]
 
 
+@pytest.mark.thorough
 def test_a_topic_that_a_stranger_makes_amid_a_first_start_is_not_ours(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:

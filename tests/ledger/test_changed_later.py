@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from topicledger.ledger.tables import Ledger
 from topicledger.model import TOPIC
 from topicledger.plan.revert import changed_by, changed_later
@@ -23,6 +25,7 @@ def rows(run_id: str, topic: str, minute: int, change: tuple[str, str], **audit:
     return plan, {**key, "action": "alter_configs", **done, **audit}
 
 
+@pytest.mark.thorough
 def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> None:
     """Includes changes whose answer was lost or that may have been sent; excludes refused and earlier changes."""
     made = [

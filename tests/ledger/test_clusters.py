@@ -9,6 +9,7 @@ from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from topicledger.cli.clusters import list_names
@@ -57,6 +58,7 @@ def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], Any]) -> list[dic
         return list(pool.map(one, calls))
 
 
+@pytest.mark.thorough
 def test_first_use_is_recorded_once_with_the_requester(ledger: Ledger) -> None:
     both = settings(ledger, orders=None, payments="P")
     run = begun("run-1", "ann")
@@ -72,6 +74,7 @@ def test_first_use_is_recorded_once_with_the_requester(ledger: Ledger) -> None:
     assert (rows(ledger), ledger.latest_version(CLUSTERS)) == (expected, version), "nothing changed, nothing written"
 
 
+@pytest.mark.thorough
 def test_only_ids_stated_in_the_settings_replace_recorded_ids(ledger: Ledger) -> None:
     identify(ledger, settings(ledger, orders=None), {"orders": "O"}, begun("run-1", "ann"))
     refused = identify(ledger, settings(ledger, orders=None), {"orders": "X"}, begun("run-2", "bob"))
@@ -88,11 +91,13 @@ def test_only_ids_stated_in_the_settings_replace_recorded_ids(ledger: Ledger) ->
     )
 
 
+@pytest.mark.thorough
 def test_two_names_for_one_cluster_are_not_recorded(ledger: Ledger) -> None:
     refused = identify(ledger, settings(ledger, a=None, b=None, c=None), {"a": "X", "b": "X", "c": "Y"}, begun("run-1"))
     assert (sorted(refused), sorted(rows(ledger))) == (["a", "b"], ["c"])
 
 
+@pytest.mark.thorough
 def test_one_of_two_runs_is_refused_if_they_see_different_clusters(ledger: Ledger) -> None:
     of_both = settings(ledger, orders=None)
     one, other = at_once(
@@ -127,6 +132,7 @@ def test_plan_is_disowned_if_its_cluster_name_has_a_new_id(ledger: Ledger) -> No
     assert "the id of a is A since 20" in message
 
 
+@pytest.mark.thorough
 def test_list_contains_names_in_settings_and_former_names(ledger: Ledger) -> None:
     identify(ledger, settings(ledger, a=None, gone=None), {"a": "A", "gone": "G"}, begun("run-1", "ann"))
     names = list_names(ledger, settings(ledger, a="A", new=None))

@@ -33,6 +33,7 @@ def rows_now(spark: SparkSession, root: Path, query: str) -> list[dict[str, Any]
     return ask(spark, settings_of(root), query.replace("current_timestamp()", NOW))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dataset", DASHBOARD["datasets"], ids=lambda dataset: str(dataset["name"]))
 def test_datasets_have_rows_with_the_fields_of_their_widgets(
     spark: SparkSession, root: Path, dataset: Mapping[str, Any]
@@ -73,6 +74,7 @@ def _values(tree: Any, key: str) -> Iterator[str]:
 FOUND = {"drift_errors": 2, "failed_runs": 1, "late_audits": 2, "pending_approvals": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", ALERTS, ids=lambda path: path.stem)
 def test_an_alert_counts_what_it_finds(spark: SparkSession, root: Path, path: Path) -> None:
     (row,) = rows_now(spark, root, path.read_text(encoding="utf-8"))

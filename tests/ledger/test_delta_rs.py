@@ -71,6 +71,7 @@ def test_manifests_appended_by_other_tools_are_read_and_validated(spark: SparkSe
     assert {row["topic"]: row["_change_type"] for row in dicts(changes)} == dict.fromkeys(("a", "b c", "d"), "insert")
 
 
+@pytest.mark.thorough
 def test_columns_added_by_other_tools_are_kept(ledger: Ledger) -> None:
     rows = rows_of(MANIFESTS, {"cluster": "main", "topic": "a", "state": "present"})
     with_ticket = rows.append_column("ticket", pa.array(["T-1"]))
@@ -82,6 +83,7 @@ def test_columns_added_by_other_tools_are_kept(ledger: Ledger) -> None:
     assert (row["state"], row["ticket"]) == ("absent", "T-1")
 
 
+@pytest.mark.thorough
 def test_usages_appended_by_other_tools_are_read(ledger: Ledger) -> None:
     until = datetime(2027, 1, 1, tzinfo=UTC)
     rows = rows_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
@@ -14,6 +15,7 @@ from topicledger.cli import main
 SETTINGS = '[tables]\nroot = "{root}"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n[views]\npartition_price = 0.5\n'
 
 
+@pytest.mark.thorough
 def test_the_page_shows_the_rows_of_the_views_and_the_index_lists_it(spark: SparkSession, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(SETTINGS.format(root=write_ledger(tmp_path / "ledger")), encoding="utf-8")

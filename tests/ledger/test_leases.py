@@ -99,6 +99,7 @@ def test_free_leases_are_taken_and_busy_ones_reported(ledger: Ledger) -> None:
             take(ledger, "two", "main", some=True)
 
 
+@pytest.mark.thorough
 def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     with take(ledger, "one", "main", "other") as held:
         held.release_some(["other"])
@@ -114,6 +115,7 @@ def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     assert row(ledger)["released_at"] is not None
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_another_holder_takes_is_lost_alone(ledger: Ledger) -> None:
     """Its rows are left alone, and the other clusters' leases are renewed and released as before."""
     with take(ledger, "one", "main", "other") as held:
@@ -233,6 +235,7 @@ def test_stop_ends_the_wait_for_a_lease(ledger: Ledger) -> None:
         take(ledger, "two", wait=True, stop=stop)
 
 
+@pytest.mark.thorough
 def test_resumed_run_takes_over_the_lease_of_its_dead_holder(ledger: Ledger, dead: str) -> None:
     held_by(ledger, "one", process=dead, host=Holder.here("one").host)
     with take(ledger, "one") as held:

@@ -53,6 +53,7 @@ def keys(ledger: Ledger) -> list[tuple[str, str]]:
     return sorted((row["cluster"], row["topic"]) for row in ledger.read(MANIFESTS).select("cluster", "topic").collect())
 
 
+@pytest.mark.thorough
 def test_load_reports_changes_and_an_equal_load_commits_nothing(ledger: Ledger, tmp_path: Path) -> None:
     first, second = put(tmp_path, "first.yaml", FIRST), put(tmp_path, "second.yaml", SECOND)
     assert load_files(ledger, first) == Loaded(added=3, changed=0, unchanged=0, removed=0)
@@ -314,6 +315,7 @@ def test_one_error_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
         load_files(ledger, tmp_path / "missing.yaml")
 
 
+@pytest.mark.thorough
 def test_empty_files_change_nothing_even_with_replace(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "empty.json", "[]")
     assert load_files(ledger, file, replace=Replace()) == Loaded(added=0, changed=0, unchanged=0, removed=0)
@@ -372,6 +374,7 @@ topics:
     assert load_files(ledger, native) == Loaded(added=0, changed=0, unchanged=2, removed=0)
 
 
+@pytest.mark.thorough
 def test_foreign_files_are_checked_completely_before_any_write(ledger: Ledger, tmp_path: Path) -> None:
     """C2"""
     text = STRIMZI.replace("CLUSTER", "ordres").replace("PARTITIONS", "0").replace("invoices", "in/voices")
@@ -403,6 +406,7 @@ def test_format_without_clusters_needs_the_cluster_option(ledger: Ledger, tmp_pa
         load_files(ledger, file, foreign=Foreign(form="julie", cluster="orders"), stdin_format="yaml")
 
 
+@pytest.mark.thorough
 def test_only_the_entries_of_the_named_clusters_are_loaded(ledger: Ledger, tmp_path: Path) -> None:
     text = FIRST + "---\ncluster: billing\ntopics: [{topic: kept}, {topic: 'not legal'}]\n"
     both = put(tmp_path, "both.yaml", text + "acls: [{consumer: {principal: 'User:a', topics: [kept], groups: [g]}}]\n")

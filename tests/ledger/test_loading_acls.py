@@ -26,6 +26,7 @@ MORE = """\
 """
 
 
+@pytest.mark.thorough
 def test_load_removes_acls_only_with_replace(ledger: Ledger, tmp_path: Path) -> None:
     both, one = put(tmp_path, "both.yaml", TEAM + MORE), put(tmp_path, "one.yaml", TEAM)
     assert load_files(ledger, both).resources["acls"] == {"added": 4, "changed": 0, "unchanged": 0, "removed": 0}

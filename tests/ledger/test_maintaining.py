@@ -221,6 +221,7 @@ def until(met: Callable[[], bool]) -> None:
     raise AssertionError("waited in vain")
 
 
+@pytest.mark.thorough
 def test_append_during_a_delete_from_audit_is_repeated(
     aged: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +426,7 @@ def test_expired_plans_are_abandoned(ledger: Ledger) -> None:
     assert maintain(ledger, settings(ledger), MaintenanceRequest(execute=True)).abandoned == []
 
 
+@pytest.mark.thorough
 def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -> None:
     """Anybody could add such a run, but only a digest, with the key if there is one, would prove it."""
     old = datetime.now(UTC) - timedelta(days=30)

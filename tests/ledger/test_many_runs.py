@@ -78,6 +78,7 @@ def test_older_table_accepts_simultaneous_runs(spark: SparkSession, tmp_path: Pa
     assert states == {**dict.fromkeys([*names, "done"], "finished"), "given up": "abandoned"}
 
 
+@pytest.mark.thorough
 def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
     """Both share Spark's application, so the row names the start that it belongs to."""
     bound = Owners(

@@ -27,6 +27,9 @@ from topicledger.resources.quotas import kind as quotas
 from topicledger.review.history import of_topic, of_topics
 from topicledger.schemas import ACLS, APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, QUOTAS, RUNS, Table
 
+# Pages as such are tested in tests/unit, without tables.
+pytestmark = pytest.mark.thorough
+
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1)
 NOW = TUESDAY + timedelta(hours=6)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, cast
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -949,6 +950,7 @@ INTERESTING = (
 """What the walks have to come to, else they show nothing."""
 
 
+@pytest.mark.thorough
 def test_rows_are_true_and_no_foreign_topic_is_touched() -> None:
     """Sentence 5, C12, C13, C17, C18, C21, D3, D6, D7, M3, N1"""
     reached: Counter[str] = Counter()

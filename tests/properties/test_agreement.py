@@ -267,6 +267,7 @@ def test_random_topics_differ_for_plan_and_audit_alike(spark: SparkSession, seed
     assert not wrong, f"{len(wrong)} topics: {wrong[:12]}"
 
 
+@pytest.mark.thorough
 def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> None:
     draw = random.Random(1)
     declared: list[dict[str, Any]] = []

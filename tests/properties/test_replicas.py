@@ -97,6 +97,7 @@ def test_every_target_is_what_was_wished_for(case: Case) -> None:
                 assert set(target) <= wish.placement.brokers
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=300, deadline=None)
 def test_a_second_plan_after_the_first_has_nothing_to_do(case: Case) -> None:
@@ -109,6 +110,7 @@ def test_a_second_plan_after_the_first_has_nothing_to_do(case: Case) -> None:
     assert plan(cluster, found[::-1], dict(reversed(wishes.items()))) == first
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=300, deadline=None)
 def test_spread_topics_have_no_rack_twice_if_there_are_racks_enough(case: Case) -> None:
@@ -141,6 +143,7 @@ def test_no_plan_lowers_the_number_of_replicas_unless_that_is_declared(case: Cas
                 assert len(target) == len(topic.replicas[partition])
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=300, deadline=None)
 def test_kept_replicas_stay_and_a_kept_leader_leads(case: Case) -> None:
@@ -167,6 +170,7 @@ def test_kept_replicas_stay_and_a_kept_leader_leads(case: Case) -> None:
                 assert target[0] in kept
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=300, deadline=None)
 def test_no_added_replica_has_a_place_that_levels_more(case: Case) -> None:
@@ -196,6 +200,7 @@ def test_no_added_replica_has_a_place_that_levels_more(case: Case) -> None:
                         assert counts[source] - counts[broker] < 2, (partition, source, broker, counts)
 
 
+@pytest.mark.thorough
 @given(cases(), st.integers(0, 8), st.integers(0, 8))
 @settings(max_examples=300, deadline=None)
 def test_it_moves_no_more_bytes_than_kafkas_generate(case: Case, start: int, shift: int) -> None:
@@ -220,6 +225,7 @@ def test_it_moves_no_more_bytes_than_kafkas_generate(case: Case, start: int, shi
         assert (bytes_moved(up, ours) or 0) <= (bytes_moved(up, mapped) or 0)
 
 
+@pytest.mark.thorough
 @given(clusters(), st.integers(1, 12), st.integers(1, 3), st.sampled_from(["racks", "spread"]))
 @settings(max_examples=300, deadline=None)
 def test_created_topics_are_level_where_racks_are_alike(
@@ -237,6 +243,7 @@ def test_created_topics_are_level_where_racks_are_alike(
     assert change.crowded == ()
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=200, deadline=None)
 def test_a_filled_broker_gets_at_most_its_share_and_nobody_else_anything(case: Case) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
@@ -67,6 +68,7 @@ def found(
     return {(row["topic"], row["kind"], row["what"], row["declared"]) for row in told}
 
 
+@pytest.mark.thorough
 def test_rights_as_declared_are_no_drift(spark: SparkSession) -> None:
     rights = [right("a", "t"), right("a", "t", operation="WRITE"), right("b", "declared"), right("c", "*")]
     stranger = right("stranger", "t")
@@ -83,6 +85,7 @@ def test_missing_unmanaged_and_absent_rights(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_rights_that_are_wider_than_declared(spark: SparkSession) -> None:
     declared = [right("a", "t.1", host="10.0.0.1")]
     wide = [
@@ -99,6 +102,7 @@ def test_rights_that_are_wider_than_declared(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_denies_that_hide_what_is_declared(spark: SparkSession) -> None:
     """A declared DENY is meant."""
     allowed, meant = right("a", "t", pattern_type="PREFIXED"), right("a", "t", permission="DENY")
@@ -114,6 +118,7 @@ def test_denies_that_hide_what_is_declared(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_rights_on_topics_that_do_not_exist(spark: SparkSession) -> None:
     rights = [right("a", "gone"), right("a", "t"), right("b", "x", pattern_type="PREFIXED"), right("c", "g")]
     group = right("d", "g", resource_type="GROUP")
@@ -139,6 +144,7 @@ def test_an_ignored_acl_that_denies_what_is_declared_is_found(spark: SparkSessio
     }
 
 
+@pytest.mark.thorough
 def test_kinds_that_are_ignored_are_left_out(spark: SparkSession) -> None:
     severity = {kind: each for kind, each in SEVERITIES.items() if kind != AclDrift.ACL_MISSING}
     assert found(spark, [right("a", "t")], [], replace(SETTINGS, audit=AuditSettings(severity=severity))) == set()

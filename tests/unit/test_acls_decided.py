@@ -166,6 +166,7 @@ def test_refused_row_protects_what_it_may_mean(spark: SparkSession) -> None:
     assert removed(found["main"]) == set(map(text, strangers))
 
 
+@pytest.mark.thorough
 def test_refused_row_protects_nothing_else(spark: SparkSession) -> None:
     """Another principal, type or name is removed, and so is what is declared absent and isn't replaced."""
     wrong = right(host="wrong")
@@ -192,6 +193,7 @@ def test_refused_row_protects_nothing_else(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_add_that_a_policy_refuses_protects_too(spark: SparkSession) -> None:
     new, old, other = right(host="10.0.0.1"), right(), right("User:b")
     policy = ("acl_forbidden", {"principals": ["^User:app$"]})
@@ -200,6 +202,7 @@ def test_add_that_a_policy_refuses_protects_too(spark: SparkSession) -> None:
     assert removed(found) == {text(other)}
 
 
+@pytest.mark.thorough
 def test_removal_that_stays_makes_no_room_for_an_add(spark: SparkSession) -> None:
     """Two may stay or come; the second add fits only if its predecessor goes, and that one stays."""
     old = [right(name="a"), right(name="b")]
@@ -254,6 +257,7 @@ def test_removal_waits_for_every_add_that_grants_some_of_it(spark: SparkSession)
         assert replaced_by(found[name][text(old)]) == set(map(Acl.of, new)), name
 
 
+@pytest.mark.thorough
 def test_removal_stays_if_an_add_outside_the_scope_replaces_it(spark: SparkSession) -> None:
     """Without that add, the principal would lose its access until another run makes it."""
     new, own, gone = right(host="10.0.0.1"), right(name="mine"), right(name="elsewhere")
@@ -281,6 +285,7 @@ def allowable(found: Decisions) -> set[str]:
     return {name for name, row in found.items() if row["guards"] is not None}
 
 
+@pytest.mark.thorough
 def test_removal_that_an_approval_may_allow_waits_for_adds_too(spark: SparkSession) -> None:
     new, old = right(host="10.0.0.1"), right()
     found = decided(spark, {"main": Cluster([new], [old])}, settings=NO_DELETES)["main"]
@@ -289,6 +294,7 @@ def test_removal_that_an_approval_may_allow_waits_for_adds_too(spark: SparkSessi
     assert replaced_by(found[text(old)]) == {Acl.of(new)}
 
 
+@pytest.mark.thorough
 def test_no_approval_allows_what_a_refused_add_replaces(spark: SparkSession) -> None:
     new, old, other = right(host="10.0.0.1"), right(), right("User:b")
     policy = ("acl_forbidden", {"principals": ["^User:app$"]})
@@ -360,6 +366,7 @@ def test_first_acl_on_the_cluster_takes_no_right_from_the_run(spark: SparkSessio
     assert "clusters.nobody.principal" in found["nobody"][foreign]["error_message"]
 
 
+@pytest.mark.thorough
 def test_own_acl_that_a_policy_refuses_keeps_no_rights(spark: SparkSession) -> None:
     policy = ("acl_forbidden", {"operations": ["CREATE"]})
     found = decided(spark, {"main": Cluster(OWN_PARTS, status=OPEN)}, policy=policy)["main"]
@@ -370,6 +377,7 @@ def warnings(found: Decisions) -> dict[str, str]:
     return {name: each["message"] for name, row in found.items() for each in row["violations"] or ()}
 
 
+@pytest.mark.thorough
 def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None:
     new = [right(name="new"), right(name="n", pattern_type="PREFIXED"), right(name="*"), right("User:b", name="old")]
     old = [right(name="old")]
@@ -404,6 +412,7 @@ def test_plan_of_the_decision_reads_its_rows_a_few_times(
     assert 0 < capsys.readouterr().out.count("Scan ExistingRDD") <= 15
 
 
+@pytest.mark.thorough
 def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
     """I2: if everybody may use resources without ACLs, its removal opens the resource to everybody."""
     gone = [right(name="a"), right(operation="WRITE", name="a"), right(name="p", pattern_type="PREFIXED")]
@@ -431,6 +440,7 @@ def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
     assert removed(found["open"]) == removed(found["closed"])
 
 
+@pytest.mark.thorough
 def test_last_acl_on_the_cluster_itself_stays(spark: SparkSession) -> None:
     other, admins = on_cluster("User:app", "ALTER"), on_cluster("User:admin", "ALL")
     settings = replace(SETTINGS, of_kinds=Sections([AclSettings(manage=("",), super_users=("User:run",))]))
@@ -456,6 +466,7 @@ def test_last_acl_on_the_cluster_itself_stays(spark: SparkSession) -> None:
     assert found["last"][text(FOREIGN)]["phase"] == "guard"
 
 
+@pytest.mark.thorough
 def test_warning_of_a_row_evaluated_twice_is_given_once(spark: SparkSession) -> None:
     """Refused adds keep removals, and then policies evaluate all rows again."""
     wide = right(operation="ALL")
@@ -478,6 +489,7 @@ UNUSUAL = [
 ]
 
 
+@pytest.mark.thorough
 def test_acl_that_almost_never_applies_is_a_warning(spark: SparkSession) -> None:
     rows = [row for row, _ in UNUSUAL]
     found = decided(spark, {"new": Cluster(rows), "there already": Cluster(rows, rows)})

@@ -91,6 +91,7 @@ def test_a_topic_that_gets_partitions_and_configs_has_a_row_for_each(spark: Spar
     assert row["decision"] == "unchanged"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "row",
     [

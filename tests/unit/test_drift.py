@@ -312,6 +312,7 @@ def test_drift_has_its_columns(spark: SparkSession) -> None:
     assert_df_equality(rows, expected, ignore_nullable=True, ignore_metadata=True)
 
 
+@pytest.mark.thorough
 def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSession) -> None:
     rows = judged_rows(spark, {"topic": "a"}, {"topic": "b", "owner": "x"})
     seen = estate(spark, [{"topic": "a"}, {"topic": "b"}])
@@ -325,6 +326,7 @@ def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSes
     assert told(AuditSettings(owners=(" X ",), require_owner=True)) == ["a"]
 
 
+@pytest.mark.thorough
 def test_settings_give_severities_and_hide_ignored_kinds(spark: SparkSession) -> None:
     rows = judged_rows(spark, {"topic": "gone"})
     seen = estate(spark, [{"topic": "stranger"}])

@@ -127,6 +127,7 @@ def test_error_of_a_jar_says_what_to_do(text: str, why: str) -> None:
     assert "\n" not in said
 
 
+@pytest.mark.thorough
 def test_wheel_has_all_that_the_package_reads(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()

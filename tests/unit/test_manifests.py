@@ -348,6 +348,7 @@ def test_columns_that_other_tools_keep_in_the_table_are_ignored(spark: SparkSess
     assert_df_equality(comparable(judged), comparable(expected), ignore_nullable=True)
 
 
+@pytest.mark.thorough
 def test_one_good_row_among_ten_thousand_is_found(spark: SparkSession) -> None:
     rows = (
         manifest_rows(spark, {})

@@ -481,6 +481,7 @@ def test_a_create_waits_for_room_unless_it_is_refused_or_only_warned_of(
     assert waiting(needing_room(users_own=users_own, mode="warn"), no_d) == {"a"}
 
 
+@pytest.mark.thorough
 def test_policies_leave_columns_and_untouched_rows_as_they_are(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a", **CREATE}, {"topic": "b", **DELETE}, {"topic": "c"})
     judged = rows.transform(policies.judge([*building.always(), first_by_name(5), echo()], facts))
@@ -535,6 +536,7 @@ def test_a_row_that_notes_a_copy_stays_beside_the_one_that_counts(
     assert [row["topic"] for row in judged if not row["phase"]] == ["a"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("users_own", [False, True])
 def test_nulls_are_evaluated_in_every_column(spark: SparkSession, facts: Facts, users_own: bool) -> None:
     key = {"cluster": "main"}
@@ -731,6 +733,7 @@ def test_a_policy_of_ones_own_that_is_broken_is_an_error_that_names_it(
     assert "Traceback" not in told
 
 
+@pytest.mark.thorough
 def test_an_executors_error_is_reported_in_its_own_words(few: DataFrame, facts: Facts) -> None:
     with pytest.raises(PolicyError, match=r"^policy mine failed: ValueError: no tier of [abc]\\nis known$"):
         few.transform(policies.judge([own(in_python, "mine")], facts))

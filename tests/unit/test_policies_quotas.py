@@ -62,6 +62,7 @@ def refused(found: Mapping[str, Any]) -> dict[str, str]:
     return {name: row["error_message"] for name, row in found.items() if row["phase"] == "policy"}
 
 
+@pytest.mark.thorough
 def test_limits_are_in_the_range_of_the_entities_that_it_is_about(spark: SparkSession) -> None:
     rule = ours("quota_range", limit="producer_byte_rate", min=10, max=1000.5, users=["^app-"])
     declared = [
@@ -110,6 +111,7 @@ def test_a_limit_that_is_required_is_there_but_for_entities_that_go(spark: Spark
     assert found == {"user=<default>": "consumer_byte_rate is not set, so nothing limits it; allowed is any to 7"}
 
 
+@pytest.mark.thorough
 def test_refused_changes_do_not_count_for_the_guard(spark: SparkSession) -> None:
     rule = ours("quota_range", limit="producer_byte_rate", max=10)
     declared = [{"user": "a", "producer_byte_rate": 5.0}, {"user": "b", "producer_byte_rate": 50.0}]
@@ -117,6 +119,7 @@ def test_refused_changes_do_not_count_for_the_guard(spark: SparkSession) -> None
     assert decided(spark, [], declared, most=1)["user=a"]["error"] == "MAX_QUOTA_CHANGES_EXCEEDED"
 
 
+@pytest.mark.thorough
 def test_owners_labels_and_scopes_are_those_of_the_row(spark: SparkSession) -> None:
     owned = ours("owner_required", values=["shop"])
     labelled = replace(ours("labels_required", names=["ticket"]), owners=("shop",))
@@ -129,6 +132,7 @@ def test_owners_labels_and_scopes_are_those_of_the_row(spark: SparkSession) -> N
     assert set(refused(decided(spark, [labelled], declared))) == {"user=a"}
 
 
+@pytest.mark.thorough
 def test_a_users_own_policy_sees_every_entity_and_may_only_warn(spark: SparkSession) -> None:
     def rule(rows: DataFrame, facts: Any) -> DataFrame:
         assert rows.columns == list(SUBJECT.columns)

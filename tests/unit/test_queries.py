@@ -186,6 +186,7 @@ def test_a_suggested_command_is_quoted_for_shells() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_each_column_of_a_view_is_documented(ask: Ask, spark: SparkSession, tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "queries.md").read_text(encoding="utf-8")
     sections = dict(zip(*[iter(re.split(r"^### (\S+)$", page, flags=re.MULTILINE)[1:])] * 2, strict=True))

@@ -161,6 +161,7 @@ def test_a_row_declares_all_limits_of_an_entity(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_refused_row_changes_no_entity_that_it_may_mean(spark: SparkSession) -> None:
     live = [{"user": "a", "producer_byte_rate": 5.0}, {"client_id": "c", "producer_byte_rate": 5.0}]
     for mistake in ({"producer_byte_rate": -1.0}, {"ip": "10.0.0.1"}, {"cluster": "mian"}, {"user": None}):
@@ -169,6 +170,7 @@ def test_refused_row_changes_no_entity_that_it_may_mean(spark: SparkSession) -> 
         assert [row["outcome"] for row in found.values()].count("refused") == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("entity", "reason"),
     [

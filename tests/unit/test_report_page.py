@@ -144,6 +144,7 @@ def test_only_its_own_style_and_script_may_act(sample: Callable[[], Report]) -> 
     assert "https:" not in html
 
 
+@pytest.mark.thorough
 def test_a_page_of_the_longest_words_stays_within_a_few_megabytes() -> None:
     worst = "<" * 100_000
     rows = [replace(row, topic=worst, cluster=worst, error_message=worst) for row in reports.large().rows]
@@ -152,6 +153,7 @@ def test_a_page_of_the_longest_words_stays_within_a_few_megabytes() -> None:
     assert "This command also prints the other" in html
 
 
+@pytest.mark.thorough
 def test_a_page_says_how_many_rows_it_leaves_out() -> None:
     text = told(render(reports.large())).text()
     assert "These are the first 5,000, problems first. This command also prints the other 995,000:" in text
@@ -163,6 +165,7 @@ def test_more_clusters_than_a_page_has_room_for_become_one() -> None:
     assert "| 20 other clusters | all phases" in text
 
 
+@pytest.mark.thorough
 def test_it_is_made_from_the_zip_that_spark_submit_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "topicledger.zip"
     package.write_bytes(archive())
