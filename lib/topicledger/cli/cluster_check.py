@@ -13,6 +13,7 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
+    DescribeProducersRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
@@ -149,6 +150,18 @@ _FEATURES = (
         needs=Needs(requests={DescribeLogDirsRequest: 0}, since="1.0", cluster=("DESCRIBE",)),
         used=lambda settings, changes: any(each.needs == "full" for each in settings.policies.all),
         off='needs = "visible" for each policy',
+    ),
+    _Feature(
+        name="sizes of topics",
+        needs=Needs(requests={DescribeLogDirsRequest: 0}, since="1.0", cluster=("DESCRIBE",)),
+        used=lambda settings, changes: settings.audit.usage,
+        off="audit.usage = false",
+    ),
+    _Feature(
+        name="producers of topics",
+        needs=Needs(requests={DescribeProducersRequest: 0}, since="2.8", topics=("READ",)),
+        used=lambda settings, changes: settings.audit.usage,
+        off="audit.usage = false",
     ),
 )
 

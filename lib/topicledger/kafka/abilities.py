@@ -90,7 +90,7 @@ def provider_of(cluster_id: str | None, *hosts: str) -> str | None:
 
 def _without(topics: Sequence[TopicInfo]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name in ("ALTER", "ALTER_CONFIGS", "DELETE", "DESCRIBE_CONFIGS"):
+    for name in ("ALTER", "ALTER_CONFIGS", "DELETE", "DESCRIBE_CONFIGS", "READ"):
         lacking = (each.topic for each in topics if name not in (each.authorized_operations or ()))
         first = next(lacking, None)
         if first is not None:

@@ -1,0 +1,49 @@
+"""examples/msk/role.json allows what the features of docs/permissions.md need, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+from tests.broker.test_permissions import rows_of_page
+from tests.commands import REPOSITORY
+
+ACTIONS = {
+    ("on the cluster", "Alter"): "AlterCluster",
+    ("on the cluster", "AlterConfigs"): "AlterClusterDynamicConfiguration",
+    # MSK grants it on topics only.
+    ("on the cluster", "Create"): "CreateTopic",
+    ("on the cluster", "Describe"): "DescribeCluster",
+    ("on the cluster", "DescribeConfigs"): "DescribeClusterDynamicConfiguration",
+    ("on topics", "Alter"): "AlterTopic",
+    ("on topics", "AlterConfigs"): "AlterTopicDynamicConfiguration",
+    ("on topics", "Create"): "CreateTopic",
+    ("on topics", "Delete"): "DeleteTopic",
+    ("on topics", "Describe"): "DescribeTopic",
+    ("on topics", "DescribeConfigs"): "DescribeTopicDynamicConfiguration",
+    ("on topics", "Read"): "ReadData",
+    ("on groups", "Describe"): "DescribeGroup",
+}
+"""Operations of Kafka -> actions of MSK's access control by IAM, both from AWS' documentation."""
+WITHOUT_ACTIONS = {"list group configs", "change group configs"}
+"""Features for which MSK has no action."""
+KINDS = {"Topic": "topic", "Data": "topic", "Group": "group", "Cluster": "cluster", "Connect": "cluster"}
+"""Part of an action's name -> the kind of its resource."""
+
+
+def test_msk_role_allows_every_feature_of_the_page() -> None:
+    rows = {name: needs for name, needs in rows_of_page().items() if name not in WITHOUT_ACTIONS}
+    assert len(rows) < len(rows_of_page())
+    needed = {ACTIONS[where, each] for needs in rows.values() for where, names in needs.items() for each in names}
+    role = json.loads((REPOSITORY / "examples" / "msk" / "role.json").read_text(encoding="utf-8"))
+    granted = {action.removeprefix("kafka-cluster:") for each in role["Statement"] for action in each["Action"]}
+    assert granted == needed | {"Connect"}
+    for each in role["Statement"]:
+        kinds = {kind for action in each["Action"] for part, kind in KINDS.items() if part in action}
+        assert kinds == {each["Resource"].split(":")[5].split("/")[0]}, each["Sid"]
+
+
+def test_page_describes_every_statement_of_the_role() -> None:
+    role = json.loads((REPOSITORY / "examples" / "msk" / "role.json").read_text(encoding="utf-8"))
+    page = (REPOSITORY / "docs" / "permissions.md").read_text(encoding="utf-8").partition("## AWS MSK")[2]
+    found = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert found == [each["Sid"] for each in role["Statement"]]
