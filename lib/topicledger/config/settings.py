@@ -327,8 +327,8 @@ class Settings:
     def digest(self) -> str:
         """Return the SHA-256 (hex) of settings that affect decisions, so that a run isn't resumed with other settings.
 
-        Included: the location of the tables, the clusters' names and expected ids, guards and policies. Not included:
-        addresses, credentials, timeouts and batch sizes, since correcting them must not block an open run.
+        docs/settings.md lists what is included. Not included: addresses, credentials, timeouts and batch sizes, since
+        correcting them must not block an open run.
         """
         clusters = {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()}
         policies = {
