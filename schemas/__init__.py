@@ -1,4 +1,4 @@
-"""Every table of the ledger, with its schema, key, partitioning and properties (DESIGN, Tables)."""
+"""Every table of the ledger, with its schema, key, partitioning and properties."""
 
 from topicledger.schemas.access import (
     ACL_KEY,

@@ -8,7 +8,7 @@ from typing import Self
 
 
 class ExitCode(IntEnum):
-    """Process exit codes, the same for every command (DESIGN, Commands)."""
+    """Process exit codes, the same for every command."""
 
     DONE = 0
     ERROR = 1

@@ -24,7 +24,7 @@ def find_resource_drift(
     """Compare validated rows of a kind's table with the resources of audited clusters.
 
     In: the result of `Rows.judge`, materialised; refused rows are not compared. `manifests`: the result of
-    `manifests.judge`. Out: `find.DRIFT_COLUMNS`, one row per difference; ignored kinds are left out.
+    `manifests.rows.judge`. Out: `find.DRIFT_COLUMNS`, one row per difference; ignored kinds are left out.
     """
     declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
     topics = estate.topics.select("cluster", "topic").unionByName(declared).distinct()

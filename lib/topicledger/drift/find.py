@@ -55,7 +55,7 @@ class Estate:
 def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
     """Compare validated manifests with live clusters.
 
-    In: the result of `manifests.judge`; refused rows are not compared, and the topics they name are not unmanaged.
+    In: the result of `manifests.rows.judge`; refused rows are not compared, and the topics they name are not unmanaged.
     Out: `DRIFT_COLUMNS`, one row per (cluster, topic, kind, what) that differs; ignored kinds are left out.
     """
 
@@ -76,9 +76,9 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
 def side_by_side(estate: Estate) -> Transform:
     """Join declared and live topics of audited clusters: one row per (cluster, topic), with all columns of the checks.
 
-    In: the result of `manifests.judge`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`,
-    `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`, `internal`,
-    `permitted`, `unknown`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and
+    In: the result of `manifests.rows.judge`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`,
+    `configs`, `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`,
+    `internal`, `permitted`, `unknown`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and
     `live_by_name` (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`,
     name -> value; `known_id`; `known_run`; `racks`, broker -> rack, of brokers that are up; `moving`, partitions whose
     replicas are being moved; `uneven`, the number of partitions of a spread topic that a run would move; `pinned`, true

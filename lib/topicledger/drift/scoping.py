@@ -19,7 +19,7 @@ from topicledger.resources.scoped import INSIDE, with_inside
 def on_topics(run: Run, declared: DataFrame) -> Transform:
     """Return a transform that keeps findings on topics inside. In and out: `find.DRIFT_COLUMNS`.
 
-    `declared`: the result of `manifests.judge`.
+    `declared`: the result of `manifests.rows.judge`.
     """
     inside = scoping.inside(run, F.col("_declared").isNull())
     if inside is None:

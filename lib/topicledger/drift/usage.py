@@ -30,7 +30,7 @@ _MIN_ISR = "min.insync.replicas"
 def record_usage(run: Run, estate: Estate, judged: DataFrame) -> None:
     """Read size and use of the live topics in an audit's scope, and append them in one commit.
 
-    `judged`: the result of `manifests.judge`. Clusters that an earlier start of this audit has read are left out.
+    `judged`: the result of `manifests.rows.judge`. Clusters that an earlier start of this audit has read are left out.
     """
     run.ledger.ensure(USAGE)
     own = F.col("run_id") == run.run_id

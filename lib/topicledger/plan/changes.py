@@ -32,7 +32,7 @@ def to_describe(settings: Mapping[str, ChangeSettings], judged: DataFrame, seen:
     """Return the existing topics whose configs must be described, since they may need a change.
 
     Their configs may be altered, their partitions increased, or their number of replicas lowered. In: `settings` by
-    cluster; `judged` from `manifests.judge`. Out: columns of `observed`; None if the settings allow no change.
+    cluster; `judged` from `manifests.rows.judge`. Out: columns of `observed`; None if the settings allow no change.
     """
     asked = {name: each for name, each in settings.items() if name in seen.known}
     if not asked:

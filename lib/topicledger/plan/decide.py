@@ -19,7 +19,7 @@ from topicledger.resources.ending import ended, lookup
 def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transform:
     """Decide on validated manifest rows.
 
-    In: `phases.DECLARED`, from `manifests.judge`. `observed` has the columns of `phases.OBSERVED`, for clusters of
+    In: `phases.DECLARED`, from `manifests.rows.judge`. `observed` has the columns of `phases.OBSERVED`, for clusters of
     `statuses`. Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before are kept.
 
     If a topic may not be described, it is unknown whether it exists: `absent` is refused, `present` is tried (M3). If

@@ -88,7 +88,7 @@ class Sizes:
 def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
     """Ask the planner about declared topics; return `_ANSWER`, materialised, for topics that need an action.
 
-    In: `judged` from `manifests.judge`.
+    In: `judged` from `manifests.rows.judge`.
     """
     clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
     here = F.col("cluster").isin(*clusters)
@@ -124,7 +124,7 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
 def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
     """Return topics of placement spread of which a plan would move or reorder replicas, with unchanged counts.
 
-    In: `judged` from `manifests.judge`. Out: cluster, topic, partitions (int); None if no topic declares spread.
+    In: `judged` from `manifests.rows.judge`. Out: cluster, topic, partitions (int); None if no topic declares spread.
     """
     spread = judged.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
     if spread.isEmpty():
@@ -336,7 +336,7 @@ def _refused(refused: Column, error: Column, message: Column) -> dict[str, Colum
 def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
     """Add moves and elections as separate actions; they replace the row of a topic that needs no other action.
 
-    In and out: `phases.DECIDED`. `judged` is from `manifests.judge`, and `configs` from `changes.describe`.
+    In and out: `phases.DECIDED`. `judged` is from `manifests.rows.judge`, and `configs` from `changes.describe`.
     `resolved_configs` of a move are the topic's configs after the run's open alters.
     """
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)

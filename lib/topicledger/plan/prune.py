@@ -58,7 +58,7 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
 
 
 def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
-    """Return a row without a topic for each cluster, with the columns of `manifests.judge`.
+    """Return a row without a topic for each cluster, with the columns of `manifests.rows.judge`.
 
     It is in the plan if the cluster can't be reached or is a different one.
     """

@@ -52,9 +52,10 @@ class Renames:
         return seen.topics.where("permitted").join(old, on=["cluster", "topic"], how="left_semi")
 
     def inherited(self, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> DataFrame:
-        """Give new topics what they take from old ones. In: the result of `manifests.judge`, `configs` of `describe`.
+        """Give new topics what they take from old ones.
 
-        A row is refused if the configs of its old topic can't be described.
+        In: the result of `manifests.rows.judge`, and `configs` of `describe`. A row is refused if the configs of its
+        old topic can't be described.
         """
         if configs is None:
             return judged
@@ -194,7 +195,7 @@ class Renames:
 
 
 def renames(run: Run, judged: DataFrame, *, deletes: bool) -> Renames | None:
-    """Return the topics that replace others; None if there are none. In: the result of `manifests.judge`."""
+    """Return the topics that replace others; None if there are none. In: the result of `manifests.rows.judge`."""
     asks = F.col(REPLACES).isNotNull()
     if run.manifests(run.manifest_version).where(asks).isEmpty():
         return None

@@ -62,7 +62,7 @@ def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) 
 def no_longer_asked_for(now: DataFrame, declared: DataFrame, version: int, run: Run) -> Transform:
     """Refuse a plan's actions on topics that no longer follow from `manifests` at `version`; see `intent`.
 
-    `now`: the rows; `declared`: the result of `manifests.judge` for them.
+    `now`: the rows; `declared`: the result of `manifests.rows.judge` for them.
     """
     others = no_longer_declared(TOPICS, declared, version, F.col("manifest_version"), of_files=run.of_files)
     if not (deleting(run) or idle_days(run)):

@@ -35,7 +35,7 @@ class Wanted:
     """The goal of a run on topics."""
 
     judged: DataFrame
-    """Rows from `manifests.judge`: topics that should exist, and topics that should not."""
+    """Rows from `manifests.rows.judge`: topics that should exist, and topics that should not."""
     kinds: Collection[str]
     """The kinds of actions that the run may plan."""
     require: Callable[[Observation], None] = lambda _: None

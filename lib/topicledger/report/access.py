@@ -17,7 +17,7 @@ class OwnerCounts:
     owner: str
     """Empty for resources without an owner."""
     counts: Mapping[str, int]
-    """By name in `Owners.have` and `Owners.moved`."""
+    """By name in `OwnerLists.have` and `OwnerLists.moved`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,9 +222,10 @@ def worst_first(found: DataFrame) -> DataFrame:
 
 
 def changes(before: DataFrame, now: DataFrame) -> DataFrame:
-    """Find topics whose problems are new, gone, unchanged or different. In: `RESULTS` twice. Out: `facts.Change`.
+    """Find topics whose problems are new, gone, unchanged or different.
 
-    If several runs have a topic, the last one counts. Rows without a topic can't be compared.
+    In: `RESULTS` twice. Out: `facts.ChangedProblem`. If several runs have a topic, the last one counts. Rows without a
+    topic can't be compared.
     """
     problem = F.col("outcome").isin(*(each.value for each in PROBLEMS))
     stand = F.struct(
@@ -279,9 +280,10 @@ def drift_worst_first(drift: DataFrame) -> DataFrame:
 
 
 def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) -> DataFrame:
-    """Find findings that are new, gone, unchanged or different. In: rows of `drift` twice. Out: `facts.Change`.
+    """Find findings that are new, gone, unchanged or different.
 
-    `unseen`: clusters that couldn't be observed now; their earlier findings aren't gone and are left out.
+    In: rows of `drift` twice. Out: `facts.ChangedProblem`. `unseen`: clusters that couldn't be observed now; their
+    earlier findings aren't gone and are left out.
     """
     words = F.concat_ws(
         "",

@@ -15,6 +15,6 @@ def allows_everyone(admin: ClusterAdmin) -> bool | None:
 
 
 def describe(admin: ClusterAdmin) -> tuple[Columns, int]:
-    """See `kind.Observed.describe`."""
+    """See `kind.ObservedResources.describe`."""
     acls = sorted(set(requests.describe_acls(admin)))
     return {name: [getattr(each, name) for each in acls] for name in ACL_KEY}, len(acls)

@@ -37,7 +37,7 @@ def name_covers(wide: str, narrow: str) -> Column:
 
 
 def of_refused(clusters: Collection[str]) -> Transform:
-    """Return claims of refused rows. In: the result of `manifests.acls.judge`. Out: cluster, `claim`, `row` (its text).
+    """Return claims of refused rows. In: the result of `Rows.judge`. Out: cluster, `claim`, `row` (its text).
 
     A row whose cluster isn't in `clusters` may mean each of them.
     """

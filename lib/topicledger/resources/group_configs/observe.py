@@ -8,7 +8,7 @@ from topicledger.resources.group_configs import requests
 
 
 def describe(admin: ClusterAdmin) -> tuple[Columns, int]:
-    """See `kind.Observed.describe`."""
+    """See `kind.ObservedResources.describe`."""
     found = requests.describe_groups(admin, requests.list_groups(admin))
     # A group whose last config went away meanwhile has none.
     groups = {group: configs for group, configs in found.items() if configs}

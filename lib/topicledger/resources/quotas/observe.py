@@ -9,7 +9,7 @@ from topicledger.resources.quotas.entity import ENTITY, LIMITS
 
 
 def describe(admin: ClusterAdmin) -> tuple[Columns, int]:
-    """See `kind.Observed.describe`."""
+    """See `kind.ObservedResources.describe`."""
     # Limits without a column are ignored, so an entity that has only such limits has no row.
     quotas = [(each, limits) for each, limits in requests.describe_quotas(admin).items() if limits.keys() & set(LIMITS)]
     entities = {name: [getattr(each, name) for each, _ in quotas] for name in ENTITY}
