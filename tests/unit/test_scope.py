@@ -35,18 +35,32 @@ def test_documented_patterns_match_topics_that_tools_create() -> None:
     theirs = [
         "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",
         "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition",
+        "app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
+        "app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
+        "app-KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-0000000010-changelog",
+        "app-orders-by-customer-subscription-registration-topic",
+        "app-orders-by-customer-subscription-response-topic",
         "connect-configs",
         "connect-offsets",
         "connect-status",
         "mm2-offset-syncs.eu.internal",
         "mm2-configs.eu.internal",
+        "mm2-offsets.eu.internal",
+        "mm2-status.eu.internal",
         "eu.checkpoints.internal",
         "heartbeats",
+        "eu.heartbeats",
+        "eu.orders",
         "dlq.payments",
         "payments.authorised.dlq",
+        "dlq-payments",
+        "payments-dlq",
+        "payments.authorised-dlt",
+        "payments.authorised.DLT",
     ]
     assert dict(zip(theirs, scope.ignored("ignore_topics", theirs), strict=True)) == dict.fromkeys(theirs, True)
     ours = ["payments.authorised", "changelog.orders", "orders.reconnect-events", "adlq.x"]
+    ours += ["europe.orders", "orders.eu.v1", "orders-topic", "orders-subscription-topic", "us.heartbeats", "my-adlq"]
     assert dict(zip(ours, scope.ignored("ignore_topics", ours), strict=True)) == dict.fromkeys(ours, False)
 
 
