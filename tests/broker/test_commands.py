@@ -75,7 +75,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
 
     again = invoke("apply", "--config", config, "--run-id", "way", "--format", "json")
     assert (again.exit_code, json.loads(again.stdout)["outcomes"]) == (4, {"failed": 1, "ok": 2})
-    assert "run way has finished before: nothing is sent, this is its result\n" in again.stderr
+    assert "run way has already finished: nothing is sent, and this is its result\n" in again.stderr
 
     listed = invoke("runs", "list", "--config", config, "--format", "json")
     assert [(run["command"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)] == [

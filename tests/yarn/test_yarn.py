@@ -146,7 +146,7 @@ def test_a_driver_in_a_container_leaves_result_log_and_exit_code_and_its_second_
     started = application(done.stderr)
     said = [(driver / "stdout").read_text() for driver in attempts(yarn, started)]
     assert ["run cluster: finished" in text for text in said] == [True, True]
-    assert ["run cluster has finished before" in text for text in said] == [False, True]
+    assert ["run cluster has already finished" in text for text in said] == [False, True]
     until(lambda: "run cluster: finished" in yarn.log(started), seconds=60, every=1)
 
 

@@ -73,9 +73,9 @@ class Asking:
     def describe(
         self, topics: Sequence[str], describe: Callable[[Sequence[str]], dict[str, _T]], is_told: Callable[[_T], bool]
     ) -> dict[str, _T]:
-        """Describe topics by name; describe those again whose answer is an error that tells nothing.
+        """Describe topics by name; retry topics whose answer is an inconclusive error.
 
-        Topics that stay without another answer are asked once from then on: the others aren't kept waiting. Raises
+        Topics without a better answer are asked only once from then on, so that they don't delay the others. Raises
         OutcomeUnknown without an answer.
         """
         found: dict[str, _T] = {}

@@ -280,7 +280,7 @@ class ClusterContext(ABC):
         return self._sender.ask(lambda: self.admin.replica_sizes(topics))
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        """Describe topics that exist by the controller, once brokers list them (C21), without those that stay unlisted.
+        """Describe existing topics through the controller; omit topics that brokers never list (C21).
 
         The outcome of unlisted ones is unknown: see `leave_open` and `NOT_LISTED`.
         """

@@ -32,17 +32,18 @@ class Steps:
     recover: Step
     """Finds the outcomes of targets that an earlier start may have sent; changes nothing. Yields a row for each target
     that was carried out, or can't be carried out any more, and a result with outcome pending, which becomes no row, for
-    each that is under way. By the controller, the others were not carried out, except those that `leave_open` named."""
+    each that is under way. According to the controller, no other target was applied, except those that `leave_open`
+    named."""
     apply: Step
     """Sends targets, and yields a row of phase apply for each as soon as its outcome is known. Requests must use
     `ClusterContext.send_each`, which checks the cluster's id and the lease right before each. Data read from the
     cluster counts only after `require_planned_cluster`."""
     partly_done: Callable[[ClusterContext, Sequence[Target]], Mapping[str, str]] | None
     """Returns resource -> the cluster's state in words, for targets without an outcome that `recover` left out. None if
-    a request is carried out for a target completely or not at all."""
+    a request is applied to a target completely or not at all."""
     cancel: Step | None
     """Cancels targets that this run may have sent and that are under way for long; yields a row of phase apply for each
-    that ended. None if an action is done with its request."""
+    that ended. None if the request completes the action."""
     verify: Callable[[ClusterContext, Sequence[tuple[Target, TopicResult]]], Iterator[PhaseResult]]
     """Describes acknowledged targets once, each given with its answer; yields a row of phase verify for each: ok,
     failed, pending (acknowledged, not visible yet), or skipped (29)."""

@@ -1,4 +1,4 @@
-"""Tells how far moves are, and since when nothing has come closer: nothing limits how long a move may take.
+"""Track move progress and detect stalls; moves have no time limit.
 
 Only people can tell a large partition from a replica that never catches up. So a run waits, and warns.
 """

@@ -48,7 +48,7 @@ class Waves:
         self._done: set[Partition] = set()
         self._under_way: dict[Partition, Move] = {}
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
-        """Topic of which no more moves are begun -> our refusal, or the broker's answer."""
+        """Topic whose remaining moves are held back -> our refusal, or the broker's answer."""
         for topic, withdrawn in context.limits.moving.withdrawn.items():
             self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
@@ -60,7 +60,7 @@ class Waves:
         """Partitions whose move was acknowledged or listed, or whose replicas show that an earlier start sent it."""
         self._not_listed_since: dict[Partition, float] = {}
         """Move in `_sent` -> when it was first neither listed nor done, by the context's clock. Metadata lags behind
-        the listing (R4). A move may end at any time between two looks, so the lag is counted from the second."""
+        the listing (R4). Count the lag from the second observation: a move may end between two of them."""
         self._unlisted_since: dict[str, float] = {}
         self._looked = False
         self._began = datetime.now(UTC)
@@ -368,7 +368,7 @@ class Waves:
                 self._unanswered.pop(key, None)
 
     def _give_up(self, target: Target, silent: NoOutcome) -> None:
-        """Begin no more moves of a topic without an outcome that doesn't move as requested."""
+        """Stop moving a topic if its request has no outcome and it isn't moving as requested."""
         if silent.by_itself:
             words = f"{silent.why}: the rest was not begun"
             note = None if silent.told else Refusal.NO_ANSWER

@@ -116,7 +116,7 @@ class Executor(ClusterContext):
             if resource in unknown or self.is_open(target):
                 self.leave_open(target, why.why)
             else:
-                conclusion = partly.get(resource, "the cluster shows that nothing of it was done")
+                conclusion = partly.get(resource, "the cluster shows no effect of the request")
                 yield self.without_outcome(target, Phase.APPLY, why, conclusion)
 
     def cancel(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:

@@ -9,7 +9,7 @@ from topicledger.apply.summary import Failure, Summary
 from topicledger.ledger.sql import as_command
 from topicledger.model import Decision, RunState
 from topicledger.plan.planned_files import apply_command
-from topicledger.text import alike, cell, first_of, grid_of, listed, plain
+from topicledger.text import alike, cell, counted, first_of, grid_of, listed, plain
 
 
 def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
@@ -44,8 +44,8 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
             message = "nothing to delete: no topic without a manifest matches"
         console.print(message, soft_wrap=True)
     if declared := summary.decisions.get(Decision.DECLARED, 0):
-        one, many = "1 topic that a pattern matches is", f"{declared:,} topics that a pattern matches are"
-        text = f"{one if declared == 1 else many} declared in manifests: prune leaves them"
+        them = "it" if declared == 1 else "them"
+        text = f"prune keeps {counted(declared, 'matching topic')} because manifests declare {them}"
         console.print(text, soft_wrap=True)
     left_alone = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items() if name != Decision.DECLARED
@@ -79,9 +79,11 @@ def scope_line(summary: Summary, scope: str) -> str:
     """Return the line about the scope, and about what is pending outside of it."""
     outside = summary.pending.outside
     found = "" if summary.clusters or any(summary.decisions.values()) else ": nothing that is declared or exists"
-    some = "1 topic or other resource has" if outside == 1 else f"{outside:,} topics or other resources have"
+    some, have = (
+        ("1 topic or other resource", "has") if outside == 1 else (f"{outside:,} topics or other resources", "have")
+    )
     pending = (
-        f"outside of it {some} pending changes, which this run leaves"
+        f"{some} outside the scope {have} pending changes; this run doesn't apply them"
         if outside
         # Moves are planned only inside, and nothing is known of a cluster that doesn't answer.
         else "nothing is known to be pending outside"

@@ -24,15 +24,15 @@ class Validated:
     observed_since: datetime
     """When this start began to observe them."""
     waiting: DataFrame | None = None
-    """Creates (cluster, topic) that need room which deletes will make; None if there are none."""
+    """Creates (cluster, topic) that wait for deletes to free room; None if there are none."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Cluster -> why actions on it are still open: nothing more is sent there."""
+    """Cluster -> why actions on it are still open. No more requests are sent to it."""
     left_open: Mapping[Key, str] = field(default_factory=dict)
-    """Action -> why its outcome is unknown: this start doesn't send it again."""
+    """Action -> why its outcome is unknown. This start doesn't send it again."""
     withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """Cluster -> topic under way -> why no more of its moves are begun."""
+    """Cluster -> moving topic -> why its remaining moves are not started."""
     elsewhere: frozenset[str] = frozenset()
-    """Clusters of the run whose leases aren't held now: nothing is done on them."""
+    """Clusters of the run whose leases aren't held now. This start leaves them unchanged."""
 
     def of(self, names: Collection[str]) -> Validated:
         """The actions that will be sent to these clusters."""

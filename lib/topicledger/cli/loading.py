@@ -49,7 +49,7 @@ def replace_options(command: Callable[..., int]) -> Callable[..., int]:
         "--replace-owner",
         multiple=True,
         metavar="OWNER",
-        help="As --replace, rows of this owner only; may be repeated.",
+        help="Like --replace, but only for rows of this owner; may be repeated.",
     )
     return every(of_owner(command))
 

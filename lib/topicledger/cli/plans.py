@@ -123,7 +123,7 @@ def rebalance(
 @click.option(
     "--declared",
     is_flag=True,
-    help="Plan nothing: propose declared topics to declare absent, unused in every audit with usage of these days.",
+    help="Don't plan. Propose marking absent the declared topics that every usage audit in this period found unused.",
 )
 @click.option(
     "--to",

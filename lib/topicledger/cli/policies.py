@@ -89,7 +89,7 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
 
 @policies_group.command(
     "audit",
-    short_help="Evaluate live topics by policies of creates.",
+    short_help="Evaluate live topics by create policies.",
     epilog="Example: topicledger policies audit --cluster orders",
 )
 @click.option(

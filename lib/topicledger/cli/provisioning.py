@@ -350,7 +350,7 @@ def _provisioned(
     if run.state is RunState.FINISHED:
         if applying_only:
             loading.load_files_of_finished(run, files)
-        click.echo(f"run {run.run_id} has finished before: nothing is sent, this is its result", err=True)
+        click.echo(f"run {run.run_id} has already finished: nothing is sent, and this is its result", err=True)
         return dataclasses.replace(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
         )

@@ -80,8 +80,8 @@ runs_group.add_command(revert)
 @click.option(
     "--allow",
     metavar="GUARD=NUMBER,...",
-    help="Let this plan do what guards stopped, such as deletes=2,losses=5; numbers are per "
-    f"cluster. Guards: {', '.join(sorted(GUARDS))}.",
+    help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster. "
+    f"Guards: {', '.join(sorted(GUARDS))}.",
 )
 @common_with(without=("cluster",), run_id="The run whose plan to approve; required.")
 def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None) -> int:

@@ -68,7 +68,7 @@ def read_manifest_files(
 
 
 def _add_to_digest(result: ParsedManifests, name: str, variables: Variables) -> None:
-    """Let a file with other values for its variables count as another file."""
+    """Add the values of variables to a file's digest, so that other values make it another file."""
     used = {each: variables.values[each] for each in sorted(variables.used)}
     result.variables.update(used)
     result.digests[name] = hashlib.sha256(f"{result.digests[name]}{json.dumps(used)}".encode()).hexdigest()

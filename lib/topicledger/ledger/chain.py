@@ -44,11 +44,11 @@ class RunRow:
 
     @property
     def signed(self) -> bool:
-        """Whether it says that its digest was made with a key."""
+        """Whether the row claims that a key signed its digest."""
         return self.proof.get(ALGORITHM) == HMAC
 
     def signed_by(self, signs: Signer) -> bool:
-        """Whether it says that its digest was made with this key."""
+        """Whether the row claims that this key signed its digest."""
         return self.signed and signs.key is not None and self.proof.get(KEY_ID) == signs.about[KEY_ID]
 
     def holds(self, signs: Signer) -> bool:
@@ -98,7 +98,7 @@ class Before:
 
     digests: frozenset[str]
     out_of_order: Sequence[RunRow]
-    """Rows that can't come before the run, although a run under another key says so: somebody changed one of them."""
+    """Rows that a run under another key names as earlier, although they can't be: one of the rows was changed."""
 
 
 class Chain:

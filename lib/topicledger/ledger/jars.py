@@ -14,7 +14,7 @@ import pyspark
 from topicledger.errors import TopicLedgerError
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-"""The checkout that has this package; a folder without a meaning if the package is installed."""
+"""The checkout of this package. The folder has no meaning if the package is installed."""
 _WITHIN_PACKAGE = Path(__file__).resolve().parents[1] / "jars"
 _DELTA = "4.4.0"
 """The version of Delta that topicledger is tested with; it has a jar for each of `TESTED`."""

@@ -100,7 +100,7 @@ class Request:
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
     manifests: int | datetime | Files | None = None
-    """Source of a plan: a version of `manifests`, a time (UTC) for the version of then, or files beside the latest
+    """Source of a plan: a version of `manifests`, a time (UTC) whose version is used, or files on top of the latest
     version. None: the latest version."""
     reverts: str | None = None
     """For a plan that undoes a run instead of applying `manifests`: the run's id."""

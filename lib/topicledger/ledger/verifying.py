@@ -285,15 +285,15 @@ def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[ProofFinding]:
     for digest in chain.missing(run):
         yield finding(
             Kind.RUN_REMOVED,
-            f"it names a run with the digest {show(digest)} as before it, and there is none any more: that run was "
-            "removed, or changed together with its digest",
+            f"it names {show(digest)} as the digest of an earlier run, and no run has it: that run was removed, or "
+            "changed together with its digest",
         )
     # If this key signed a run that no other names, the run did end: only its last commit was late.
     if (signs.key is None or chain.is_accepted(run)) and chain.is_unknown(run):
         yield finding(
             Kind.RUN_ADDED,
-            "no run that ended more than 10 minutes after it names it as before it: it was added or changed later, or "
-            "its driver was stopped right at its end",
+            "no run that ended more than 10 minutes later names it as an earlier run: it was added or changed later, "
+            "or its driver was stopped right at its end",
         )
     if chain.is_second_root(run):
         yield finding(

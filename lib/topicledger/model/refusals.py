@@ -77,7 +77,7 @@ class Refusal(RefusalName):
     CANCELLED = "CANCELLED"
     """The topic's moves were cancelled by `--cancel`."""
     NO_ANSWER = "NO_ANSWER"
-    """Requests about this resource got no answer, or an error that tells nothing, while the cluster responded."""
+    """Requests about this resource got no answer, or an inconclusive error, while the cluster responded."""
     BROKER_TOO_OLD = "BROKER_TOO_OLD"
     """The brokers don't support the required request; nothing was sent."""
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"

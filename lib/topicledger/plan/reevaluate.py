@@ -1,7 +1,7 @@
-"""Evaluate policies again on a run's open actions, once more is known than at the plan.
+"""Evaluate policies again on a run's open actions, with facts that the plan didn't have.
 
-After validate: the values that brokers resolved. Before a resumed plan is applied: current metadata and usages. After
-the deletes: which of them made the room that creates wait for.
+After validate, these are the values that brokers resolved. Before a resumed plan is applied, they are current metadata
+and usages. After the deletes, they are the deletes that freed room for waiting creates.
 """
 
 from __future__ import annotations

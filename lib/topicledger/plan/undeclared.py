@@ -100,7 +100,7 @@ def is_replaced() -> Column:
 
 
 def _no_longer_replaced(now: DataFrame, version: int) -> Transform:
-    """Refuse deletes of replaced topics whose new topic's row doesn't say so any more, like transforms of `intent`.
+    """Refuse to delete a replaced topic if the new topic's row no longer names it, like transforms of `intent`.
 
     In: rows of `manifests` at `version`.
     """

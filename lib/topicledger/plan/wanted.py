@@ -79,13 +79,13 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
 
 
 def _to_describe(goal: Wanted, replaced: Renames, seen: Observation) -> DataFrame:
-    """Return the topics that `goal` needs to be described, and those whose configs new topics take."""
+    """Return the topics to describe for `goal`, and the old topics whose configs new topics take."""
     others, old = goal.to_describe(seen), replaced.to_describe(seen)
     return old if others is None else others.unionByName(old).dropDuplicates(["cluster", "topic"])
 
 
 def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:
-    """Return the goal that topics become as declared in `judged`, as far as settings and kinds allow."""
+    """Return the goal of making topics match `judged`, as far as settings and `kinds` allow."""
     narrow = narrowed(changes, kinds)
     asked = {name: each for name, each in narrow.items() if (each.configs, each.partitions) != ("off", "off")}
     return Wanted(

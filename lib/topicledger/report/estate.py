@@ -187,7 +187,7 @@ def _shown(row: OwnerSize) -> Mapping[str, object]:
 
 
 def _series(owners: Sequence[OwnerSize], growth: Sequence[Growth]) -> Sequence[str]:
-    """Return the names of the charts' lines, in the order of the table of owners; then owners without topics by now."""
+    """Return the names of the charts' lines: owners in the table's order, then owners that have no topics now."""
     all_owners = [*(each.owner for each in owners), *(each.owner for each in growth)]
     names = list(dict.fromkeys(words.name(each) or NO_OWNER for each in all_owners))
     return names if len(names) <= SERIES + 1 else [*names[:SERIES], OTHERS]

@@ -340,7 +340,7 @@ class Report:
 
     @property
     def noun(self) -> str:
-        """The word for what it counts: topics have one action each, as a rule; other resources only have actions."""
+        """The unit of the counts: "topic" if all are topics, which usually have one action each; otherwise "action"."""
         return "topic" if all(each.resource_type in (None, TOPIC) for each in self.tallies) else "action"
 
     def outcomes(self) -> dict[str, int]:

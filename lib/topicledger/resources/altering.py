@@ -78,7 +78,7 @@ class _Described:
         return all(self._same(name, found.get(name), target.after.get(name)) for name in target.touched)
 
     def foreign(self, target: Target) -> str | None:
-        """Return how the values are neither those that the plan saw nor those that it sets; None if they are."""
+        """Return which values another client changed since the plan; None if there are none."""
         found, others = self.of(target), []
         for name in sorted(target.touched):
             live, before, after = (values.get(name) for values in (found, target.before, target.after))

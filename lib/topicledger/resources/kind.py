@@ -132,8 +132,8 @@ class Deciding:
     undeclared: Callable[[], Column]
     """Returns why a planned action without a row isn't declared any more (string); null if it is."""
     protected: Callable[[DataFrame, Collection[str]], Transform] | None
-    """Returns planned actions that a refused row may be meant to prevent, as `ending.REFUSED`. In: the result of
-    `Rows.judge` for the latest table, and the settings' clusters. None if a missing row causes no action."""
+    """Returns the planned actions that a refused row might prevent if it were valid, as `ending.REFUSED`. In: the
+    result of `Rows.judge` for the latest table, and the settings' clusters. None if a missing row causes no action."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ OF_DRIFT: Mapping[DriftName, str] = {
 
 WORDS = Words(
     declared="ACL",
-    export_help="Also the rights: what the cluster's ACLs allow and deny.",
+    export_help="Also export the cluster's ACLs.",
     advice=_OF_ERRORS,
-    explain_help="Or the right, as the column `resource` of plans names it.",
+    explain_help="Explain an ACL instead of a topic; TEXT is as in the column `resource` of `plans`.",
 )

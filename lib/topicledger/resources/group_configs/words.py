@@ -24,12 +24,12 @@ OF_DRIFT: Mapping[DriftName, str] = {
 
 WORDS = Words(
     declared="group",
-    export_help="Also the group configs (Kafka 4.1 and later).",
+    export_help="Also export the group configs (Kafka 4.1 and later).",
     advice={
         GroupConfigRefusal.INVALID_GROUP_CONFIG: "Correct the row of group_configs, as the message says.",
         GroupConfigRefusal.MAX_GROUP_CONFIG_CHANGES_EXCEEDED: (
             "If they are intended, allow them for one plan: `runs approve --allow group_config_changes=N`."
         ),
     },
-    explain_help="Or the group that has configs.",
+    explain_help="Explain the configs of a group instead of a topic.",
 )

@@ -26,7 +26,7 @@ OF_DRIFT: Mapping[DriftName, str] = {
 
 WORDS = Words(
     declared="entity",
-    export_help="Also the client quotas.",
+    export_help="Also export the client quotas.",
     advice=_OF_ERRORS,
-    explain_help="Or the entity that has quotas, named likewise.",
+    explain_help="Explain the quotas of an entity instead of a topic; TEXT is as in the column `resource` of `plans`.",
 )
