@@ -117,9 +117,10 @@ def iso_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def document(content: Mapping[str, object], indent: int | None = 2) -> str:
-    """Return a command's result as JSON, with the version of its format."""
-    return json.dumps({"format_version": FORMAT_VERSION, **content}, default=json_value, indent=indent)
+def document(exit_code: int, content: Mapping[str, object], indent: int | None = 2) -> str:
+    """Return a command's result as JSON, with the version of its format and the command's exit code."""
+    result = {"format_version": FORMAT_VERSION, "exit_code": int(exit_code), **content}
+    return json.dumps(result, default=json_value, indent=indent)
 
 
 def json_array(items: Iterable[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.broker.direct import admin_of, creates, deletes, make
 from tests.broker.granted import ANY_GROUP, ANY_TOPIC, CLUSTER, USER, Rights
-from tests.commands import REPOSITORY
+from tests.permissions_page import rows_of_page
 from tests.waiting import until
 from topicledger.actions.throttling import LEADER_RATE, LEADER_REPLICAS
 from topicledger.errors import ClusterError
@@ -32,7 +32,6 @@ from topicledger.resources.quotas import requests as quotas
 from topicledger.resources.quotas.names import QuotaAction
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
-PAGE = REPOSITORY / "docs" / "permissions.md"
 WHERE = {"on the cluster": CLUSTER, "on topics": ANY_TOPIC, "on groups": ANY_GROUP}
 TOPIC = "permissions.one"
 _numbers = itertools.count()
@@ -192,16 +191,6 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "`audit --usage`: producers": Feature(needs={"on topics": ["Read"]}, works=used("producers")),
 }
-
-
-def rows_of_page() -> dict[str, dict[str, list[str]]]:
-    """Rows of the page's first table: feature -> column -> operations."""
-    lines = [line for line in PAGE.read_text(encoding="utf-8").partition("\n## ")[0].splitlines() if line[:1] == "|"]
-    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-    return {
-        feature: {name: cell.split(", ") for name, cell in zip(head[1:], cells, strict=True) if cell}
-        for feature, *cells in rows
-    }
 
 
 def operation(name: str) -> ACLOperation:

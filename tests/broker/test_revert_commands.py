@@ -52,7 +52,7 @@ def test_a_run_is_applied_and_undone_by_command(config: Path, kafka: EmbeddedKaf
         (("plan", "--manifest-as-of", "yesterday"), "yesterday is not a time: write it as 2026-"),
         (("plan", "--manifest-version", "1", "--manifest-as-of", "2026-01-01"), "give one of them"),
         (("plan", "--manifest-version", "9999"), "has no version 9999"),
-        (("runs", "revert"), "needs --run-id"),
+        (("runs", "revert"), "needs RUN_ID"),
         (("runs", "revert", "--run-id", "nobody"), "there is no run nobody"),
     ],
 )

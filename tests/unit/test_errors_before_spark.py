@@ -149,7 +149,7 @@ def test_wrong_settings(
         ("export --cluster orders --to topics.txt", "a file name must end in .yaml"),
         ("export --cluster orders --to s.json --into-table", "export needs one of --to and --into-table"),
         ("report --out r.html --since yesterday", "--since yesterday is not a time"),
-        ("runs show", "runs show needs --run-id"),
+        ("runs show", "runs show needs RUN_ID"),
         ("plan --only replicas", "--only replicas: changes.replicas is off; see docs/replicas.md"),
         ("rebalance --cluster orders", "rebalance needs either --drain BROKER or --fill BROKER"),
         ("rebalance --drain 1 --fill 2", "rebalance needs either --drain BROKER or --fill BROKER"),
@@ -163,6 +163,7 @@ def test_wrong_settings(
         ("maintain --requested-by ann", "without --execute, maintain adds no run"),
         ("report --index reports --cluster orders", "leave out --cluster"),
         ("runs list --cluster orders", "No such option '--cluster'"),
+        ("runs show a --run-id b", "RUN_ID a and --run-id b differ"),
         ("runs abandon --run-id r --format json", "No such option '--format'"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.broker.test_permissions import rows_of_page
 from tests.commands import REPOSITORY
+from tests.permissions_page import PAGE, rows_of_page
 
 ACTIONS = {
     ("on the cluster", "Alter"): "AlterCluster",
@@ -44,6 +44,6 @@ def test_msk_role_allows_every_feature_of_the_page() -> None:
 
 def test_page_describes_every_statement_of_the_role() -> None:
     role = json.loads((REPOSITORY / "examples" / "msk" / "role.json").read_text(encoding="utf-8"))
-    page = (REPOSITORY / "docs" / "permissions.md").read_text(encoding="utf-8").partition("## AWS MSK")[2]
+    page = PAGE.read_text(encoding="utf-8").partition("## AWS MSK")[2]
     found = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert found == [each["Sid"] for each in role["Statement"]]

@@ -93,8 +93,8 @@ def test_every_command_reads_its_own_options() -> None:
         read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         given = {each.arg for each in [*function.args.args, *function.args.kwonlyargs]}
         unread += [f"{name}: {each}" for each in sorted(given - read)]
-        # Those of a scope are one argument, `limits`.
-        taken = {each.name or "" for each in command.params} - COMMON - {"owner", "topic", "resource", "version"}
+        # Those of a scope are one argument, `limits`; a positional run is `options.run_id`.
+        taken = {each.name or "" for each in command.params} - COMMON - {"owner", "topic", "resource", "version", "run"}
         kwargs = function.args.kwarg is not None
         unread += [f"{name}: {each} isn't taken" for each in sorted(taken - given) if not kwargs]
     assert unread == []

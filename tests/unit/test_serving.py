@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -29,7 +28,7 @@ from topicledger.errors import TableError, UsageError
 from topicledger.serving import command as served
 from topicledger.serving import protocol
 from topicledger.serving.client import ask
-from topicledger.serving.command import provisioned_if_due, seconds, serve
+from topicledger.serving.command import provisioned_if_due, serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
@@ -592,16 +591,3 @@ def test_the_examples_give_serve_options_that_it_has() -> None:
     assert {each["name"] for each in container["volumeMounts"]} == volumes
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == labels
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"), [("300", 300), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("2h", 7_200), ("1d", 86_400)]
-)
-def test_a_duration_is_seconds_or_has_a_unit(given: str, expected: float) -> None:
-    assert seconds(given) == expected
-
-
-@pytest.mark.parametrize("given", ["", "m", "0", "0.9", "-5m", "5x", "5 minutes", "5mm", "nan", "inf", "1e400"])
-def test_an_invalid_duration_is_refused_with_examples(given: str) -> None:
-    with pytest.raises(click.BadParameter, match="use 300, 300s, 5m, 1h or 1d"):
-        seconds(given)

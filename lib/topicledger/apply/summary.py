@@ -150,7 +150,7 @@ class Summary:
             "stopped": pending["stopped"],
             "removals": pending["removals"],
         }
-        return document({**found, **counts, **planned})
+        return document(self.exit_code, {**found, **counts, **planned})
 
 
 def summarise(

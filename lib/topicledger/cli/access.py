@@ -76,7 +76,7 @@ class Permissions:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document({"exit_code": int(ExitCode.DONE), **asdict(self)})
+        return document(ExitCode.DONE, asdict(self))
 
 
 def _asked(command: Callable[..., int]) -> Callable[..., Any]:

@@ -70,14 +70,14 @@ class Checked:
         about = {name: getattr(found, name) for name in ("cluster_id", "brokers", "version", "provider", "topics")}
         operations = None if found.on_cluster is None else sorted(found.on_cluster)
         return document(
+            self.exit_code,
             {
-                "exit_code": int(self.exit_code),
                 "name": self.name,
                 **about,
                 "cluster_operations": operations,
                 "topic_operations": found.on_topics,
                 "findings": [asdict(each) for each in self.findings],
-            }
+            },
         )
 
 

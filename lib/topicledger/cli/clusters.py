@@ -113,7 +113,7 @@ class Names:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document({"exit_code": int(ExitCode.DONE), **asdict(self)})
+        return document(ExitCode.DONE, asdict(self))
 
 
 def list_names(ledger: Ledger, settings: Settings, only: Collection[str] = ()) -> Names:
@@ -170,7 +170,7 @@ class Acceptance:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document({"exit_code": int(ExitCode.DONE), **asdict(self)})
+        return document(ExitCode.DONE, asdict(self))
 
 
 def accept(

@@ -83,7 +83,7 @@ def list_policies(settings: Settings | None, *, as_json: bool) -> None:
     for section, name, factory in users_own(settings) if settings is not None else ():
         found.append({"judges": section, "policy": name, "settings": _settings(factory), "what": _what(factory)})
     if as_json:
-        click.echo(document({"policies": found}))
+        click.echo(document(ExitCode.DONE, {"policies": found}))
         return
     grid = grid_of("action", "policy", "settings", "what")
     for each in found:
@@ -124,7 +124,7 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
         for each in made
     ]
     if as_json:
-        click.echo(document({"policies": found}))
+        click.echo(document(ExitCode.DONE, {"policies": found}))
         return ExitCode.DONE
     print_policies(settings.path, found)
     return ExitCode.DONE
@@ -261,7 +261,7 @@ def _moves(
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict], *, as_json: bool) -> None:
     """Print the verdicts on one resource. `answer`: its name, its decision and notes."""
     if as_json:
-        click.echo(document({**answer, "verdicts": [asdict(each) for each in verdicts]}))
+        click.echo(document(ExitCode.DONE, {**answer, "verdicts": [asdict(each) for each in verdicts]}))
     else:
         _render(answer, verdicts)
 

@@ -110,7 +110,7 @@ def audit_policies(
     judged = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))
     mine = judged.transform(only_inside(limits, settings.owners, declared))
     found = _found(mine, rules, list(problems.values()), detailed)
-    print_result(document(asdict(found)), lambda console: render(found, console), options)
+    print_result(document(found.exit_code, asdict(found)), lambda console: render(found, console), options)
     return found.exit_code
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import click
 
 from topicledger.apply.display import display_only
+from topicledger.cli.durations import Duration
 from topicledger.cli.options import (
     Command,
     Options,
@@ -22,18 +23,17 @@ from topicledger.ledger import maintain as maintenance
 
 
 def _days(option: str, rows: str) -> Callable[[Command], Command]:
-    text = f"Delete {rows} older than the last DAYS days (UTC), except of open runs. Default: none."
-    return click.option(option, type=click.IntRange(min=1), metavar="DAYS", help=text)
+    text = f"Delete {rows} older than this (90 for days, 90d; whole days, UTC), except of open runs. Default: none."
+    return click.option(option, type=Duration("d", least=1, whole=True), help=text)
 
 
 @click.command("maintain", short_help="Compact and vacuum the tables.", epilog="Example: topicledger maintain")
 @click.option("--execute", is_flag=True, help="Do it. Without this option, only print what would be done.")
 @click.option(
     "--vacuum-hours",
-    type=click.IntRange(min=maintenance.VACUUM_HOURS),
+    type=Duration("h", least=maintenance.VACUUM_HOURS, whole=True),
     default=maintenance.VACUUM_HOURS,
-    metavar="HOURS",
-    help="Remove files that no table version of the last HOURS hours uses.",
+    help="Remove files that no table version of this time uses (168 for hours, 168h, 7d; whole hours).",
 )
 @_days("--audit-retention-days", "rows of `audit`")
 @_days("--plans-retention-days", "rows of `plans`")

@@ -117,7 +117,7 @@ def load_manifests(
             click.echo(line, err=True)
     for line in leftovers(loaded):
         click.echo(line, err=True)
-    found = document({"exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
+    found = document(ExitCode.DONE, {"dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
     lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
     with display_only("the result", instead="`runs list` has the run"):
         print_result(found, lambda _: click.echo("\n".join(lines)), options)
@@ -146,7 +146,7 @@ def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
             for table, those in parsed.resources.items()
         },
     }
-    found = document({"exit_code": 0, "dry_run": True, "rows": rows}, indent=None)
+    found = document(ExitCode.DONE, {"dry_run": True, "rows": rows}, indent=None)
     print_result(found, lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)
     return ExitCode.DONE
 

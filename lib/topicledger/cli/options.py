@@ -114,23 +114,33 @@ def common(command: Command) -> Command:
     return common_with("table", "json")(command)
 
 
+_POSITIONAL = "run"
+"""Argument of commands about one run."""
 RUN_ID = "Resume this run, or give a new one this id; default: a new sortable id."
 
 
-def common_with(*formats: str, without: Collection[str] = (), run_id: str = RUN_ID) -> Callable[[Command], Command]:
+def common_with(
+    *formats: str, without: Collection[str] = (), run_id: str = RUN_ID, positional: bool = False
+) -> Callable[[Command], Command]:
     """Return `common` with other output formats, of which the first is the default.
 
     `without`: fields of `Options` that do nothing for the command, which has no option for them. `run_id`: the help
-    of --run-id, for commands that neither start nor resume a run.
+    of --run-id, for commands that neither start nor resume a run. `positional`: they also take the run as an argument.
     """
-    return functools.partial(_common, formats=formats or ("table", "json"), without=without, run_id=run_id)
+    return functools.partial(
+        _common, formats=formats or ("table", "json"), without=without, run_id=run_id, positional=positional
+    )
 
 
-def _common(command: Command, formats: Sequence[str], without: Collection[str], run_id: str) -> Command:
+def _common(
+    command: Command, formats: Sequence[str], without: Collection[str], run_id: str, positional: bool
+) -> Command:
     fields = [field.name for field in dataclasses.fields(Options) if field.init and field.name not in without]
 
     @functools.wraps(command)
     def call(**arguments: Any) -> None:
+        if positional:
+            arguments["run_id"] = _one_run(arguments.pop(_POSITIONAL), arguments["run_id"])
         options = Options(**{name: arguments.pop(name) for name in fields})
         logs.set_up(options.log_format, verbose=options.verbose, run_id=options.run_id)
         code = ExitCode.ERROR
@@ -162,7 +172,14 @@ def _common(command: Command, formats: Sequence[str], without: Collection[str], 
     }
     for name, decorate in reversed(given.items()):
         call = call if name in without else decorate(call)
-    return call
+    return click.argument(_POSITIONAL, required=False, metavar="[RUN_ID]")(call) if positional else call
+
+
+def _one_run(argument: str | None, option: str | None) -> str | None:
+    """Return the run that an argument or --run-id names. Raises click's UsageError if they name different runs."""
+    if argument is not None and option not in (None, argument):
+        raise click.UsageError(f"RUN_ID {printable(argument)} and --run-id {printable(str(option))} differ: give one")
+    return option if argument is None else argument
 
 
 def _carried_out(command: Command, options: Options, arguments: Mapping[str, Any]) -> int:
@@ -199,8 +216,8 @@ def _failed(
         log.exception("stopped by")
     click.echo(f"error: {printable(message)}", err=True)
     if options.result_file is not None:
-        result = {"run_id": run_id, "exit_code": int(code), "error": message, **(details or {})}
-        _write(options.result_file, document(result, indent=None))
+        result = {"run_id": run_id, "error": message, **(details or {})}
+        _write(options.result_file, document(code, result, indent=None))
     return code
 
 

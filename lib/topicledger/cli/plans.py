@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from topicledger.cli.durations import Duration
 from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
 from topicledger.cli.proposing import Proposing, propose
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
@@ -21,7 +22,7 @@ from topicledger.model.scope import Scope
 @click.command(
     "revert",
     short_help="Plan to undo the changes of a run.",
-    epilog="Example: topicledger runs revert --run-id nightly-7",
+    epilog="Example: topicledger runs revert nightly-7",
 )
 @click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
 @click.option("--deletes", is_flag=True, help="Delete the topics that the run created, within the guards.")
@@ -29,7 +30,7 @@ from topicledger.model.scope import Scope
 @detailed_option
 @deadline_option
 @requested_by_option
-@common_with(run_id="The run to undo; required.")
+@common_with(run_id="The run to undo, also as RUN_ID.", positional=True)
 def revert(
     options: Options,
     plan_id: str | None,
@@ -39,9 +40,9 @@ def revert(
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Plan to undo the changes of a run: --run-id names it. Changes nothing: `apply` the plan."""
+    """Plan to undo the changes of the run RUN_ID. Changes nothing: `apply` the plan."""
     if options.run_id is None:
-        raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
+        raise UsageError("runs revert needs RUN_ID: the run to undo; see `runs list`")
     return run_request(
         replace(
             plan_request(options, requested_by, detailed_exitcode, limits),
@@ -109,10 +110,9 @@ def rebalance(
 )
 @click.option(
     "--idle-days",
-    type=click.IntRange(1, MAX_DAYS),
+    type=Duration("d", least=1, most=MAX_DAYS, whole=True),
     required=True,
-    metavar="N",
-    help="Only topics without new records for this many days.",
+    help="Only topics without new records for this long (30 for days, 30d, 720h; whole days).",
 )
 @click.option(
     "--owner",

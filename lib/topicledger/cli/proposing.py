@@ -72,7 +72,7 @@ def propose(options: Options, request: Proposing) -> int:
         except OSError as error:
             raise TopicLedgerError(f"can't write {show(str(request.to))}: {error.strerror}") from error
     _say(found, unused, request)
-    result = document({"exit_code": 0, "unused": [asdict(each) for each in unused],
+    result = document(ExitCode.DONE, {"unused": [asdict(each) for each in unused],
                        "kept": [asdict(each) for each in found if each.used is not None]})  # fmt: skip
     with display_only("the result", instead="the tables are unchanged"):
         print_result(result, lambda _: click.echo(text if request.to is None else "", nl=False), options)

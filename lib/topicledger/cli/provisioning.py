@@ -23,6 +23,7 @@ from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.cli import loading
+from topicledger.cli.durations import Duration
 from topicledger.cli.options import (
     Options,
     common,
@@ -52,17 +53,15 @@ from topicledger.text import nearest, show
 
 _wait_visible = click.option(
     "--wait-visible",
-    type=click.FloatRange(min=0),
+    type=Duration("s", least=0),
     default=0.0,
-    metavar="SECONDS",
-    help="How long verify waits until every applied partition has a leader.",
+    help="How long verify waits until every applied partition has a leader (30 for seconds, 30s, 5m).",
 )
 
 deadline_option = click.option(
     "--deadline",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Stop after this long, once the batches under way are finished: exit 1, and --run-id resumes. Default: never.",
+    type=Duration("s", least=0.001),
+    help="Stop after this long (300 for seconds, 5m), once the batches under way are finished: exit 1. Default: never.",
 )
 
 _cancel = click.option(

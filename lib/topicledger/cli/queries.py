@@ -73,7 +73,7 @@ def views_command(options: Options) -> int:
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "views", new=True)
     names = views.create(ledger, settings)
-    result = document({"exit_code": 0, "views": [f"{ledger.root}.{name}" for name in names]})
+    result = document(ExitCode.DONE, {"views": [f"{ledger.root}.{name}" for name in names]})
     print_result(result, lambda console: console.print(created(names, ledger.root), markup=False), options)
     return ExitCode.DONE
 
@@ -121,7 +121,7 @@ def catalog(options: Options, to: Path, form: str, environment: str | None) -> i
         rows = counting(catalogue.topics(ledger, settings, clusters))
         lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment or "PROD")
         _write(to, lines)
-    result = document({"exit_code": 0, "topics": count, "to": str(to)})
+    result = document(ExitCode.DONE, {"topics": count, "to": str(to)})
     print_result(result, lambda console: console.print(written(count, to), markup=False, soft_wrap=True), options)
     return ExitCode.DONE
 

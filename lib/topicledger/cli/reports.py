@@ -24,7 +24,7 @@ from topicledger.text import document, printable
 @click.command(
     "report",
     short_help="Write an HTML report of a run, a time span or the estate.",
-    epilog="Example: topicledger report --run-id nightly-7 --out nightly-7.html",
+    epilog="Example: topicledger report nightly-7 --out nightly-7.html",
 )
 @click.option(
     "--since", metavar="TIME", help="Report on all that ended since then (ISO 8601, UTC), instead of on one run."
@@ -43,7 +43,7 @@ from topicledger.text import document, printable
     help="Write FOLDER/index.html, which lists all reports in it; alone, or after the report.",
 )
 @topic_scope_options
-@common_with(run_id="The run or audit to report on; or give --since.")
+@common_with(run_id="The run or audit to report on, also as RUN_ID.", positional=True)
 def report_command(
     options: Options,
     limits: Scope,
@@ -53,7 +53,7 @@ def report_command(
     out: Path | None,
     index: Path | None,
 ) -> int:
-    """Write one HTML file about a run or an audit (--run-id), a span of time (--since), or the estate (--estate)."""
+    """Write one HTML file about a run or an audit (RUN_ID), a span of time (--since), or the estate (--estate)."""
     if index is not None:
         report.make_folder(index)
         report.require_writable(index / report.INDEX_FILE, "--index")
@@ -86,7 +86,6 @@ def report_command(
     found = report.gather(ledger, asked, now, settings=settings)
     _write_page(report.render(found), out, index)
     result = {
-        "exit_code": 0,
         "run_id": options.run_id,
         "kind": found.kind.value,
         "out": str(out),
@@ -109,7 +108,7 @@ def _write_estate(options: Options, limits: Scope, now: datetime, out: Path, ind
         "over_partitioned": found.over_partitioned.total,
         "risky": found.risky,
     }
-    return _printed({"exit_code": 0, "kind": "estate", "out": str(out), **counts}, out, options)
+    return _printed({"kind": "estate", "out": str(out), **counts}, out, options)
 
 
 def _write_page(text: str, out: Path, index: Path | None) -> None:
@@ -120,7 +119,7 @@ def _write_page(text: str, out: Path, index: Path | None) -> None:
 
 def _printed(result: dict[str, Any], out: Path, options: Options) -> int:
     with display_only("the result", instead=f"the report is in {out}"):
-        print_result(document(result, indent=None), lambda _: click.echo(written(out)), options)
+        print_result(document(ExitCode.DONE, result, indent=None), lambda _: click.echo(written(out)), options)
     return ExitCode.DONE
 
 
@@ -133,4 +132,4 @@ def _write_index(folder: Path, options: Options) -> int:
     found = report.entries(folder)
     out = folder / report.INDEX_FILE
     report.write(out, report.render_index(found))
-    return _printed({"exit_code": 0, "out": str(out), "reports": len(found)}, out, options)
+    return _printed({"out": str(out), "reports": len(found)}, out, options)

@@ -48,18 +48,25 @@ def runs_list(options: Options, limit: int) -> int:
 @runs_group.command(
     "show",
     short_help="Show a plan as a diff, with its results.",
-    epilog="Example: topicledger runs show --run-id nightly-7",
+    epilog="Example: topicledger runs show nightly-7",
 )
 @click.option(
     "--max-chars",
     type=click.IntRange(min=LEAST_CHARACTERS),
     help=f"Print at most this many characters; default for markdown: {COMMENT_CHARACTERS}, the limit of a comment.",
 )
-@common_with("text", "markdown", "json", without=("cluster", "result_file"), run_id="The run to show; required.")
+@common_with(
+    "text",
+    "markdown",
+    "json",
+    without=("cluster", "result_file"),
+    run_id="The run to show, also as RUN_ID.",
+    positional=True,
+)
 def runs_show(options: Options, max_chars: int | None) -> int:
-    """Show the plan of a run as a diff, with its results: --run-id names it. JSON has the result of each phase."""
+    """Show the plan of the run RUN_ID as a diff, with its results. JSON has the result of each phase."""
     if options.run_id is None:
-        raise UsageError("runs show needs --run-id; see `runs list`")
+        raise UsageError("runs show needs RUN_ID; see `runs list`")
     if max_chars is not None and options.format == "json":
         raise UsageError("--max-chars is for text and markdown: JSON would be cut within a value")
     settings = open_settings(options)
@@ -73,7 +80,7 @@ runs_group.add_command(revert)
 
 
 @runs_group.command(
-    "approve", short_help="Approve a run's current plan.", epilog="Example: topicledger runs approve --run-id nightly-7"
+    "approve", short_help="Approve a run's current plan.", epilog="Example: topicledger runs approve nightly-7"
 )
 @click.option("--by", metavar="WHO", help="Name of the approver; default: the OS user.")
 @click.option("--note", help="A reason, a ticket or a link.")
@@ -83,18 +90,18 @@ runs_group.add_command(revert)
     help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster. "
     f"Guards: {', '.join(sorted(GUARDS))}.",
 )
-@common_with(without=("cluster",), run_id="The run whose plan to approve; required.")
+@common_with(without=("cluster",), run_id="The run whose plan to approve, also as RUN_ID.", positional=True)
 def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None) -> int:
-    """Approve the current plan of a run: --run-id names it. The requester of the run can't approve it."""
+    """Approve the current plan of the run RUN_ID. The requester of the run can't approve it."""
     if options.run_id is None:
-        raise UsageError("runs approve needs --run-id; see `runs list`")
+        raise UsageError("runs approve needs RUN_ID; see `runs list`")
     allowed = None if allow is None else parse_allow(allow)
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     with for_few_rows(ledger.spark):
         found = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
 
-    result = document({**asdict(found), "missing": found.missing})
+    result = document(ExitCode.DONE, {**asdict(found), "missing": found.missing})
     with display_only(f"the approval of run {found.run_id}", instead="`runs approve` shows it again"):
         print_result(result, lambda console: render_approval(found, console), options)
     return ExitCode.DONE
@@ -138,18 +145,18 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
     return verified.exit_code
 
 
-@runs_group.command(
-    "abandon", short_help="Give up an open run.", epilog="Example: topicledger runs abandon --run-id nightly-7"
-)
+@runs_group.command("abandon", short_help="Give up an open run.", epilog="Example: topicledger runs abandon nightly-7")
 @click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
-@common_with(without=("cluster", "format", "result_file"), run_id="The open run to give up; required.")
+@common_with(
+    without=("cluster", "format", "result_file"), run_id="The open run to give up, also as RUN_ID.", positional=True
+)
 def runs_abandon(options: Options, cancel: bool) -> int:
-    """Give up an open run: --run-id names it.
+    """Give up the open run RUN_ID.
 
     Its throttles are removed. Those of replicas that still move are left to the next run on the cluster.
     """
     if options.run_id is None:
-        raise UsageError("runs abandon needs --run-id; see `runs list`")
+        raise UsageError("runs abandon needs RUN_ID; see `runs list`")
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     if cancel:

@@ -39,7 +39,7 @@ def topics_show(options: Options, topic: str) -> int:
         tables = [each for each in (MANIFESTS, PLANS, AUDIT, DRIFT, RUNS, APPROVALS) if ledger.exists(each)]
         ledger.ensure(*tables)
         found = history.of_topic(ledger, options.cluster[0], topic)
-    print_result(document(asdict(found)), lambda console: render(found, console), options)
+    print_result(document(ExitCode.DONE, asdict(found)), lambda console: render(found, console), options)
     return ExitCode.DONE
 
 

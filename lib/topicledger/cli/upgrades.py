@@ -86,7 +86,7 @@ def audit_upgrade(
     found = findings(accepted.transform(mine), live, version)
     code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and bool(found)})
     audit = UpgradeAudit(kafka=as_text(version), findings=found, problems=problems, exit_code=code)
-    print_result(document(asdict(audit)), lambda console: render(audit, console), options)
+    print_result(document(audit.exit_code, asdict(audit)), lambda console: render(audit, console), options)
     return code
 
 

@@ -84,7 +84,7 @@ class DriftSummary:
 
     def to_json(self) -> str:
         """The versioned result document."""
-        return document({**asdict(self), "drift_count": self.drift_count})
+        return document(self.exit_code, {**asdict(self), "drift_count": self.drift_count})
 
 
 def summarise(

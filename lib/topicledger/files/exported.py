@@ -64,7 +64,7 @@ class Exported:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document({"exit_code": int(self.exit_code), **asdict(self)})
+        return document(self.exit_code, asdict(self))
 
 
 def render(exported: Exported, console: Console) -> None:

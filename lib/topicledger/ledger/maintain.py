@@ -98,7 +98,7 @@ class Maintained:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document(asdict(self))
+        return document(self.exit_code, asdict(self))
 
 
 def maintain(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> Maintained:

@@ -108,7 +108,7 @@ class Verified:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document({"exit_code": self.exit_code, "unproven": self.unproven, **asdict(self)})
+        return document(self.exit_code, {"unproven": self.unproven, **asdict(self)})
 
 
 _OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))

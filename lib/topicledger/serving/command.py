@@ -19,6 +19,7 @@ from topicledger import pipeline
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.cli import main
+from topicledger.cli.durations import Duration
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
@@ -38,25 +39,9 @@ __all__ = ["main", "serve"]
 log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNREADABLE: tuple[type[Exception], ...] = (TopicLedgerError, OSError, *SPARK_ERRORS)
 _LOOK_SECONDS = 1.0
 """Pause between checks for a new version of `manifests`."""
-
-
-def seconds(given: str) -> float:
-    """Parse a duration of at least one second: `300` (seconds), or with a unit `300s`, `5m`, `1h`, `1d`.
-
-    Raises BadParameter if the text isn't one.
-    """
-    number = given.rstrip("smhd")
-    try:
-        found = float(number) * _UNITS[given[len(number) :]]
-    except (KeyError, ValueError):
-        found = 0.0
-    if not 1 <= found < float("inf"):
-        raise click.BadParameter(f"{given} is not a duration of at least one second: use 300, 300s, 5m, 1h or 1d")
-    return found
 
 
 @main.command(
@@ -64,8 +49,7 @@ def seconds(given: str) -> float:
 )
 @click.option(
     "--every",
-    type=seconds,
-    metavar="DURATION",
+    type=Duration("s", least=1),
     help="Also provision as soon as `manifests` change, and at this interval (300 for seconds, 5m, 1h). "
     "Default: only run commands.",
 )
