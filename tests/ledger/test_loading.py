@@ -128,7 +128,7 @@ def test_load_above_max_removed_rows_lists_rows_and_loads_nothing(
     first, *rows, more, last = str(caught.value).split("\n")
     assert first == f"rows of manifests that loading {file} would remove:"
     assert rows == [f"  orders / ship.{number:02}, owner shipping" for number in range(20)]
-    assert more == "  and 7 more"
+    assert more == "  the first 20 of 27"
     assert last == (
         "27 rows in all, and guards.max_removed_rows is 26: nothing was loaded. If they should be removed, set "
         "max_removed_rows = 27 under [guards] in tests.toml and start the command again; --replace-owner OWNER instead "

@@ -26,7 +26,7 @@ from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT
 from topicledger.plan.unused import declared_without_use
 from topicledger.schemas import MANIFESTS, USAGE, USAGES
-from topicledger.text import document, iso_time, plain, show
+from topicledger.text import document, first_of, iso_time, listed, plain, show
 
 _SHOWN = 20
 
@@ -137,7 +137,6 @@ def _say(found: Sequence[Looked], unused: Sequence[Looked], request: Proposing) 
             first.setdefault(each.used, each)
     for why, count in reasons.most_common(_SHOWN):
         one = f"{first[why].topic} on {first[why].cluster}"
-        named = one if count == 1 else f"{one} and {count - 1} more"
-        click.echo(plain(f"  {named}: {why}"), err=True)
+        click.echo(plain(f"  {listed([one], count)}: {why}"), err=True)
     if len(reasons) > _SHOWN:
-        click.echo(f"  and {len(reasons) - _SHOWN} more reasons; --format json has all of them", err=True)
+        click.echo(f"  {first_of(_SHOWN, len(reasons))} reasons; --format json has all of them", err=True)

@@ -21,7 +21,7 @@ from topicledger.manifests.files import ManifestRow, NotCarriedOver, ParsedManif
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
-from topicledger.text import listed, show
+from topicledger.text import first_of, listed, show
 
 COMMAND = "load_manifests"
 PLAN_ARGUMENT = "plan"
@@ -175,10 +175,10 @@ def removals_of(
         if each.removed is not None and each.counts["removed"]:
             first = each.removed.select(*each.table.key).orderBy(*each.table.key).limit(SHOWN_REMOVED).collect()
             lines += [f"{each.table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
-    more = loaded.all_removed - len(lines)
+    note = [first_of(len(lines), loaded.all_removed)] if loaded.all_removed > len(lines) else []
     return Removals(
         rows={each.table.name: each.removed for each in changes if each.removed is not None},
-        lines=[*lines, *([f"and {more:,} more"] if more else [])],
+        lines=[*lines, *note],
     )
 
 
@@ -287,11 +287,11 @@ def removals(loaded: Loaded) -> list[str]:
 
 
 def _lines(loaded: Loaded) -> list[str]:
-    more = loaded.removed - len(loaded.removed_rows)
+    shown = len(loaded.removed_rows)
     others = {table: counts["removed"] for table, counts in loaded.resources.items() if counts["removed"]}
     return [
         *map(str, loaded.removed_rows),
-        *([f"and {more:,} more"] if more else []),
+        *([first_of(shown, loaded.removed)] if loaded.removed > shown else []),
         *(f"rows of {table}: {count:,}" for table, count in others.items()),
     ]
 

@@ -29,7 +29,7 @@ from topicledger.manifests.files.entries import MAX_ERRORS
 from topicledger.manifests.reasons import broken
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS
-from topicledger.text import nearest, show
+from topicledger.text import first_of, nearest, show
 
 LISTED_FILES = 100
 """Largest number of files that the row in `runs` lists."""
@@ -112,7 +112,7 @@ def remarks(parsed: ParsedManifests) -> list[str]:
     """Return lines for the terminal: warnings, and entries of clusters that weren't asked for."""
     lines = [f"warning: {each}" for each in parsed.warnings[:_WARNINGS_SHOWN]]
     if len(parsed.warnings) > _WARNINGS_SHOWN:
-        lines.append(f"warning: and {len(parsed.warnings) - _WARNINGS_SHOWN:,} more; --strict lists all")
+        lines.append(f"warnings: {first_of(_WARNINGS_SHOWN, len(parsed.warnings))}; --strict lists all")
     for cluster, count in parsed.left_out.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
         lines.append(f"left out by --cluster: {entries} of cluster {show(cluster)}")

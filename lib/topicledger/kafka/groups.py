@@ -24,6 +24,7 @@ from topicledger.kafka.messages import (
     StreamsGroupDescribeRequest,
 )
 from topicledger.model import GroupUse
+from topicledger.text import listed
 
 _MANY_GROUPS_FETCH = 8
 _GROUPS_BATCH = 100
@@ -51,8 +52,8 @@ def consumer_groups(connection: Connection, topics: Collection[str]) -> list[Gro
     uses: dict[str, list[GroupUse]] = {}
     while True:
         later: Later = {}
-        listed = [each for each in list_groups(connection, later) if each.group not in uses]
-        for batch in _batches(listed):
+        found = [each for each in list_groups(connection, later) if each.group not in uses]
+        for batch in _batches(found):
             uses |= _read(connection, batch, wanted, later)
         if not later:
             return sorted((use for each in uses.values() for use in each), key=lambda use: (use.topic, use.group))
@@ -62,18 +63,17 @@ def consumer_groups(connection: Connection, topics: Collection[str]) -> list[Gro
 
 
 def _undecided(connection: Connection, later: Later) -> str:
-    shown = "; ".join(f"{subject}: {why}" for subject, why in sorted(later.items())[:_SHOWN])
-    more = f"; and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
+    shown = listed([f"{subject}: {why}" for subject, why in sorted(later.items())], most=_SHOWN, between="; ")
     return (
         f"cluster {connection.name}: after {connection.operation_timeout:g} s it is still unknown which groups use "
-        f"its topics ({shown}{more}): try again when these groups are stable"
+        f"its topics ({shown}): try again when these groups are stable"
     )
 
 
-def _batches(listed: Iterable[ListedGroup]) -> Iterator[list[ListedGroup]]:
+def _batches(found: Iterable[ListedGroup]) -> Iterator[list[ListedGroup]]:
     """Yield groups that one request can ask about: those of one coordinator and one kind."""
     together: dict[tuple[int, str], list[ListedGroup]] = {}
-    for each in listed:
+    for each in found:
         together.setdefault((each.broker_id, each.kind), []).append(each)
     for groups in together.values():
         for start in range(0, len(groups), _GROUPS_BATCH):

@@ -21,6 +21,7 @@ from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutc
 from topicledger.kafka.pace import Pace
 from topicledger.model import Target, TopicResult
 from topicledger.naming import Sections
+from topicledger.text import listed
 
 __all__ = [
     "THROTTLE_MARGIN_SECONDS",
@@ -84,8 +85,7 @@ class StaysOpen(OutcomeUnknown):
     def __init__(self, cluster: str, actions: Mapping[tuple[str, str], str]) -> None:
         """`actions`: reasons by (resource, action)."""
         (first, _), why = next(iter(actions.items()))
-        more = f" and {len(actions) - 1} more" if len(actions) > 1 else ""
-        super().__init__(f"cluster {cluster}: {first}{more}: {self.words} ({why}); {self.advice}")
+        super().__init__(f"cluster {cluster}: {listed([first], len(actions))}: {self.words} ({why}); {self.advice}")
         self.actions = actions
 
 

@@ -23,7 +23,7 @@ from topicledger.resources.acls.acl import (
     PREFIXED,
     WILDCARD,
 )
-from topicledger.text import listed, nearest, show
+from topicledger.text import first_of, listed, nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
@@ -244,5 +244,5 @@ def expansions(rows: Sequence[ResourceRow]) -> list[str]:
         shown = listed(list(map(show, rights)), most=_SHOWN_RIGHTS)
         lines.append(f"{show(file)}:{line}: {shorthand} {show(str(those[0].values['principal']))}: {shown}")
     if len(by_entry) > _SHOWN_SHORTHANDS:
-        lines.append(f"and {len(by_entry) - _SHOWN_SHORTHANDS} more shorthands")
+        lines.append(f"{first_of(_SHOWN_SHORTHANDS, len(by_entry))} shorthands")
     return lines
