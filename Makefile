@@ -73,10 +73,11 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow setup-ci setup-clusters setup-queries setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
+test-all: setup-browser setup-airflow setup-ci setup-clusters setup-queries setup-s3  ## run every test there is, also on other Sparks, faults in all their forms (KILLS=50, hours)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_CI_EXAMPLES=required \
 	  TOPICLEDGER_CLUSTERS=required TOPICLEDGER_QUERIES=required TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
+	@scripts/test_spark.sh $(SPARKS)
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile tests/unit

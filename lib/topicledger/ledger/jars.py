@@ -47,6 +47,11 @@ _EXPLAINED = (
         re.compile(r"\[DELTA_TABLE_ONLY_OPERATION\]|\[DELTA_NOT_A_DELTA_TABLE\]|is not a Delta table"),
         "a table of that name isn't a Delta table: rename it, or set another tables.root",
     ),
+    (
+        re.compile(r"\[?(?:INSUFFICIENT_PERMISSIONS|PERMISSION_DENIED)\b|AccessControlException"),
+        "this principal lacks a privilege on the schema or the storage of tables.root: grant it, such as CREATE TABLE, "
+        "or set another tables.root",
+    ),
 )
 """Errors of Spark and Delta -> their meaning, and what to do."""
 _UNFIT = re.compile(
