@@ -241,7 +241,8 @@ def topic_configs() -> str:
             + [f"`{value}` from {version}" for version, value in each.defaults_since.items()]
         )
         versions = f"from {each.since}" if each.until is None else f"{each.since} to {each.until}"
-        of_change = "; ".join(_directions(each.changes)) or catalogue.HARMLESS
+        cautions = [] if each.caution is None else [f"any: {each.caution}"]
+        of_change = "; ".join([*_directions(each.changes), *cautions]) or catalogue.HARMLESS
         cells = (f"`{each.name}`", each.type, each.unit or "", default, _accepted(each.accepted), versions, of_change)
         lines.append(f"| {' | '.join(map(generate_reference.cell, cells))} |")
     return "\n".join([*lines, ""])

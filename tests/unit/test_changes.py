@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import decision_rows, frame
 from topicledger.config.settings import ChangeSettings
-from topicledger.plan.changes import DESCRIBED, with_alters, with_changes
+from topicledger.plan.changes import CAUTION, DESCRIBED, with_alters, with_changes
 from topicledger.schemas import OBSERVED_CONFIGS
 
 ON_TOPIC, BY_DEFAULT = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"
@@ -132,3 +132,29 @@ def test_undescribable_configs_do_not_count_as_declared(
         outcome,
         expected,
     )
+
+
+def test_every_change_of_min_insync_replicas_has_a_warning(spark: SparkSession) -> None:
+    declares = {"lower": "1", "raised": "3", "same": "2", "reset": None}
+    topics = [
+        {
+            "topic": topic,
+            "decision": "unchanged",
+            "configs": {"flush.ms": "7"} if value is None else {"min.insync.replicas": value, "flush.ms": "7"},
+        }
+        for topic, value in declares.items()
+    ]
+    live = [config("min.insync.replicas", "2"), config("flush.ms", "8")]
+    described = frame(
+        spark,
+        OBSERVED_CONFIGS.schema,
+        [{"cluster": "main", "topic": each, "configs": live, "config_error_code": 0} for each in declares],
+    ).select(*DESCRIBED)
+    changed = decision_rows(spark, *topics).transform(
+        with_changes({"main": ChangeSettings(configs="exact")}, described)
+    )
+    found = {row["topic"]: row["violations"] for row in changed.transform(with_alters).collect()}
+    assert {topic for topic, violations in found.items() if violations is not None} == {"lower", "raised", "reset"}
+    (warned,) = found["raised"]
+    assert (warned["policy"], warned["warns"]) == (CAUTION, True)
+    assert warned["message"].startswith("min.insync.replicas: any change clears the topic's eligible leader replicas")

@@ -10,6 +10,7 @@
 - `defaults_since`, `leasts_since`: what a version of Kafka changed, by version.
 - `changes`: what each direction of a change can do (`Changes`): a class, or a table with `class`, `effect` (words for
   this config) and `from`. `any = "harmless"` says that no direction can do anything.
+- `caution`: what every change of it does, for the warning of a plan; no guard counts it.
 """
 
 from __future__ import annotations
@@ -116,6 +117,8 @@ class TopicConfig:
     defaults_since: Mapping[str, str]
     """Kafka's version -> the default from then on."""
     changes: Changes
+    caution: str | None = None
+    """The effect of every change of it, with advice."""
 
     def known_in(self, version: Version) -> bool:
         """Whether brokers of this version of Kafka have it."""
@@ -169,6 +172,7 @@ def _config(name: str, table: dict[str, Any]) -> TopicConfig:
         until=table.pop("until", None),
         defaults_since=table.pop("defaults_since", {}),
         changes=_changes(name, table.pop("changes")),
+        caution=table.pop("caution", None),
     )
     if table:
         raise ValueError(f"topic_configs.toml: {name}: unknown keys: {', '.join(table)}")

@@ -15,6 +15,8 @@ from topicledger.model import AUTHORIZATION_FAILED, Action, Decision, Outcome, P
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.phases import CHANGE, ENDED, null
+from topicledger.plan import effects
+from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import ended, with_ended
 
 DESCRIBED = ("cluster", "topic", "configs", "config_error_code", "config_error")
@@ -25,6 +27,8 @@ _GRANT = (
     "this principal may not describe the topic's configs, so it is unknown whether they need a change; grant it "
     "DescribeConfigs"
 )
+CAUTION = "config_caution"
+"""Name of the warning about what every change of a config does."""
 _UNREAD = "its configs could not be described, so it is unknown whether they need a change; run again"
 
 
@@ -174,13 +178,14 @@ def with_alters(decisions: DataFrame) -> DataFrame:
     """
     nothing_else = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
     rows = F.when(F.col("alters").isNull(), F.array(F.lit(False))).when(nothing_else, F.array(F.lit(True)))
+    caution = effects.cautions(F.col("alters.before"), F.col("alters.after"))
     own = {
         "decision": F.lit(Action.ALTER_CONFIGS.value),
         "before": F.col("alters.before"),
         "after": F.col("alters.after"),
         "waits": F.lit(False),
         "resolved_configs": alter_configs.afterwards(),
-        "violations": F.when(nothing_else, F.col("violations")),
+        "violations": together(F.when(nothing_else, F.col("violations")), warning(CAUTION, caution)),
         **{name: F.lit(None) for name in ("phase", "outcome", "error", "error_message")},
     }
     return (

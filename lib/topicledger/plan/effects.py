@@ -74,6 +74,16 @@ def disruptions() -> Column:
     return F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
 
 
+def cautions(before: Column, after: Column) -> Column:
+    """Return what any change of these configs does (string); null if the catalogue has no caution about one."""
+    words = _literals({each.name: each.caution for each in topic_configs().values()})
+    found = F.transform(
+        _names(before, after), lambda name: F.concat(name, F.lit(": any change "), F.try_element_at(words, name))
+    )
+    message = F.array_join(F.array_compact(found), "; ")
+    return F.when(message != "", message)
+
+
 def _fewer_replicas() -> Column:
     fewer = fewer_replicas()
     most = F.array_max(F.transform(fewer, lambda each: each["before"]))
@@ -91,9 +101,12 @@ def _live(name: Column) -> Column:
 
 def _altered(classes: Collection[ChangeClass]) -> Column:
     """Return the effects of altered configs of these classes, by config in alphabetical order, or an empty text."""
-    names = F.array_sort(F.array_distinct(F.concat(F.map_keys("before"), F.map_keys("after"))))
-    found = F.transform(names, partial(_of_config, _Words(classes)))
+    found = F.transform(_names(F.col("before"), F.col("after")), partial(_of_config, _Words(classes)))
     return F.array_join(F.array_compact(found), "; ")
+
+
+def _names(before: Column, after: Column) -> Column:
+    return F.array_sort(F.array_distinct(F.concat(F.map_keys(before), F.map_keys(after))))
 
 
 class _Words:
