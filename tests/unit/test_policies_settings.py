@@ -221,6 +221,21 @@ CONFIG_LIMIT = 2**63 - 1
             create("config_range", f"config = 'a'\nmax = {10**35}"),
             f"config_range: min and max must be numbers from -{CONFIG_LIMIT} to {CONFIG_LIMIT}",
         ),
+        (
+            create("config_range", "config = 'retention.mss'\nmin = 1"),
+            "config_range: there is no config `retention.mss`; did you mean `retention.ms`?",
+        ),
+        (
+            create("config_values", "config = 'Cleanup.policy'\nvalues = ['compact']"),
+            "config_values: there is no config `Cleanup.policy`; did you mean `cleanup.policy`?",
+        ),
+        *(
+            (
+                create(name, "names = ['retention.ms', 'fork.only.setting', 'flush.mss']"),
+                f"{name}: there is no config `flush.mss`; did you mean `flush.ms`?",
+            )
+            for name in ("configs_required", "configs_forbidden")
+        ),
         (create("min_insync_replicas", "spare = -1"), f"min_insync_replicas: spare must be from 0 to {LIMIT}"),
         (create("topic_name_prefix", "separator = ''"), "topic_name_prefix: of and separator must not be empty"),
         (create("topic_name_prefix", "of = ' '"), "topic_name_prefix: of and separator must not be empty"),

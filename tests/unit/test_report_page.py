@@ -259,6 +259,16 @@ def test_durations_within_a_text_are_said_as_people_say_them() -> None:
     )
     assert with_units("retention.ms default -> 5000") == "retention.ms default -> 5s (5000)"
     assert with_units("retention.ms 5000 -> default") == "retention.ms 5s (5000) -> default"
+    assert with_units("retention.ms is 5000, the broker's default; allowed is any to 2000; set it") == (
+        "retention.ms is 5s (5000), the broker's default; allowed is any to 2s (2000); set it"
+    )
+    assert with_units("retention.ms is -1, without limit; allowed is 1 to 86400000") == (
+        "retention.ms is -1, without limit; allowed is 1 to 1d (86400000)"
+    )
+    assert with_units("retention.ms is 5000, not so") == "retention.ms is 5s (5000), not so"
+    assert (
+        with_units("retention.ms is 5000x; retention.ms is unknown") == "retention.ms is 5000x; retention.ms is unknown"
+    )
     assert with_units("retention.ms 5000.5, x.ms=5000a") == "retention.ms 5000.5, x.ms=5000a"
 
 

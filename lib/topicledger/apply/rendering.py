@@ -8,6 +8,7 @@ from topicledger.apply.planned import render_planned, render_stopped
 from topicledger.apply.summary import Failure, Summary
 from topicledger.ledger.sql import as_command
 from topicledger.model import Decision, RunState
+from topicledger.model.config_texts import with_units
 from topicledger.plan.planned_files import apply_command
 from topicledger.text import alike, cell, counted, first_of, grid_of, listed, plain
 
@@ -112,7 +113,7 @@ def _render_failures(summary: Summary, console: Console) -> None:
     for failures in same.values():
         first = failures[0]
         names = [str(each.resource or "") if each.topics == 1 else _many(each) for each in failures]
-        cells = (first.cluster, listed(names), first.phase, first.error, first.error_message)
+        cells = (first.cluster, listed(names), first.phase, first.error, with_units(first.error_message or ""))
         grid.add_row(*map(cell, cells))
     console.print(grid)
     shown = sum(failure.topics for failure in summary.failures)
@@ -130,7 +131,7 @@ def _render_warnings(summary: Summary, console: Console) -> None:
         same.setdefault(key, []).append(each.resource)
     first = {alike(each.message, each.resource): each.message for each in reversed(summary.warnings)}
     for (cluster, action, policy, said), topics in same.items():
-        grid.add_row(*map(cell, (cluster, listed(topics), action, policy, first[str(said)])))
+        grid.add_row(*map(cell, (cluster, listed(topics), action, policy, with_units(first[str(said)]))))
     console.print(grid)
     if summary.warning_count > len(summary.warnings):
         console.print(first_of(len(summary.warnings), summary.warning_count))

@@ -24,6 +24,7 @@ from topicledger.ledger.rows import WARNING
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import TOPIC, Action, ReplicaAction, TopicResult
+from topicledger.model.config_texts import with_units
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
@@ -364,7 +365,7 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict]) -> Non
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
     console.print(cell(title))
     for note in answer["notes"]:
-        console.print(cell(note), soft_wrap=True)
+        console.print(cell(with_units(note)), soft_wrap=True)
     if not verdicts:
         return
     grid = grid_of("policy", "action", "settings", "mode", "verdict", "inputs", "message")
@@ -375,7 +376,7 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict]) -> Non
             cell(_as_text(each.settings)),
             each.mode,
             each.verdict,
-            cell(each.inputs),
-            cell(each.message),
+            cell(with_units(each.inputs or "")),
+            cell(with_units(each.message or "")),
         )
     console.print(grid)

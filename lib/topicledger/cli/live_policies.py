@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +19,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
+from topicledger.model.config_texts import with_units
 from topicledger.model.scope import Scope
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
@@ -188,7 +189,8 @@ def render(found: LivePolicies, console: Console) -> None:
     console.print(grid)
     if found.findings:
         names = ("cluster", "topic", "owner", "policy", "mode", "verdict", "message")
-        print_first(console, names, [[getattr(each, name) for name in names] for each in found.findings])
+        shown = [replace(each, message=with_units(each.message)) for each in found.findings]
+        print_first(console, names, [[getattr(each, name) for name in names] for each in shown])
     elif not found.problems:
         console.print("no topic breaks any of them")
     for problem in found.problems:

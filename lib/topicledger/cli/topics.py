@@ -10,6 +10,7 @@ from rich.console import Console
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
+from topicledger.model.config_texts import with_units
 from topicledger.review import history
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 from topicledger.text import document, iso_time, show
@@ -53,7 +54,7 @@ def render(found: history.TopicHistory, console: Console) -> None:
     for each in found.events:
         by = f" by {show(each.requested_by)}" if each.requested_by else ""
         run = f", run {show(each.run_id)}" if each.run_id else ""
-        details = f": {each.details}" if each.details else ""
+        details = f": {with_units(each.details)}" if each.details else ""
         say(show(f"{iso_time(each.at)} {each.what}{by}{run}{details}", _MOST_CHARACTERS))
     for note in found.notes:
         say(f"note: {note}")

@@ -119,14 +119,16 @@ def with_unit(name: str | None, value: str) -> str | None:
 
 _VALUES = re.compile(
     r"(?P<name>[a-z][a-z.]*[.](?:ms|bytes))"
-    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:\d+|default)(?:(?: -> |, live )(?:\d+|default))?)(?![\w.])"
+    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:\d+|default)(?:(?: -> |, live )(?:\d+|default))?"
+    r"| is (?:-1|\d+)(?:, [a-z' ]+)?(?:; allowed is (?:any|\d+) to (?:any|\d+))?)(?![\w.])"
 )
 
 
 def with_units(text: str) -> str:
     """Return a text for people, with units at the values of configs.
 
-    They are found in `NAME=VALUE`, `NAME VALUE -> VALUE` and `NAME: declared VALUE, live VALUE`.
+    They are found in `NAME=VALUE`, `NAME VALUE -> VALUE`, `NAME: declared VALUE, live VALUE` and, as policies write
+    them, `NAME is VALUE; allowed is VALUE to VALUE`.
     """
 
     def replaced(found: re.Match[str]) -> str:

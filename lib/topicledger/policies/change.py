@@ -9,8 +9,10 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
 from topicledger.model import Action, Refusal
+from topicledger.model.topic_configs import topic_configs
 from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import RowRule, listed, text
+from topicledger.text import nearest, show
 
 _MAX_FACTOR = 10_000
 
@@ -39,8 +41,7 @@ def fewer_partitions() -> RowRule:
 @built_in(Action.ALTER_CONFIGS)
 def config_change_forbidden(*, names: Sequence[str]) -> RowRule:
     """None of these configs is set or reset on a topic that exists."""
-    if not names or not all(name.strip() for name in names):
-        raise ValueError("give at least one name, none of them empty")
+    require_config_names(names)
     found = F.array_intersect(touched(), F.array(*map(F.lit, names)))
     return RowRule(
         reason=F.when(
@@ -100,3 +101,16 @@ def reset() -> Column:
 def _counts() -> tuple[Column, Column]:
     """Return the current and the planned number of partitions (int)."""
     return F.col("before")["num_partitions"].cast("int"), F.col("after")["num_partitions"].cast("int")
+
+
+def require_config_names(names: Sequence[str]) -> None:
+    """Raise ValueError if there are none, one is empty, or one looks like a misspelt name of the catalogue.
+
+    Other unknown names are accepted: a newer Kafka or a fork may have them.
+    """
+    if not names or not all(name.strip() for name in names):
+        raise ValueError("give at least one, none of them empty")
+    for name in names:
+        near = nearest(name, topic_configs())
+        if name not in topic_configs() and near.endswith("?"):
+            raise ValueError(f"there is no config `{show(name)}`; {near}")

@@ -17,7 +17,7 @@ from topicledger.manifests.owners import is_one_of
 from topicledger.model import Action, ReplicaAction
 from topicledger.model.config_texts import BLANKS
 from topicledger.policies.built_in import built_in
-from topicledger.policies.change import reset
+from topicledger.policies.change import require_config_names, reset
 from topicledger.policies.contract import (
     RowRule,
     config,
@@ -119,7 +119,7 @@ def configs_allowed(*, names: Sequence[str]) -> RowRule:
 @built_in(Action.CREATE, alters=lambda given: F.arrays_overlap(reset(), _names(given)))
 def configs_required(*, names: Sequence[str]) -> RowRule:
     """The manifest sets each of these configs, instead of leaving it to the broker."""
-    _some(names)
+    require_config_names(names)
     given = F.coalesce(F.map_keys("configs"), F.array().cast("array<string>"))
     missing = F.array_except(F.array(*map(F.lit, names)), given)
     return RowRule(
@@ -131,7 +131,7 @@ def configs_required(*, names: Sequence[str]) -> RowRule:
 @built_in(Action.CREATE, alters=lambda given: F.arrays_overlap(F.map_keys("after"), _names(given)))
 def configs_forbidden(*, names: Sequence[str]) -> RowRule:
     """The manifest sets none of these configs."""
-    _some(names)
+    require_config_names(names)
     found = F.array_intersect(F.map_keys("configs"), F.array(*map(F.lit, names)))
     return RowRule(
         reason=F.when(F.size(found) > 0, text("sets ", listed(found), ", which is the broker's to set; leave it out")),
@@ -221,6 +221,7 @@ def min_insync_replicas(*, spare: int = 1) -> RowRule:
 def _config(name: str) -> Column:
     if not name.strip():
         raise ValueError("config must not be empty")
+    require_config_names([name])
     return config(name)
 
 
