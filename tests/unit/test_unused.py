@@ -1,17 +1,23 @@
-"""Which topics count as unused, by rows of `usage`: unknown never does, and too short a memory says so."""
+"""Which topics count as unused, by rows of `usage`: unknown never does, and too short a memory says so.
+
+Also what deletes take from these rows: groups that had members, and since when an end offset is the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import frame
+from tests.unit.frames import decision_rows, frame, policy_facts
 from topicledger.drift.usage import with_growth
-from topicledger.plan.unused import declared_without_use
-from topicledger.schemas import MANIFESTS, USAGE, USAGES
+from topicledger.plan.idle import seen_since
+from topicledger.plan.unused import declared_without_use, no_live_groups_in_audits
+from topicledger.policies.delete import END_OFFSET
+from topicledger.schemas import MANIFESTS, PLANS, USAGE, USAGES
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 LIVE = {"group": "readers", "state": "Stable", "members": 1, "lag": 0}
@@ -78,6 +84,63 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         "forgotten": "no audit with usage observed it in the last 30 days",
         "between": "its use was unknown at 2026-11-06T12:00:00Z: no ACL",
         "never": "no audit with usage has observed it",
+    }
+
+
+def test_deletes_spare_topics_on_which_a_recent_audit_saw_live_groups(spark: SparkSession) -> None:
+    usage = [
+        seen("live", 20, groups=[{**LIVE, "group": "writers"}, LIVE, EMPTY]),
+        seen("live", 3, groups=[LIVE]),
+        seen("live", 1, groups=[EMPTY]),
+        seen("left", 31, groups=[LIVE]),
+        seen("left", 1, groups=[EMPTY]),
+        seen("unknown", 1, groups=None),
+        seen("again", 1, topic_id="another", groups=[LIVE]),
+        seen("no.id", 1, topic_id=None, groups=[LIVE]),
+        seen("live", 1, cluster="other", groups=[LIVE]),
+    ]
+    names = ("live", "left", "unknown", "again", "no.id", "never")
+    topics = [
+        {"topic": each, "topic_id": None if each == "no.id" else f"id of {each}", "decision": "delete"}
+        for each in names
+    ]
+    rule = no_live_groups_in_audits(30, frame(spark, USAGE.schema, usage))
+    facts = replace(policy_facts(spark), now=NOW)
+    found = {
+        row["topic"]: (row["reason"], row["inputs"]) for row in rule(decision_rows(spark, *topics), facts).collect()
+    }
+    why = "groups had members on it in audits of the last 30 days: readers, writers, at last at 2026-11-23T12:00:00Z"
+    assert found == {
+        "live": (why, "groups in audits: readers, writers"),
+        **dict.fromkeys(names[1:], (None, "groups in audits: none")),
+    }
+
+
+def test_an_end_offset_is_known_since_the_first_plan_or_audit_that_saw_it(spark: SparkSession) -> None:
+    def planned(topic: str, days_ago: float, end_offset: int | None) -> dict[str, Any]:
+        before = {} if end_offset is None else {END_OFFSET: str(end_offset)}
+        key = {"cluster": "main", "topic": topic, "topic_id": f"id of {topic}"}
+        return {**key, "planned_at": NOW - timedelta(days_ago), "before": before}
+
+    plans = [planned("both", 5, 7), planned("both", 9, 6), planned("plans", 4, 7), planned("none", 4, None)]
+    usage = [
+        seen("both", 8),
+        seen("both", 3),
+        seen("audits", 2),
+        seen("audits", 6, topic_id="another"),
+        seen("audits", 9, end_offset=None),
+    ]
+    found = seen_since(frame(spark, PLANS.schema, plans), frame(spark, USAGE.schema, usage)).collect()
+    days = {
+        (row["topic_id"], row["end_offset"]): (NOW - row["seen_since"].astimezone(UTC)).total_seconds() / 86400
+        for row in found
+    }
+    assert days == {
+        ("id of both", 6): 9,
+        ("id of both", 7): 8,
+        ("id of plans", 7): 4,
+        ("id of audits", 7): 2,
+        ("another", 7): 6,
     }
 
 

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
-from topicledger.policies.delete import END_OFFSET
+from topicledger.plan.unused import no_live_groups_in_audits
+from topicledger.policies.contract import SetRule
+from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
 from topicledger.schemas import PLANS, USAGE
 
-USED = ("in_use", "no_consumer_groups", "no_recent_records")
+USED = ("in_use", "no_consumer_groups", "no_recent_records", "unused_in_audits")
 """The policies that find out whether a topic is used."""
 
 
-def seen_since(run: Run) -> DataFrame:
-    """Return end offsets that plans and audits saw: cluster, topic, topic_id, end_offset, and the first time."""
+def rules_of_use(run: Run, days: int) -> Mapping[str, SetRule]:
+    """Return the rules of the policies `USED` by name: a topic that was used in the last `days` days is kept.
+
+    A topic is refused if its use is unknown.
+    """
+    usage = run.ledger.read_if_exists(USAGE)
+    quiet = not_written_for(days, lambda: seen_since(run.ledger.read(PLANS), usage))
+    rules = (in_use(), no_consumer_groups(), quiet, no_live_groups_in_audits(days, usage))
+    return dict(zip(USED, rules, strict=True))
+
+
+def seen_since(plans: DataFrame, usage: DataFrame) -> DataFrame:
+    """Return the end offsets that plans and audits saw: cluster, topic, topic_id, end_offset, and the first time.
+
+    In: rows of `plans` and of `usage`.
+    """
     key = ("cluster", "topic", "topic_id")
-    by_plans = (
-        run.ledger.read(PLANS)
-        .where(F.col("before")[END_OFFSET].isNotNull())
-        .select(*key, F.col("before")[END_OFFSET].cast("long").alias("end_offset"), F.col("planned_at").alias("_at"))
+    by_plans = plans.where(F.col("before")[END_OFFSET].isNotNull()).select(
+        *key, F.col("before")[END_OFFSET].cast("long").alias("end_offset"), F.col("planned_at").alias("_at")
     )
-    by_audits = run.ledger.read_if_exists(USAGE).where(F.col("end_offset").isNotNull())
+    by_audits = usage.where(F.col("end_offset").isNotNull())
     seen = by_plans.unionByName(by_audits.select(*key, "end_offset", F.col("observed_at").alias("_at")))
     return seen.groupBy(*key, "end_offset").agg(F.min("_at").alias("seen_since"))

@@ -22,29 +22,22 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
 from topicledger.plan.decide import live_counts, texts
-from topicledger.plan.idle import USED, seen_since
+from topicledger.plan.idle import USED, rules_of_use
 from topicledger.plan.undeclared import with_named
-from topicledger.plan.unused import no_live_groups_in_audits
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy
-from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.policies.delete import END_OFFSET
 from topicledger.resources.ending import ended, with_ended
-from topicledger.schemas import MANIFESTS, USAGE
+from topicledger.schemas import MANIFESTS
 
 TOOLS_OWN = "_"
 """Prefix of topics in which tools keep their own data, such as `_schemas`: not all of them are internal."""
-POLICIES = (*USED, "unused_in_audits")
-"""Names of the policies that find out whether a topic is used."""
 
 
 def rules(run: Run, prune: Prune) -> Sequence[Policy]:
-    """Return the policies `POLICIES`, which always apply to a prune: when it is planned, and when it is applied.
-
-    A topic is refused if its use is unknown.
-    """
-    by_audits = no_live_groups_in_audits(prune.idle_days, run.ledger.read_if_exists(USAGE))
-    made = (in_use(), no_consumer_groups(), not_written_for(prune.idle_days, partial(seen_since, run)), by_audits)
-    return [Policy(name=name, action=Action.DELETE, rule=rule) for name, rule in zip(POLICIES, made, strict=True)]
+    """Return the policies `idle.USED`, which always apply to a prune: when it is planned, and when it is applied."""
+    rules = rules_of_use(run, prune.idle_days)
+    return [Policy(name=name, action=Action.DELETE, rule=rule) for name, rule in rules.items()]
 
 
 def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
@@ -53,7 +46,7 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
         judged=_clusters(run, selected or [cluster.name for cluster in run.clusters]),
         kinds=[Action.DELETE.value],
         changes=lambda configs: partial(_with_deletes, run=run, prune=prune),
-        spares=POLICIES,
+        spares=USED,
     )
 
 

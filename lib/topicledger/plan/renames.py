@@ -25,10 +25,10 @@ from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.observe.topic_use import read_last_records
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import live_counts, texts
-from topicledger.plan.idle import USED, seen_since
+from topicledger.plan.idle import rules_of_use
 from topicledger.plan.undeclared import UNDECLARED, idle_days, is_replaced
 from topicledger.policies.contract import Policy, text
-from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.policies.delete import END_OFFSET
 from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import ended, with_ended
 
@@ -206,14 +206,11 @@ def renames(run: Run, judged: DataFrame, *, deletes: bool) -> Renames | None:
 
 
 def rules(run: Run) -> Sequence[Policy]:
-    """Return the policies of `prune.USED` for replaced topics: when their delete is planned, and when it is applied."""
+    """Return the policies `idle.USED` for replaced topics: when their delete is planned, and when it is applied."""
     by_days = idle_days(run)
-    if not by_days:
-        return ()
-    policy = partial(Policy, action=Action.DELETE, concerns=is_replaced())
-    found = [policy(name=USED[0], rule=in_use()), policy(name=USED[1], rule=no_consumer_groups())]
+    found: list[Policy] = []
     for days in sorted(set(by_days.values())):
         names = tuple(sorted(name for name, each in by_days.items() if each == days))
-        quiet = not_written_for(days, partial(seen_since, run))
-        found.append(policy(name=USED[2], rule=quiet, clusters=names))
+        policy = partial(Policy, action=Action.DELETE, concerns=is_replaced(), clusters=names)
+        found += [policy(name=name, rule=rule) for name, rule in rules_of_use(run, days).items()]
     return found
