@@ -243,11 +243,56 @@ def test_a_create_without_an_outcome_that_was_done_is_recovered(admin: MagicMock
     }
 
 
-def test_an_outcome_that_the_cluster_does_not_show_leaves_one_action_open(admin: MagicMock, executor: Executor) -> None:
+@pytest.mark.parametrize("unlisted", [None, TopicInfo(topic="topic.0001", permitted=False)], ids=["gone", "hidden"])
+def test_a_create_answered_minus_one_fails_and_its_row_denies_nothing(
+    admin: MagicMock, executor: Executor, unlisted: TopicInfo | None
+) -> None:
+    """Both the create and validateOnly are answered with -1: it stayed open at each start."""
     admin.create_topics.side_effect = alone({"topic.0001"})
-    ended, left_open = until_open(executor.apply(topics(3)))
-    assert [each.resource for each in ended] == ["topic.0000", "topic.0002"]
-    assert [*left_open] == [("topic.0001", "create")]
+    admin.describe_topics.return_value = [unlisted] if unlisted else []
+    ended = {each.resource: each for each in executor.apply(topics(3))}
+    assert {name: each.outcome for name, each in ended.items()} == {
+        "topic.0000": Outcome.OK,
+        "topic.0001": Outcome.FAILED,
+        "topic.0002": Outcome.OK,
+    }
+    _require_honest(ended["topic.0001"], "may not describe" if unlisted else "brokers don't list it after 0 s")
+
+
+def test_a_later_start_ends_a_create_about_which_brokers_still_answer_minus_one(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """It is the only one left, so no other topic is answered in between."""
+    admin.create_topics.side_effect = alone({"topic.0001"})
+    (ended,) = executor.recover([replace(create("topic.0001"), maybe_sent=True)])
+    _require_honest(ended, "brokers don't list it after 0 s")
+    assert (ended.error, ended.error_code) == ("UNKNOWN_SERVER_ERROR", -1)
+
+
+def test_a_create_without_any_answer_that_is_listed_is_recovered(admin: MagicMock, executor: Executor) -> None:
+    """C18: the controller answers -1, and the brokers show what was created."""
+    admin.create_topics.side_effect = alone({"topic.0001"})
+    admin.describe_topics.return_value = [TopicInfo(topic="topic.0001", topic_id="id", assignments={0: (1,)})]
+    admin.topic_configs.side_effect = lambda names: [TopicConfigs(topic=name, configs=()) for name in names]
+    (ended,) = executor.recover([replace(create("topic.0001"), maybe_sent=True)])
+    assert (ended.outcome, ended.error, ended.error_code) == (Outcome.OK, "RECOVERED", 0)
+
+
+def test_a_create_stays_open_if_the_whole_cluster_may_be_silent(admin: MagicMock, executor: Executor) -> None:
+    admin.create_topics.side_effect = closing_the_connection({"topic.0001"})
+    ended, left_open = until_open(executor.recover([replace(create("topic.0001"), maybe_sent=True)]))
+    assert (ended, [*left_open]) == ([], [("topic.0001", "create")])
+
+
+def _require_honest(ended: PhaseResult, seen: str, done: str = "created") -> None:
+    """A failed row tells what was seen and what to do, and claims nothing about what was done."""
+    said = str(ended.error_message)
+    assert ended.outcome is Outcome.FAILED
+    assert f"doesn't tell whether an earlier request of this run {done} the topic" in said
+    assert seen in said
+    assert "the next plan shows whether the topic exists" in said
+    assert "nothing of it was done" not in said
+    assert "not sent" not in said
 
 
 def test_a_topic_that_stays_unlisted_leaves_the_others_of_its_batch_recovered(
@@ -440,7 +485,7 @@ def test_batches_after_an_open_action_are_sent_and_the_reason_is_told(
     executor.live_cluster_id = lambda: "kafka-main"  # type: ignore[method-assign]
     monkeypatch.setattr(dispatch, "ClusterAdmin", lambda *_: admin)
     monkeypatch.setattr(dispatch, "Executor", lambda **_: executor)
-    admin.create_topics.side_effect = alone({"topic.0001"})
+    admin.create_topics.side_effect = by_validate_only(alone({"topic.0001"}), told(EXISTS))
     run: Any = MagicMock(clusters=[MagicMock()], commits=Commits(), run_id="run")
     run.clusters[0].name = "main"
     run.append_outcomes = lambda some, held: ended.extend(some)
@@ -479,6 +524,8 @@ DELETES = {
     "gone": (told(FREE), ["bad"], "ok RECOVERED"),
     "no right to create": (told(TopicResult(error_code=29)), ["bad"], "failed UNKNOWN_SERVER_ERROR"),
     "not listed": (told(EXISTS), [], None),
+    "no answer about the name, there": (alone({"bad"}), ["bad", "good"], "failed UNKNOWN_SERVER_ERROR"),
+    "no answer about the name, not listed": (alone({"bad"}), [], "failed UNKNOWN_SERVER_ERROR"),
 }
 """What the controller says of the name, what brokers list, and what becomes of the delete; None: it stays open."""
 
@@ -499,5 +546,10 @@ def test_a_delete_without_an_outcome_is_told_by_what_the_cluster_shows(
         ended, left_open = until_open(executor.apply(targets))
         assert ([each.resource for each in ended], [*left_open]) == (["good"], [("bad", "delete")])
     else:
-        found = {each.resource: f"{each.outcome} {each.error}" for each in executor.apply(targets)}
-        assert found == {"good": "ok None", "bad": expected}
+        rows = {each.resource: each for each in executor.apply(targets)}
+        assert {name: f"{each.outcome} {each.error}" for name, each in rows.items()} == {
+            "good": "ok None",
+            "bad": expected,
+        }
+        if case == "no answer about the name, not listed":
+            _require_honest(rows["bad"], "brokers don't list it after 0 s", "deleted")

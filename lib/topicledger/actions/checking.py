@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from topicledger import kafka
 from topicledger.actions.context import NOT_LISTED, ClusterContext
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import TopicState
-from topicledger.kafka.sending import is_too_large, may_be_done
+from topicledger.kafka.sending import NoOutcome, is_too_large, may_be_done
 from topicledger.model import (
     AUTHORIZATION_FAILED,
     Outcome,
@@ -104,6 +104,37 @@ def describe_planned(
         if target.topic not in live:
             context.leave_open(target, NOT_LISTED)
     return live
+
+
+def by_themselves(
+    context: ClusterContext, targets: Sequence[Target], silent: Mapping[str, NoOutcome]
+) -> list[tuple[Target, NoOutcome]]:
+    """Return the targets without an outcome although the cluster answers about others; leave the other ones open."""
+    found: list[tuple[Target, NoOutcome]] = []
+    for target in targets:
+        without = silent.get(target.resource)
+        if without is not None and without.by_itself:
+            found.append((target, without))
+        elif without is not None:
+            context.leave_open(target, without.why)
+    return found
+
+
+def never_known(
+    context: ClusterContext, target: Target, without: NoOutcome, info: TopicInfo | None, done: str
+) -> PhaseResult:
+    """Make the row of a change whose outcome neither the controller nor a description of its topic shows.
+
+    It ends as failed: asking once more would keep the run open for good. The row doesn't say that nothing was done,
+    since a listing proves no absence (C21). `done`: created or deleted.
+    """
+    unlisted = f"brokers don't list it after {context.retry_policy.visibility:g} s"
+    conclusion = (
+        f"this doesn't tell whether an earlier request of this run {done} the topic, and "
+        f"{unlisted if info is None else undescribed(info)[1]}: look for the error in the controller's log; "
+        "the next plan shows whether the topic exists"
+    )
+    return context.without_outcome(target, Phase.APPLY, without, conclusion)
 
 
 def undescribed(topic: TopicInfo | TopicState) -> tuple[Refusal, str]:

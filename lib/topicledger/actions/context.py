@@ -380,7 +380,7 @@ class ClusterContext(ABC):
         )
 
     def without_outcome(self, target: Target, phase: Phase, silent: NoOutcome, conclusion: str) -> PhaseResult:
-        """Make the result of a target without an answer, of which nothing was carried out."""
+        """Make the result of a target without an outcome that has failed. `conclusion`: what that means, in words."""
         note = None if silent.told else Refusal.NO_ANSWER
         message = f"{silent.why}: {conclusion}"
         return self.result(target, phase, Outcome.FAILED, silent.last, note=note, message=message)

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import undescribed, unreadable
+from topicledger.actions.checking import by_themselves, never_known, undescribed, unreadable
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.declared import declared_differently
@@ -20,7 +20,7 @@ from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import ADDS, Shown, created
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
-from topicledger.kafka.sending import Answer
+from topicledger.kafka.sending import Answer, NoOutcome
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
@@ -123,14 +123,38 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Find topics that an earlier request created (C18), by validateOnly on the controller: a listing lags (C21)."""
+    """Find topics that an earlier request created (C18), by validateOnly on the controller: a listing lags (C21).
+
+    A topic without an outcome by the controller is looked for in the brokers' listing.
+    """
     validate_only = partial(context.admin.create_topics, validate_only=True)
-    answers = list(context.send_each(targets, validate_only, changes=False))
+    silent: dict[str, NoOutcome] = {}
+    answers = list(context.send_each(targets, validate_only, changes=False, silent=silent))
     # Responses of a different cluster prove nothing, even if they yield nothing.
     context.require_planned_cluster()
     yield from _recovered(
         context, [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
     )
+    yield from _looked_for(context, by_themselves(context, targets, silent))
+
+
+def _looked_for(context: ClusterContext, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
+    """Results for topics without an outcome by the controller, although it answers about others.
+
+    Listed topics are compared with the plan; the others have failed.
+    """
+    if not silent:
+        return
+    live = context.describe_when_listed([target.topic for target, _ in silent])
+    context.require_planned_cluster()
+    listed: list[tuple[Target, Answer]] = []
+    for target, without in silent:
+        info = live.get(target.topic)
+        if info is not None and info.permitted:
+            listed.append((target, without.last))
+        else:
+            yield never_known(context, target, without, info, "created")
+    yield from _recovered(context, listed)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:

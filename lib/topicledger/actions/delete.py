@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import undescribed
+from topicledger.actions.checking import by_themselves, never_known, undescribed
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -18,7 +18,7 @@ from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import REMOVES, Shown, deleted
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
-from topicledger.kafka.sending import Answer, may_be_done
+from topicledger.kafka.sending import Answer, NoOutcome, may_be_done
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
     SET_ON_TOPIC,
@@ -91,10 +91,11 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
     Pending are topics with an id that are unlisted, or not described, and that it may have deleted: a principal that
     may not create topics learns nothing about a name. The same delete by id shows it, unless it must not be sent any
-    more. The others still exist.
+    more. If the controller gives no outcome even about the name, an unlisted topic has failed. The others still exist.
     """
     live = context.describe([target.topic for target in targets])
-    names_taken = _names_taken(context, targets)
+    silent: dict[str, NoOutcome] = {}
+    names_taken = _names_taken(context, targets, silent)
     # Responses of a different cluster prove nothing, even if they yield nothing.
     context.require_planned_cluster()
     for target, answer, taken in names_taken:
@@ -108,6 +109,24 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
             yield context.result(target, Phase.APPLY, Outcome.PENDING, unknown)
         elif info is not None and info.permitted and info.topic_id != target.topic_id:
             yield _recreated(context, target, answer, info)
+    yield from _looked_for(context, by_themselves(context, targets, silent))
+
+
+def _looked_for(context: ClusterContext, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
+    """Results for topics without an outcome by the controller, although it answers about others; not for planned ones.
+
+    These still exist: their delete is sent again, or has failed.
+    """
+    if not silent:
+        return
+    live = context.describe_when_listed([target.topic for target, _ in silent])
+    context.require_planned_cluster()
+    for target, without in silent:
+        info = live.get(target.topic)
+        if info is None or not info.permitted:
+            yield never_known(context, target, without, info, "deleted")
+        elif info.topic_id != target.topic_id:
+            yield _recreated(context, target, without.last, info)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -234,13 +253,18 @@ def _which(info: TopicInfo) -> str:
     return f"with {info.num_partitions} partitions and replication factor {info.replication_factor}"
 
 
-def _names_taken(context: ClusterContext, targets: Sequence[Target]) -> list[tuple[Target, Answer, bool | None]]:
-    """Whether the controller has a topic of each target's name, by validateOnly; None if unknown."""
+def _names_taken(
+    context: ClusterContext, targets: Sequence[Target], silent: dict[str, NoOutcome] | None = None
+) -> list[tuple[Target, Answer, bool | None]]:
+    """Whether the controller has a topic of each target's name, by validateOnly; None if unknown.
+
+    `silent` gets those without an outcome; without it, they stay open.
+    """
     # A create with default values: only whether the name is taken matters.
     probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
     validate = partial(context.admin.create_topics, validate_only=True)
     found = []
-    for target, answer in context.send_each(probes, validate, changes=False):
+    for target, answer in context.send_each(probes, validate, changes=False, silent=silent):
         code = answer.result.error_code
         # The broker's own policy only checks free names.
         free = code in (kafka.NONE, kafka.POLICY_VIOLATION)

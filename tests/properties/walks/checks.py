@@ -290,15 +290,6 @@ class Checks:
 
     # -- the end
 
-    def others_ended(self, run_id: str) -> None:
-        """A run can't be finished: everything has ended but the actions on what brokers answer -1 about."""
-        if self.row_of(run_id)["state"] != RunState.APPLYING:
-            return
-        for plan in self._plans(run_id):
-            name, cluster = str(plan["resource"]), self._world.clusters[str(plan["cluster"])]
-            ends = name in cluster.cursed | cluster.untold or self._ends(run_id, plan)
-            self._world.require(ends, f"{run_id} can't be finished, and {name} is open: it has no trouble of its own")
-
     def _ends(self, run_id: str, plan: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
         """The rows that end an action; an action that an approval let through has a guard's row before them."""
         key = ("cluster", "action", "resource")

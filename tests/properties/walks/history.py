@@ -278,21 +278,20 @@ class Walk:
     # -- the end
 
     def _finish(self) -> None:
-        """Nothing more happens: each run comes to its end, and leaves nothing behind."""
+        """Nothing more happens: each run comes to its end, and leaves nothing behind.
+
+        Brokers still answer -1 about the topics of which they did: this keeps no run open.
+        """
         self.world.heal()
         for cluster in self.world.clusters.values():
             cluster.slow = False
         for kind in (*KINDS, *OTHERS):
             self._finish_one(kind)
-        # A topic about which brokers answer -1 may keep its own action open, and nothing else.
-        for kind in filter(self.is_open, (*KINDS, *OTHERS)):
-            self.checks.others_ended(self._latest[kind])
-        for cluster in self.world.clusters.values():
-            cluster.cursed, cluster.untold = set(), set()
-        for kind in (*KINDS, *OTHERS):
-            self._finish_one(kind)
             too_old = isinstance(self._last_end, GuardStopped)
             self.world.require(too_old or not self.is_open(kind), f"{self._latest.get(kind)} can't be finished")
+        # A throttle stays while brokers don't describe its topic.
+        for cluster in self.world.clusters.values():
+            cluster.untold = set()
         self._require_no_throttles()
 
     def _finish_one(self, kind: str) -> None:
