@@ -17,7 +17,8 @@ _LISTED = 20
 _NEAR = 0.7
 """Lowest difflib ratio of similar names: `mian` and `main` have 0.75, `manage` and `main` 0.6."""
 _SHOWN_CHARACTERS = 120
-_MESSAGE_CHARACTERS = 2_000
+MESSAGE_CHARACTERS = 2_000
+"""Longest message in a terminal cell, a report's result or a diff."""
 _NAMED = 3
 FORMAT_VERSION = 1
 """The format of every result document."""
@@ -141,7 +142,7 @@ def json_value(value: object) -> str:
 
 def cell(value: object) -> str:
     """Return outside text for a terminal cell: control characters and markup can't act."""
-    return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))
+    return "" if value is None else escape(show(str(value), MESSAGE_CHARACTERS))
 
 
 def number_text(value: float) -> str:

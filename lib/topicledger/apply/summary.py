@@ -23,7 +23,7 @@ from topicledger.plan.resources import COUNTED
 from topicledger.schemas import AUDIT
 from topicledger.text import SHOWN_FAILURES, document
 
-_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
+FAILED_OR_REFUSED = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _ALIKE = (
     Refusal.CLUSTER_UNREACHABLE.value,
     Refusal.CLUSTER_ID_MISMATCH.value,
@@ -125,7 +125,7 @@ class Summary:
     @property
     def failure_count(self) -> int:
         """Number of topics that failed or were refused."""
-        return sum(self.outcomes().get(outcome, 0) for outcome in _NOT_OK)
+        return sum(self.outcomes().get(outcome, 0) for outcome in FAILED_OR_REFUSED)
 
     def outcomes(self) -> dict[str, int]:
         """Return outcome -> topics of all clusters."""
@@ -339,7 +339,7 @@ def _skipped(results: DataFrame) -> Mapping[str | None, Mapping[str, int]]:
 
 def _failures(results: DataFrame) -> Sequence[Failure]:
     shown = [each.name for each in fields(Failure)]
-    failed = results.where(F.col("outcome").isin(*_NOT_OK)).withColumn("topics", F.lit(1)).select(*shown)
+    failed = results.where(F.col("outcome").isin(*FAILED_OR_REFUSED)).withColumn("topics", F.lit(1)).select(*shown)
     alike = F.coalesce(F.col("error").isin(*_ALIKE), F.lit(False))
     together = ("cluster", "phase", "outcome", "error_code", "error", "error_message")
     one = F.count(F.lit(1)) == 1

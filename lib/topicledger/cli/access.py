@@ -16,7 +16,7 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.manifests.rows import PRESENT
 from topicledger.resources import ignoring
 from topicledger.resources.acls import requests
-from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
+from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATION_NAMES, OPERATIONS, WILDCARD, Acl
 from topicledger.resources.acls.effective import (
     AccessVerdict,
     Brokers,
@@ -31,8 +31,6 @@ from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS
 from topicledger.schemas import ACLS
 from topicledger.text import cell, document, grid_of, nearest
-
-_KNOWN_OPERATIONS = sorted({each for named in OPERATIONS.values() for each in named})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +137,8 @@ def _answered(
 ) -> ExitCode:
     if len(options.cluster) != 1:
         raise UsageError("access needs one --cluster")
-    if operation is not None and operation not in _KNOWN_OPERATIONS:
-        raise UsageError(f"there is no operation {operation}; {nearest(operation, _KNOWN_OPERATIONS)}")
+    if operation is not None and operation not in OPERATION_NAMES:
+        raise UsageError(f"there is no operation {operation}; {nearest(operation, OPERATION_NAMES)}")
     settings = open_settings(options)
     (cluster,) = settings.select(options.cluster)
     known = _observed(settings, cluster) if source == "observed" else _declared(options, settings, cluster)

@@ -18,7 +18,7 @@ from topicledger.model import INTERNAL_TOPICS, ConfigEntry, Target, TopicInfo, T
 _ZERO_ID = uuid.UUID(int=0)
 _OPERATIONS_UNKNOWN = 31
 """The bit that is set when the broker doesn't return what a principal may do (the field's default, -2^31)."""
-_KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
+_OPERATION_BITS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
 
 
 def creatable(target: Target) -> Any:
@@ -80,7 +80,7 @@ def operations(bits: frozenset[int]) -> tuple[str, ...] | None:
     """Return the names of the operations that a broker reports; None if it reports none."""
     if not bits or _OPERATIONS_UNKNOWN in bits:
         return None
-    return tuple(sorted(ACLOperation(bit).name for bit in bits if bit in _KNOWN_OPERATIONS))
+    return tuple(sorted(ACLOperation(bit).name for bit in bits if bit in _OPERATION_BITS))
 
 
 def entries(configs: Sequence[Any]) -> tuple[ConfigEntry, ...]:

@@ -9,20 +9,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from topicledger.apply.summary import Failure, Summary
+from topicledger.apply.summary import FAILED_OR_REFUSED, Failure, Summary
 from topicledger.config.notify import Event, Format, NotifySettings
 from topicledger.config.severities import Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import ExitCode
 from topicledger.kinds import NAMES
-from topicledger.model import Outcome, RunState
+from topicledger.model import RunState
 from topicledger.text import any_of, iso_time, show
 
 SOURCE = "urn:topicledger"
 MOST_LINES = 10
 """Lines of a message for people; the result document has the first 20."""
 _MOST_CHARACTERS = 300
-_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _PASSING = re.compile(r"\d{8}T\d+Z-[0-9a-f]+|(?<![\w.-])\d[\d.:,TZ-]*")
 """Matches run ids, times, durations and counts in a text, but not digits in names."""
 _TYPES: Mapping[Format, str] = {
@@ -127,7 +126,7 @@ def _state(event: Event, summary: Summary) -> str:
     Failures are compared by name and error, since their messages may contain times.
     """
     failed = {
-        each.cluster or "": {name: count for name, count in each.outcomes.items() if name in _NOT_OK}
+        each.cluster or "": {name: count for name, count in each.outcomes.items() if name in FAILED_OR_REFUSED}
         for each in summary.clusters
     }
     failures = [(each.cluster, each.resource, each.action, each.phase, each.error) for each in summary.failures]

@@ -17,6 +17,7 @@ from topicledger.plan.lines import REMOVES, ROW, as_returned, returned, sign_of
 from topicledger.report.facts import PROBLEMS, Age, Changed, ShownState
 from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import ACTION_KEY
+from topicledger.text import MESSAGE_CHARACTERS
 
 RESULTS = (
     "run_id",
@@ -36,7 +37,6 @@ _TOPIC = ("run_id", "cluster", "topic")
 _RESOURCE = ("run_id", "cluster", "resource_type", "resource")
 _BATCH = ("run_id", "cluster", "action", "phase", "batch")
 _FOUND = ("cluster", "topic", "kind", "what")
-_MESSAGE_CHARACTERS = 2_000
 _SENT = (Phase.APPLY.value, Phase.VERIFY.value)
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     waits = F.when(F.col("run_id").isin(*applying), ShownState.OPEN.value).otherwise(ShownState.PLANNED.value)
     outcome = F.when(F.col("phase").isNull(), ShownState.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
-    short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
+    short = F.substring("error_message", 1, MESSAGE_CHARACTERS)
     creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
     found = outcomes.by_action(creates, "run_id", more=returned())
     acts = plans.where(F.col("action").isNotNull()).join(found, on=["run_id", *ACTION_KEY], how="left")
@@ -133,7 +133,7 @@ def by_policy(audit: DataFrame) -> DataFrame:
             *_TOPIC,
             F.col("violation.policy").alias("policy"),
             F.when(F.col("violation.warns"), "warn").otherwise("refuse").alias("mode"),
-            F.substring("violation.message", 1, _MESSAGE_CHARACTERS).alias("message"),
+            F.substring("violation.message", 1, MESSAGE_CHARACTERS).alias("message"),
         )
         .groupBy("policy", "mode", "cluster")
         .agg(
@@ -298,7 +298,7 @@ def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) ->
         for name, frame in {"before": known, "now": now}.items()
     ]
     sides = [
-        F.max(F.when(F.col("_side") == name, F.substring("_words", 1, _MESSAGE_CHARACTERS))).alias(name)
+        F.max(F.when(F.col("_side") == name, F.substring("_words", 1, MESSAGE_CHARACTERS))).alias(name)
         for name in ("before", "now")
     ]
     change = (

@@ -20,7 +20,7 @@ from topicledger.resources import registry
 from topicledger.text import counted, iso_time, show
 
 _NAME_CHARACTERS = 300
-_MESSAGE_CHARACTERS = 400
+_SHOWN_CHARACTERS = 400
 
 _EXIT_CODES = {
     ExitCode.DONE: "done",
@@ -65,7 +65,7 @@ def name(text: object) -> str:
 
 def message(text: object) -> str:
     """Make a message from outside safe to show, with the units of configs."""
-    return "" if text is None else show(with_units(str(text)), _MESSAGE_CHARACTERS)
+    return "" if text is None else show(with_units(str(text)), _SHOWN_CHARACTERS)
 
 
 def breaks(text: str) -> Markup:

@@ -19,13 +19,12 @@ from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
 from topicledger.plan.planned_files import removals_in
 from topicledger.schemas import AUDIT, PLANS
-from topicledger.text import show
+from topicledger.text import MESSAGE_CHARACTERS, show
 
 PLANNED, OPEN = "planned", "open"
 """Outcomes of actions that have none yet: `open` if requests may have been sent."""
 NAMED = 20
 """Most resources, and most reasons, to name for actions with the same outcome."""
-_MESSAGE_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +187,7 @@ def _warning_policies() -> Column:
 def _grouped(rows: DataFrame) -> DataFrame:
     """Count lines by action and outcome, and other rows by how they ended, with their most common reasons."""
     alike = ("is_line", "cluster", "action", "outcome", "phase", "error")
-    message = F.when(~F.col("is_line"), F.substring("error_message", 1, _MESSAGE_CHARACTERS))
+    message = F.when(~F.col("is_line"), F.substring("error_message", 1, MESSAGE_CHARACTERS))
     named = F.replace(F.coalesce(message, F.lit("")), F.coalesce("resource", F.lit("")), F.lit("\0"))
     resource = F.when(~F.col("is_line"), F.coalesce("resource", F.lit("")))
     reasons = (

@@ -32,7 +32,7 @@ _REASON, _SENTENCE = 600, 300
 """Most characters of a reason and of a sentence, so that they leave room for planned actions."""
 _NAMED = 10
 """Most resources to name for one reason."""
-_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value, Outcome.SKIPPED.value)
+_UNSUCCESSFUL = (Outcome.FAILED.value, Outcome.REFUSED.value, Outcome.SKIPPED.value)
 _ENDED_SIGN, _FACT = "!", "="
 _COLOURS = {ADDS: "green", REMOVES: "red", _ENDED_SIGN: "yellow"}
 
@@ -107,7 +107,7 @@ def _head(diff: PlanDiff) -> Iterator[Words]:
     counts: list[str] = []
     for action, outcome, count in diff.counts:
         counts += ", " if counts else "", f"{count:,} ", _Name(action), "" if outcome == PLANNED else f" {outcome}"
-    ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _NOT_OK}
+    ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _UNSUCCESSFUL}
     unlike = ", ".join(f"{count:,} {outcome}" for outcome, count in ended.items() if count)
     yield *(counts or ["nothing to create, delete or change"]), f"; {unlike}" if unlike else ""
     for removal in diff.removals:

@@ -28,6 +28,7 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 """Operations that have a meaning, by resource type, beside ALL (`AclEntry.supportedOperations` of 4.3.1).
 
 Brokers accept all other operations, too, but those never grant anything (A3)."""
+OPERATION_NAMES = sorted({each for named in OPERATIONS.values() for each in named})
 
 
 class Acl(NamedTuple):

@@ -15,12 +15,11 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
 from topicledger.policies.create import labels_required, owner_required
-from topicledger.resources.acls.acl import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PERMISSIONS
+from topicledger.resources.acls.acl import ALLOW, DENY, OPERATION_NAMES, OPERATIONS, PATTERN_TYPES, PERMISSIONS
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.rows import covered_topics
 
 _MAX_COUNT = 2**31 - 1
-_KNOWN_OPERATIONS = sorted({"ALL", *(each for named in OPERATIONS.values() for each in named)})
 
 _COLUMNS = (
     "cluster", "cluster_id", "resource", "acl", "decision", "live", "state", "owner", "labels", "asked", "open",
@@ -52,7 +51,7 @@ def acl_forbidden(
     """
     if not any((principals, operations, resource_types, names, pattern_types)):
         raise ValueError("give at least one of principals, operations, resource_types, names and pattern_types")
-    _known("operations", operations, _KNOWN_OPERATIONS)
+    _known("operations", operations, ["ALL", *OPERATION_NAMES])
     _known("resource_types", resource_types, [*OPERATIONS])
     _known("pattern_types", pattern_types, PATTERN_TYPES)
     _known("permissions", permissions, PERMISSIONS)
