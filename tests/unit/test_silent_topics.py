@@ -291,7 +291,7 @@ def _require_honest(ended: PhaseResult, seen: str, done: str = "created") -> Non
     assert f"doesn't tell whether an earlier request of this run {done} the topic" in said
     assert seen in said
     assert "the next plan shows whether the topic exists" in said
-    assert "nothing of it was done" not in said
+    assert "no effect of the request" not in said
     assert "not sent" not in said
 
 
