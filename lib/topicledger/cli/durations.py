@@ -34,7 +34,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
         found = seconds / _SECONDS[self.unit]
         fits = self.least <= found <= self.most and found < float("inf")
         if not fits or (self.whole and found != int(found)):
-            self.fail(f"{given} is not {self}: use 300, 300s, 5m, 1h or 1d", param, ctx)
+            self.fail(f"{given} is not {self}: units are s, m, h and d, as in 7{self.unit}", param, ctx)
         return int(found) if self.whole else found
 
     def __str__(self) -> str:
