@@ -106,7 +106,34 @@ def describe_planned(
     return live
 
 
-def by_themselves(
+def look_for(
+    context: ClusterContext,
+    targets: Sequence[Target],
+    silent: Mapping[str, NoOutcome],
+    done: str,
+    if_listed: Callable[[Sequence[tuple[Target, NoOutcome, TopicInfo]]], Iterator[PhaseResult]],
+) -> Iterator[PhaseResult]:
+    """Results for topics without an outcome by the controller: brokers' listing is all that is left.
+
+    If the controller answers about other targets, listed topics have the results of `if_listed`, and the others have
+    failed; otherwise all stay open. `done`: created or deleted.
+    """
+    found = _by_themselves(context, targets, silent)
+    if not found:
+        return
+    live = context.describe_when_listed([target.topic for target, _ in found])
+    context.require_planned_cluster()
+    listed: list[tuple[Target, NoOutcome, TopicInfo]] = []
+    for target, without in found:
+        info = live.get(target.topic)
+        if info is not None and info.permitted:
+            listed.append((target, without, info))
+        else:
+            yield _never_known(context, target, without, info, done)
+    yield from if_listed(listed)
+
+
+def _by_themselves(
     context: ClusterContext, targets: Sequence[Target], silent: Mapping[str, NoOutcome]
 ) -> list[tuple[Target, NoOutcome]]:
     """Return the targets without an outcome although the cluster answers about others; leave the other ones open."""
@@ -120,7 +147,7 @@ def by_themselves(
     return found
 
 
-def never_known(
+def _never_known(
     context: ClusterContext, target: Target, without: NoOutcome, info: TopicInfo | None, done: str
 ) -> PhaseResult:
     """Make the row of a change whose outcome neither the controller nor a description of its topic shows.

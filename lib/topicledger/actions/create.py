@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import by_themselves, never_known, undescribed, unreadable
+from topicledger.actions.checking import look_for, undescribed, unreadable
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.declared import declared_differently
@@ -135,26 +135,11 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
     yield from _recovered(
         context, [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
     )
-    yield from _looked_for(context, by_themselves(context, targets, silent))
 
+    def compared(listed: Sequence[tuple[Target, NoOutcome, TopicInfo]]) -> Iterator[PhaseResult]:
+        return _recovered(context, [(target, without.last) for target, without, _ in listed])
 
-def _looked_for(context: ClusterContext, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
-    """Results for topics without an outcome by the controller, although it answers about others.
-
-    Listed topics are compared with the plan; the others have failed.
-    """
-    if not silent:
-        return
-    live = context.describe_when_listed([target.topic for target, _ in silent])
-    context.require_planned_cluster()
-    listed: list[tuple[Target, Answer]] = []
-    for target, without in silent:
-        info = live.get(target.topic)
-        if info is not None and info.permitted:
-            listed.append((target, without.last))
-        else:
-            yield never_known(context, target, without, info, "created")
-    yield from _recovered(context, listed)
+    yield from look_for(context, targets, silent, "created", compared)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:

@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import by_themselves, never_known, undescribed
+from topicledger.actions.checking import look_for, undescribed
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -109,24 +109,14 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
             yield context.result(target, Phase.APPLY, Outcome.PENDING, unknown)
         elif info is not None and info.permitted and info.topic_id != target.topic_id:
             yield _recreated(context, target, answer, info)
-    yield from _looked_for(context, by_themselves(context, targets, silent))
 
+    def replaced(listed: Sequence[tuple[Target, NoOutcome, TopicInfo]]) -> Iterator[PhaseResult]:
+        # A listed topic with the planned id still exists: its delete is sent again, or has failed.
+        for target, without, info in listed:
+            if info.topic_id != target.topic_id:
+                yield _recreated(context, target, without.last, info)
 
-def _looked_for(context: ClusterContext, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
-    """Results for topics without an outcome by the controller, although it answers about others; not for planned ones.
-
-    These still exist: their delete is sent again, or has failed.
-    """
-    if not silent:
-        return
-    live = context.describe_when_listed([target.topic for target, _ in silent])
-    context.require_planned_cluster()
-    for target, without in silent:
-        info = live.get(target.topic)
-        if info is None or not info.permitted:
-            yield never_known(context, target, without, info, "deleted")
-        elif info.topic_id != target.topic_id:
-            yield _recreated(context, target, without.last, info)
+    yield from look_for(context, targets, silent, "deleted", replaced)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
