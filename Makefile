@@ -77,7 +77,7 @@ test-all: setup-browser setup-airflow setup-ci setup-clusters setup-queries setu
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_CI_EXAMPLES=required \
 	  TOPICLEDGER_CLUSTERS=required TOPICLEDGER_QUERIES=required TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
-	@scripts/test_spark.sh $(SPARKS)
+	@$(MAKE) test-spark
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile tests/unit

@@ -29,13 +29,16 @@ SHOWN_FAILURES = 20
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown ``name``: "did you mean `x`?", or else the known names; "" if there are none."""
     names = sorted(set(known))
-    by_folded = {each.casefold(): each for each in names}
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_NEAR)
-    if near:
-        return f"did you mean `{show(by_folded[near[0]])}`?"
     if not names:
         return ""
-    return f"known: {listed([f'`{show(each)}`' for each in names], most=_LISTED)}"
+    return similar(name, names) or f"known: {listed([f'`{show(each)}`' for each in names], most=_LISTED)}"
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean `x`?" for a name that may be misspelt; "" if no known name is similar."""
+    by_folded = {each.casefold(): each for each in sorted(known)}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_NEAR)
+    return f"did you mean `{show(by_folded[near[0]])}`?" if near else ""
 
 
 def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:

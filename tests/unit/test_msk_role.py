@@ -7,6 +7,7 @@ import json
 from tests.commands import REPOSITORY
 from tests.permissions_page import PAGE, rows_of_page
 
+ROLE = json.loads((REPOSITORY / "examples" / "msk" / "role.json").read_text(encoding="utf-8"))
 ACTIONS = {
     ("on the cluster", "Alter"): "AlterCluster",
     ("on the cluster", "AlterConfigs"): "AlterClusterDynamicConfiguration",
@@ -34,16 +35,14 @@ def test_msk_role_allows_every_feature_of_the_page() -> None:
     rows = {name: needs for name, needs in rows_of_page().items() if name not in WITHOUT_ACTIONS}
     assert len(rows) < len(rows_of_page())
     needed = {ACTIONS[where, each] for needs in rows.values() for where, names in needs.items() for each in names}
-    role = json.loads((REPOSITORY / "examples" / "msk" / "role.json").read_text(encoding="utf-8"))
-    granted = {action.removeprefix("kafka-cluster:") for each in role["Statement"] for action in each["Action"]}
+    granted = {action.removeprefix("kafka-cluster:") for each in ROLE["Statement"] for action in each["Action"]}
     assert granted == needed | {"Connect"}
-    for each in role["Statement"]:
+    for each in ROLE["Statement"]:
         kinds = {kind for action in each["Action"] for part, kind in KINDS.items() if part in action}
         assert kinds == {each["Resource"].split(":")[5].split("/")[0]}, each["Sid"]
 
 
 def test_page_describes_every_statement_of_the_role() -> None:
-    role = json.loads((REPOSITORY / "examples" / "msk" / "role.json").read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8").partition("## AWS MSK")[2]
     found = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
-    assert found == [each["Sid"] for each in role["Statement"]]
+    assert found == [each["Sid"] for each in ROLE["Statement"]]

@@ -12,7 +12,7 @@ from topicledger.model import Action, Refusal
 from topicledger.model.topic_configs import topic_configs
 from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import RowRule, listed, text
-from topicledger.text import nearest, show
+from topicledger.text import show, similar
 
 _MAX_FACTOR = 10_000
 
@@ -111,6 +111,5 @@ def require_config_names(names: Sequence[str]) -> None:
     if not names or not all(name.strip() for name in names):
         raise ValueError("give at least one, none of them empty")
     for name in names:
-        near = nearest(name, topic_configs())
-        if name not in topic_configs() and near.endswith("?"):
-            raise ValueError(f"there is no config `{show(name)}`; {near}")
+        if name not in topic_configs() and (hint := similar(name, topic_configs())):
+            raise ValueError(f"there is no config `{show(name)}`; {hint}")

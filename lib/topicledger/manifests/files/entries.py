@@ -34,7 +34,7 @@ from topicledger.manifests.files.values import (
 from topicledger.manifests.files.variables import Variables
 from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
 from topicledger.model.topic_configs import topic_configs
-from topicledger.text import nearest, show
+from topicledger.text import show, similar
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -317,8 +317,7 @@ class Reader:
         if name not in topic_configs() and name not in self.report.unknown_configs:
             self.report.unknown_configs.add(name)
             if name.isprintable() and " " not in name:
-                near = nearest(name, topic_configs())
-                hint = near if near.endswith("?") else "only a newer Kafka or a fork may have it"
+                hint = similar(name, topic_configs()) or "only a newer Kafka or a fork may have it"
                 self.report.warn(line, f"unknown config `{show(name)}`; {hint}")
         try:
             return stored(name, text)

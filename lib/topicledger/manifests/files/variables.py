@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from topicledger.errors import UsageError
-from topicledger.text import nearest, show
+from topicledger.text import show, similar
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACE = re.compile(r"\$\{([^}]*)\}?")
@@ -36,8 +36,8 @@ class Variables:
         if not found[0].endswith("}") or not _NAME.fullmatch(name):
             raise VariableError(f"`{shown}` is no variable such as ${{NAME}}; quote the text if it is meant as it is")
         if name not in self.values:
-            near = nearest(name, self.values) if self.values else ""
-            hint = f" ({near})" if near.endswith("?") else ""
+            near = similar(name, self.values)
+            hint = f" ({near})" if near else ""
             raise VariableError(
                 f"`{shown}` has no value{hint}; give --var {name}=VALUE, or quote the text if it is meant as it is"
             )
