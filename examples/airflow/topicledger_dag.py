@@ -41,7 +41,7 @@ JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xl
 # The first changes as `plan` says them. A block that is indented is code: names can't act as Markdown.
 BODY = r"""{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; all of them, as a diff:
 
-    topicledger runs show --run-id '{{ run_id }}'
+    topicledger runs show '{{ run_id }}'
 
 {% for each in ti.xcom_pull(task_ids='plan')['planned'] %}
     {{ [each['cluster'], each['action'], each['resource'], each['what'] or ''] | join(' ') | replace('\n', ' ') }}

@@ -11,5 +11,5 @@ run_id=$1 who=$2
 shift 2
 
 # A plan with nothing to send is finished and takes no approval (2); one that lacks approval isn't applied (5).
-topicledger runs approve --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --by "$who" --note merged || (($? == 2))
+topicledger runs approve --config "$TOPICLEDGER_CONFIG" "$run_id" --by "$who" --note merged || (($? == 2))
 topicledger apply --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --wait "$@"

@@ -14,7 +14,7 @@ shift 3
 
 code=0
 topicledger plan --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --requested-by "$who" "$@" || code=$?
-if ((code == 2)) || ! topicledger runs show --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --format markdown >"$plan_file"; then
+if ((code == 2)) || ! topicledger runs show --config "$TOPICLEDGER_CONFIG" "$run_id" --format markdown >"$plan_file"; then
     printf 'The plan of run `%s` ended with exit code %s: its log says why.\n' "$run_id" "$code" >"$plan_file"
 fi
 ((code == 0))

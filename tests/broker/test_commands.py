@@ -124,7 +124,7 @@ def test_a_full_disk_under_stdout_changes_no_exit_code(
     unshown = [line for line in capsys.readouterr().err.splitlines() if "can't be shown" in line]
     assert [message.rpartition(": ")[2] for message in unshown] == [
         "`runs list` has the run",
-        "`runs show --run-id unshown` shows it",
+        "`runs show unshown` shows it",
         "`audit --run-id seen` shows it",
     ]
 

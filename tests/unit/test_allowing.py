@@ -91,7 +91,7 @@ def test_as_many_people_must_allow_as_must_approve() -> None:
     common: dict[str, Any] = {"run_id": "r", "requested_by": "ann", "plan_digest": "", "allows": {"deletes": 2}}
     found = Approvals(**common, needed=2, by=("bob", "carol"), allowed_by={"deletes": 1})
     assert found.missing == 1
-    assert "runs approve --run-id r --allow deletes=2 --by WHO" in str(found)
+    assert "runs approve r --allow deletes=2 --by WHO" in str(found)
     assert Approvals(**common, needed=2, by=("bob", "carol"), allowed_by={"deletes": 2}).missing == 0
 
 

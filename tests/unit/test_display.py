@@ -13,11 +13,10 @@ from topicledger.apply.display import display_only, displayed
 
 
 def test_a_failed_display_is_one_warning_line(caplog: pytest.LogCaptureFixture) -> None:
-    with display_only("the result of run r1", instead="`runs show --run-id r1` shows it"):
+    with display_only("the result of run r1", instead="`runs show r1` shows it"):
         raise ValueError("invalid literal\nfor int")
     assert caplog.messages == [
-        "the result of run r1 can't be shown: ValueError: invalid literal; the work is done: "
-        "`runs show --run-id r1` shows it"
+        "the result of run r1 can't be shown: ValueError: invalid literal; the work is done: `runs show r1` shows it"
     ]
 
 

@@ -106,7 +106,7 @@ def test_wrong_files(
         ("maintain --run-id x", "leave out --run-id and --requested-by"),
         ("prune --declared --idle-days 30 --to x.yaml --deadline 5", "prune --declared makes no plan"),
         ("prune --topics x --idle-days 30 --to x.yaml", "prune --to is for --declared"),
-        ("runs show --run-id x --format json --max-chars 5000", "--max-chars is for text and markdown"),
+        ("runs show x --format json --max-chars 5000", "--max-chars is for text and markdown"),
         ("load-manifests m.yaml --cluster nope", "unknown cluster `nope`"),
     ],
 )
@@ -164,7 +164,7 @@ def test_wrong_settings(
         ("report --index reports --cluster orders", "leave out --cluster"),
         ("runs list --cluster orders", "No such option '--cluster'"),
         ("runs show a --run-id b", "RUN_ID a and --run-id b differ"),
-        ("runs abandon --run-id r --format json", "No such option '--format'"),
+        ("runs abandon r --format json", "No such option '--format'"),
     ],
 )
 def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command: str, why: str) -> None:

@@ -80,7 +80,7 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
             console.print(f"  {action}", style=style, markup=False, soft_wrap=True)
     if pending.count > len(pending.first):
         first = f"{first_of(len(pending.first), pending.count)}, by owner"
-        console.print(f"{first}; all of them: runs show --run-id {plain(run_id)}", soft_wrap=True)
+        console.print(f"{first}; all of them: runs show {plain(run_id)}", soft_wrap=True)
     render_moves(pending.moves, console)
 
 

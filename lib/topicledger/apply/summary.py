@@ -259,7 +259,7 @@ def _shown(
     """Read what is shown; a part that can't be read is left out, with a warning."""
     if results is None:
         return _Shown()
-    again = f"`runs show --run-id {run.run_id}` has the rest"
+    again = f"`runs show {run.run_id}` has the rest"
     of_run = f"of run {run.run_id}"
     nothing = _Shown()
     warnings, count = displayed(lambda: _warnings(run, warned=warned), ((), 0), f"the warnings {of_run}", instead=again)

@@ -393,7 +393,7 @@ def _show(summary: Summary, options: Options, rendered: Callable[[Summary, Conso
             options.metrics.set("topicledger_topics", count, cluster=counts.cluster or "", outcome=outcome)
     for decision, count in summary.decisions.items():
         options.metrics.set("topicledger_topics_left_alone", count, decision=decision)
-    again = f"`runs show --run-id {summary.run_id}` shows it"
+    again = f"`runs show {summary.run_id}` shows it"
     with display_only(f"the result of run {summary.run_id}", instead=again):
         print_result(summary.to_json(), partial(rendered, summary), options)
     return summary.exit_code

@@ -112,7 +112,7 @@ def stopped_in_words(stopped: Sequence[StoppedActions]) -> str:
 def approve_command(run_id: str, allow: Mapping[str, int]) -> str:
     """Return the command that approves a plan and allows these numbers."""
     allowed = f" --allow {in_words(allow)}" if allow else ""
-    return f"runs approve --run-id {run_id}{allowed} --by WHO"
+    return f"runs approve {run_id}{allowed} --by WHO"
 
 
 def parse_allow(text: str) -> Mapping[str, int]:

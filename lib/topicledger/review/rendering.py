@@ -124,9 +124,7 @@ def _total(diff: PlanDiff) -> int:
 
 
 def _cut(diff: PlanDiff, left: int) -> Words:
-    return f"not shown: {left:,} of {_total(diff):,}; all of them: ", _Name(
-        f"topicledger runs show --run-id {diff.run_id}"
-    )
+    return f"not shown: {left:,} of {_total(diff):,}; all of them: ", _Name(f"topicledger runs show {diff.run_id}")
 
 
 def _blocks(diff: PlanDiff) -> Iterator[_Block]:

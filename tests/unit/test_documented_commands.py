@@ -1,0 +1,79 @@
+"""Every command that a page shows is one that the command line accepts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.commands import REPOSITORY
+from topicledger.serving.command import main
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PLACEHOLDERS = {"...": "x", r"(?<=[= ])N\b": "1", r"\$PWD": "/here", r"\bFORMAT\b": "strimzi"}
+"""Parts of documented commands that stand for a value -> a value."""
+
+
+def blocks(page: Path) -> Iterator[str]:
+    """Yield the code blocks of a page that show commands: those for bash, and those with a prompt."""
+    for language, block in re.findall(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S):
+        if language == "bash":
+            yield block
+        elif language in ("", "text"):
+            yield "\n".join(re.findall(r"^ *\$ (.*)", block, re.M))
+
+
+def shown(page: Path) -> Iterator[str]:
+    """Yield the commands of a page: those in blocks, and those within sentences that have an option with its value."""
+    for block in blocks(page):
+        for line in block.replace("\\\n", " ").splitlines():
+            if found := re.search(r"(?:^ *|[&;|] +)(topicledger [a-z].*|\./spark-submit\.sh jobs/.*)", line):
+                yield found[1]
+    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    for span in re.findall(r"`([^`\n]+)`", text):
+        if re.match(rf"topicledger [a-z]|({'|'.join(main.commands)}) .*--[\w-]+ [^-]", span):
+            yield span
+
+
+def parsed(line: str) -> click.Context:
+    """Return the context of the command of a line. Raises click's errors if the command line is wrong."""
+    line = re.sub(r"^\./spark-submit\.sh jobs/(\w+)\.py", lambda name: f"topicledger {name[1].replace('_', '-')}", line)
+    for pattern, value in PLACEHOLDERS.items():
+        line = re.sub(re.escape(pattern) if pattern == "..." else pattern, value, line)
+    words = shlex.split(line, comments=True)
+    words = words[1:] if words[0] == "topicledger" else words
+    ends = [at for at, word in enumerate(words) if word in ("&", ">", "|")]
+    words = words[: ends[0]] if ends else words
+    command: click.Command = main
+    context: click.Context | None = None
+    while isinstance(command, click.Group):
+        context = click.Context(command, context, info_name=command.name)
+        inner = command.get_command(context, words[0])
+        if inner is None:
+            raise click.UsageError(f"no command {words[0]}", context)
+        command, words = inner, words[1:]
+    return command.make_context(command.name, words, context)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documented_commands_are_accepted(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICLEDGER_CONFIG", "settings.toml")
+    wrong = []
+    for line in shown(page):
+        try:
+            context = parsed(line)
+        except click.ClickException as error:
+            wrong.append(f"{line}: {error.format_message()}")
+        else:
+            named = any(each.make_metavar(context) == "[RUN_ID]" for each in context.command.params)
+            if named and "--run-id" in line:
+                wrong.append(f"{line}: takes the run as an argument")
+    assert wrong == []
+
+
+def test_commands_of_pages_are_found() -> None:
+    assert sum(len(list(shown(page))) for page in PAGES) > 100
