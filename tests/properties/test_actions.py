@@ -893,6 +893,8 @@ class Run:
         unknowable = name in world.no_create and (
             str(row.error_message).startswith(NOT_ASKED_FOR) or not world.estate.gives_ids
         )
+        # The controller answered only errors about the name: the row says that it is unknown.
+        unknowable |= "doesn't tell whether an earlier request of this run deleted the topic" in str(row.error_message)
         if ours and not shown and name not in world.hidden and not unknowable:
             world.require(False, f"{name} is {row.outcome.value}, {row.error}, and the run deleted it")
 

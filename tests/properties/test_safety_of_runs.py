@@ -15,9 +15,9 @@ import pytest
 
 from tests.properties.walks.driver import functions_in_memory, installed
 from tests.properties.walks.estate import Estate
-from tests.properties.walks.history import Item, Start, Walk
+from tests.properties.walks.history import Approve, Item, Start, Walk
 from tests.properties.walks.ledger import MemoryLedger
-from tests.properties.walks.world import Event, To, World
+from tests.properties.walks.world import CURSE, Event, To, World
 from topicledger.apply.throttles import take_away_left
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped
@@ -73,6 +73,25 @@ def test_a_create_that_was_done_is_recovered_and_only_an_unsent_one_refused(sinc
     """The driver dies while it sends the create of c1."""
     rows = walked(Start("topics"), Event(fault, to=To.OTHERS, after=1), since, Start("topics"))
     assert of_topic(rows, "c1")[0] == {"crash, done": "ok", "crash, not done": "refused"}[fault]
+
+
+@pytest.mark.usefixtures("in_memory")
+@pytest.mark.parametrize("topic", ["c1", "d1", "g1", "k1"])
+def test_a_topic_that_always_answers_minus_one_fails_alone_and_its_run_ends(topic: str) -> None:
+    """Created, deleted, given partitions or configs: from the approval on, its cluster answers only -1 about it."""
+    rows = walked(Start("topics"), Approve("topics"), Event(CURSE, topic), Start("topics"), approvals=1)
+    outcomes = {row["resource"]: row["outcome"] for row in rows}
+    assert outcomes.pop(topic) == "failed"
+    assert len(outcomes) == 6
+    assert set(outcomes.values()) == {"ok"}
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_a_throttle_of_a_topic_that_always_answers_minus_one_keeps_no_run_open() -> None:
+    """m3 is moved, then its throttle can't be removed: the run ends, and a later one removes it if brokers answer."""
+    rows = walked(Start("moves"), Event(CURSE, "m3", after=20, moving=True))
+    assert {of_topic(rows, topic)[0] for topic in ("m1", "m2", "m3")} == {"ok"}
+    assert of_topic(rows, "c1")[0] == "ok", "no later run removed it"
 
 
 class Unseen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 import pytest
 
@@ -12,9 +13,11 @@ from topicledger.actions.cancelling import StillMoved
 from topicledger.actions.moved import moves_of
 from topicledger.actions.reassign import MIN_INSYNC
 from topicledger.actions.throttling import ThrottleRefused, Throttling
+from topicledger.apply.throttles import take_away
 from topicledger.kafka import Response
 from topicledger.kafka.moving import Unanswered
 from topicledger.kafka.sending import OutcomeUnknown
+from topicledger.ledger.throttles import Leftover
 from topicledger.model import Outcome, PhaseResult, Refusal, Target, TopicConfigs, TopicResult
 from topicledger.model.moves import (
     BROKER,
@@ -314,15 +317,15 @@ def test_nothing_is_cancelled_while_a_lost_request_may_begin_its_move() -> None:
 
 @pytest.mark.parametrize("code", [-1, 3, 7])
 def test_throttles_of_a_topic_whose_configs_are_not_shown_are_not_forgotten(code: int) -> None:
-    """3: the broker asked lags behind, and others list the topic."""
+    """3: the broker asked lags behind, and others list the topic. -1 and 7 may be answered for good."""
     cluster, written = MovingCluster(t=BEFORE), Written()
     started(cluster, written, 0)
     cluster.finish()
     hidden = [TopicConfigs(topic="t", error_code=code, configs=None)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cluster, "topic_configs", lambda *_: hidden)
-        with pytest.raises(ThrottleRefused):
-            Throttling(executor_of(cluster, written), written).end()
+        with pytest.raises(ThrottleRefused) if code == 3 else nullcontext():
+            assert Throttling(executor_of(cluster, written), written).end() == 2
     assert (TOPIC, "t", LEADER_REPLICAS) in cluster.configs
     assert {(each.resource_type, each.resource) for each in written.rows} == {(TOPIC, "t")}
     assert Throttling(executor_of(cluster, written), written).end() == 0
@@ -480,6 +483,27 @@ def test_a_topic_whose_throttle_is_always_answered_minus_one_fails_alone() -> No
     assert {key for each in cluster.requests for key in each} == {("u", 0), ("u", 1)}
     assert cluster.throttles() == set()
     assert written.rows == []
+
+
+def test_a_throttle_of_which_only_errors_are_answered_keeps_no_run_open(caplog: pytest.LogCaptureFixture) -> None:
+    """t is moved, and from then on brokers answer -1 to each change of it: its list stays recorded for a later run."""
+    cluster, written = Restricted(t=BEFORE), Written()
+
+    def meanwhile() -> None:
+        cluster.finish()
+        cluster.stuck = frozenset({"t"})
+
+    executor = executor_of(cluster, written, meanwhile=meanwhile)
+    (row,) = executor.apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.OK
+    left = {"kafka-main": Leftover(names=frozenset({"main"}), run_ids=frozenset({"mine"}))}
+    take_away("mine", left, executor)
+    assert {each.resource for each in written.rows} == {resource for _, resource, _ in cluster.throttles()} == {"t"}
+    assert "throttles of cluster main stay for now" in caplog.text
+    assert "of topic t can't be altered: UNKNOWN_SERVER_ERROR" in caplog.text
+    cluster.stuck = frozenset()
+    take_away("another", left, executor_of(cluster, written))
+    assert (cluster.throttles(), written.rows) == (set(), [])
 
 
 def test_recovery_waits_for_a_broker_that_lags() -> None:

@@ -365,6 +365,57 @@ def test_added_partitions_without_an_outcome_fail_alone(admin: MagicMock, execut
     require_one_failed(executor, targets, phase)
 
 
+GROWN = {
+    "not grown": (1, "failed UNKNOWN_SERVER_ERROR", "the cluster shows no effect of the request"),
+    "grown": (2, "ok RECOVERED", "an earlier request of this run added the partitions"),
+    "grown by others": (3, "failed UNKNOWN_SERVER_ERROR", "num_partitions is 3, planned 2"),
+}
+"""Partitions that brokers list after the request, and what becomes of the action."""
+
+
+@pytest.mark.parametrize("case", GROWN)
+def test_added_partitions_answered_minus_one_end_by_what_brokers_list(
+    admin: MagicMock, executor: Executor, case: str
+) -> None:
+    """Both the request and validateOnly are answered with -1: it stayed open at each start."""
+    count, expected, words = GROWN[case]
+    counts = {"bad": 1, "good": 1}
+
+    def add(targets: Sequence[Target], *, validate_only: bool) -> Response:
+        counts["bad"] = count
+        return alone({"bad"})(targets)
+
+    def describe(names: Sequence[str]) -> list[TopicInfo]:
+        shapes = {name: dict.fromkeys(range(counts[name]), (1,)) for name in names}
+        return [TopicInfo(topic=name, topic_id="id", assignments=each) for name, each in shapes.items()]
+
+    admin.add_partitions.side_effect, admin.describe_topics.side_effect = add, describe
+    targets = changed(Action.ADD_PARTITIONS, before={"num_partitions": "1"}, after={"num_partitions": "2"})
+    ended = {each.resource: each for each in executor.apply(targets)}
+    assert [f"{ended[name].outcome} {ended[name].error}" for name in ("good", "bad")] == ["ok None", expected]
+    assert words in str(ended["bad"].error_message)
+    # A later start ends it, too; a topic that hasn't grown is sent again.
+    again = [f"{each.outcome} {each.error}" for each in executor.recover([replace(targets[0], maybe_sent=True)])]
+    assert again == ([] if case == "not grown" else [expected])
+
+
+@pytest.mark.parametrize("action", [Action.ADD_PARTITIONS, Action.ALTER_CONFIGS])
+def test_an_unlisted_topic_about_which_the_controller_answers_minus_one_fails(
+    admin: MagicMock, executor: Executor, action: Action
+) -> None:
+    """An earlier start may have changed it, and neither validateOnly nor a description shows it."""
+    name = "num_partitions" if action is Action.ADD_PARTITIONS else "retention.ms"
+    admin.add_partitions.side_effect = admin.alter_configs.side_effect = alone({"bad"})
+    (bad, _) = changed(action, before={name: "1"}, after={name: "2"}, maybe_sent=True)
+    (ended,) = executor.changed_since_plan([bad])
+    assert (ended.outcome, ended.error) == (Outcome.FAILED, "NO_ANSWER")
+    assert "UNKNOWN_SERVER_ERROR" in str(ended.error_message)
+    assert "which may have changed it" in str(ended.error_message)
+    if action is Action.ADD_PARTITIONS:
+        (ended,) = executor.recover([bad])
+        _require_honest(ended, "brokers don't list it after 0 s", "added partitions to")
+
+
 @pytest.mark.parametrize("phase", [Phase.VALIDATE, Phase.APPLY])
 def test_altered_configs_without_an_outcome_fail_alone(admin: MagicMock, executor: Executor, phase: Phase) -> None:
     """The topic has the values that the plan saw."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.asking import Unlisted
-from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
+from topicledger.actions.checking import CheckedRequest, describe_planned, look_for, not_planned
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import ADDED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
@@ -19,7 +19,7 @@ from topicledger.actions.safeguards import MAX_CHANGES, Safeguards
 from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.config.settings import MAX_BATCH_RECORDS
-from topicledger.kafka.sending import Answer
+from topicledger.kafka.sending import Answer, NoOutcome
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
@@ -141,12 +141,24 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Find topics that an earlier request grew, by the controller's response to the same count (N2)."""
+    """Find topics that an earlier request grew, by the controller's response to the same count (N2).
+
+    The partitions of a topic without an outcome by the controller are counted in the brokers' listing.
+    """
     validate_only = partial(context.admin.add_partitions, validate_only=True)
-    answers = list(context.send_each(targets, validate_only, changes=False))
+    silent: dict[str, NoOutcome] = {}
+    answers = list(context.send_each(targets, validate_only, changes=False, silent=silent))
     # Responses of a different cluster prove nothing, even if they yield nothing.
     context.require_planned_cluster()
     yield from _recovered(context, [pair for pair in answers if pair[1].result.error_code == kafka.INVALID_PARTITIONS])
+
+    def counted(listed: Sequence[tuple[Target, NoOutcome, TopicInfo]]) -> Iterator[PhaseResult]:
+        # If a listed topic hasn't grown, its request is sent again, or has failed.
+        for target, without, info in listed:
+            if info.topic_id != target.topic_id or info.num_partitions >= target.grows_to:
+                yield _counted(context, target, without.last, info)
+
+    yield from look_for(context, targets, silent, "added partitions to", counted)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -191,15 +203,18 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
         if info is None or (info.permitted and info.num_partitions < target.grows_to):
             context.leave_open(target, NOT_LISTED)
             continue
-        problem = not_planned(target, info)
-        if problem is None and info.num_partitions == target.grows_to:
-            done = replace(answer, result=TopicResult())
-            found = _with_counts(target, done)
-            words = "an earlier request of this run added the partitions"
-            yield context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=words)
-        else:
-            note, message = problem or (None, None)
-            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=note, message=message)
+        yield _counted(context, target, answer, info)
+
+
+def _counted(context: ClusterContext, target: Target, answer: Answer, info: TopicInfo) -> PhaseResult:
+    """Make the row of a topic that an earlier request may have grown: RECOVERED if it has the planned count."""
+    problem = not_planned(target, info)
+    if problem is None and info.num_partitions == target.grows_to:
+        found = _with_counts(target, replace(answer, result=TopicResult()))
+        words = "an earlier request of this run added the partitions"
+        return context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=words)
+    note, message = problem or (None, f"num_partitions is {info.num_partitions}, planned {target.grows_to}")
+    return context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=note, message=message)
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:

@@ -88,21 +88,28 @@ def describe_planned(
     """Describe topics by name; returns those that exist.
 
     A topic that an earlier request may have changed only counts as deleted if the controller says so, by
-    `validate_only`: a listing lags (C21). If it stays unlisted, it is left open.
+    `validate_only`: a listing lags (C21). If it stays unlisted, it is left open, unless the controller answers only
+    errors about it: it then counts as a topic that isn't described.
     """
     live = context.describe([target.topic for target in targets])
     unlisted = [target for target in targets if target.maybe_sent and target.topic not in live]
+    silent: dict[str, NoOutcome] = {}
     gone = {
         target.topic
-        for target, answer in context.send_each(unlisted, validate_only, changes=False)
+        for target, answer in context.send_each(unlisted, validate_only, changes=False, silent=silent)
         if answer.result.error_code == kafka.UNKNOWN_TOPIC_OR_PARTITION
     }
     there = [target for target in unlisted if target.topic not in gone]
     if there:
         live |= context.describe_when_listed([target.topic for target in there])
     for target in there:
-        if target.topic not in live:
-            context.leave_open(target, NOT_LISTED)
+        without = silent.get(target.topic)
+        if target.topic in live:
+            continue
+        if without is not None and without.by_itself:
+            live[target.topic] = TopicInfo(topic=target.topic, permitted=False, unknown=without.why)
+        else:
+            context.leave_open(target, NOT_LISTED if without is None else without.why)
     return live
 
 
@@ -116,7 +123,7 @@ def look_for(
     """Results for topics without an outcome by the controller: brokers' listing is all that is left.
 
     If the controller answers about other targets, listed topics have the results of `if_listed`, and the others have
-    failed; otherwise all stay open. `done`: created or deleted.
+    failed; otherwise all stay open. `done`: the verb of an earlier request, such as "created".
     """
     found = _by_themselves(context, targets, silent)
     if not found:
@@ -153,7 +160,7 @@ def _never_known(
     """Make the row of a change whose outcome neither the controller nor a description of its topic shows.
 
     It ends as failed: asking once more would keep the run open for good. The row doesn't say that nothing was done,
-    since a listing proves no absence (C21). `done`: created or deleted.
+    since a listing proves no absence (C21).
     """
     unlisted = f"brokers don't list it after {context.retry_policy.visibility:g} s"
     conclusion = (

@@ -84,7 +84,7 @@ class Throttling:
             self.context.limits.moving.throttled.update(map(key_of, throttles))
             self.records.intend(throttles)
             set_now = self._set({key_of(each): each.value for each in throttles})
-            without.refused |= set_now.refused
+            without.refused |= {**set_now.refused, **set_now.untold}
             without.silent |= set_now.silent
             log.info("cluster %s: %d throttles set at %d bytes/s", self.context.cluster, len(throttles), rate)
         return without.of(moves)
@@ -98,17 +98,18 @@ class Throttling:
 
     def is_any_over(self) -> bool:
         """Return whether `end` would find a throttle to remove; changes nothing."""
-        refused: dict[_Resource, str] = {}
+        stuck: dict[_Resource, str] = {}
         left = self._reachable(self._over(by_key(self.records.left())))
-        self._live(left, refused)
-        return any(key[:2] not in refused for key in left)
+        self._live(left, stuck, stuck)
+        return any(key[:2] not in stuck for key in left)
 
     def end(self) -> int:
         """Remove the throttles of any run that protect no move any more; return how many throttles stay.
 
-        A throttle on a broker that is down stays recorded for a later start. So does each one that the cluster refuses
-        to remove; ThrottleRefused is raised for these once the others are removed. Raises OutcomeUnknown if the cluster
-        doesn't answer; then all stay recorded.
+        A throttle stays recorded for a later run if its broker is down, or if brokers answer only errors about its
+        topic: waiting for an answer would keep this run open for good. Each one that the cluster refuses to remove
+        stays recorded, too; ThrottleRefused is raised for these once the others are removed. Raises OutcomeUnknown if
+        the cluster doesn't answer; then all stay recorded.
         """
         written = by_key(self.records.left())
         if self._unsettled:
@@ -120,8 +121,8 @@ class Throttling:
         if not over:
             return len(written)
         name, left = self.context.cluster, self._reachable(over)
-        refused: dict[_Resource, str] = {}
-        live = self._live(left, refused)
+        refused, untold = dict[_Resource, str](), dict[_Resource, str]()
+        live = self._live(left, refused, untold)
         # A value that is neither ours nor the previous one is another client's: it stays. Our own throttle may not be
         # visible yet, so the previous value is set even if the broker shows it already.
         ours = {
@@ -131,10 +132,12 @@ class Throttling:
         }
         reset = self._set(ours)
         refused |= {**reset.silent, **reset.refused}
+        untold |= reset.untold
         # The answers count only if they are the planned cluster's.
         self.context.require_planned_cluster()
         # A config that has its previous value is fine even if the request failed.
-        stuck = {key for key in left if key[:2] in refused and (key not in live or live[key] != left[key][-1].before)}
+        stays = refused.keys() | untold.keys()
+        stuck = {key for key in left if key[:2] in stays and (key not in live or live[key] != left[key][-1].before)}
         left = {key: rows for key, rows in left.items() if key not in stuck}
         ours = {key: value for key, value in ours.items() if key not in stuck}
         self.records.removed([each for rows in left.values() for each in rows])
@@ -144,8 +147,12 @@ class Throttling:
             log.info("cluster %s: %s of %s %s isn't ours any more", name, config, kind, resource)
         for _, resource, config in over.keys() - left.keys() - stuck:
             log.warning("cluster %s: %s stays set on broker %s, which is down", name, config, resource)
-        if stuck:
-            raise ThrottleRefused(refused[next(iter(sorted(stuck)))[:2]])
+        owners = sorted({key[:2] for key in stuck})
+        for owner in owners:
+            if owner not in refused:
+                log.warning("throttles of cluster %s stay for now: %s", name, untold[owner].partition(": ")[2])
+        if why := next((refused[owner] for owner in owners if owner in refused), None):
+            raise ThrottleRefused(why)
         return len(written) - len(left)
 
     def _reachable(self, over: Mapping[ThrottleKey, Sequence[Throttle]]) -> Mapping[ThrottleKey, Sequence[Throttle]]:
@@ -227,19 +234,24 @@ class Throttling:
                     before = live if others == entries(live) else ",".join(sorted(others)) or None
                     yield throttle_of(key, before=before, value=",".join(sorted(entries(live) | replicas)))
 
-    def _live(self, keys: Collection[ThrottleKey], refused: dict[_Resource, str]) -> Mapping[ThrottleKey, str | None]:
-        """Return config -> its value, without deleted topics; add resources that can't be read to `refused`."""
+    def _live(
+        self, keys: Collection[ThrottleKey], refused: dict[_Resource, str], untold: dict[_Resource, str]
+    ) -> Mapping[ThrottleKey, str | None]:
+        """Return config -> its value, without deleted topics; add resources that can't be read to the other arguments.
+
+        `untold`: topics about which brokers answer only errors.
+        """
         found: dict[ThrottleKey, str | None] = {}
         for broker in {resource for kind, resource, _ in keys if kind == BROKER}:
             configs = self._ask_broker(int(broker), refused, refused)
             if configs is not None:
                 found |= {(BROKER, broker, name): configs.get(name) for name in _RATES}
         topics = {resource for kind, resource, _ in keys if kind == TOPIC}
-        shown = self._topic_configs(topics, refused, refused)
+        shown = self._topic_configs(topics, refused, untold)
         for topic, set_on_it in shown.items():
             found |= {(TOPIC, topic, name): set_on_it.get(name) for name in _LISTS}
         # A broker that lags behind doesn't show the configs of a topic that exists.
-        hidden = topics - shown.keys() - {resource for kind, resource in refused if kind == TOPIC}
+        hidden = topics - shown.keys() - {resource for kind, resource in (*refused, *untold) if kind == TOPIC}
         for topic in self.context.topic_states(sorted(hidden)):
             refused[TOPIC, topic] = f"cluster {self.context.cluster}: topic {topic} exists, and {_NOT_SHOWN}"
         return found
@@ -281,7 +293,7 @@ class Throttling:
     def _set(self, values: Mapping[ThrottleKey, str | None]) -> _Without:
         """Alter configs; return resource -> why it is refused, or why its outcome is unknown.
 
-        A topic without an outcome counts as refused if the cluster answers about other topics: a later start would
+        A topic without an outcome counts as untold if the cluster answers about other topics: a later start would
         fail, too. A broker may be back by then.
         """
         found = _Without()
@@ -319,7 +331,7 @@ class Throttling:
                     found.refused[kind, name] = f"{words}: {whys[name]}"
                 elif lost is not None:
                     ends = kind == TOPIC and lost.by_itself
-                    (found.refused if ends else found.silent)[kind, name] = f"{words}: {lost.why}"
+                    (found.untold if ends else found.silent)[kind, name] = f"{words}: {lost.why}"
         self._unsettled = False
         return found
 
@@ -357,6 +369,8 @@ class _Without:
     """Resources -> why they have no throttle."""
 
     refused: dict[_Resource, str] = field(default_factory=dict)
+    untold: dict[_Resource, str] = field(default_factory=dict)
+    """Topics about which brokers answer only errors."""
     silent: dict[_Resource, str] = field(default_factory=dict)
 
     def of(self, moves: Sequence[Move]) -> Unthrottled:

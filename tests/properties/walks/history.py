@@ -289,9 +289,9 @@ class Walk:
             self._finish_one(kind)
             too_old = isinstance(self._last_end, GuardStopped)
             self.world.require(too_old or not self.is_open(kind), f"{self._latest.get(kind)} can't be finished")
-        # A throttle stays while brokers don't describe its topic.
+        # A throttle stays while brokers answer only errors about its topic.
         for cluster in self.world.clusters.values():
-            cluster.untold = set()
+            cluster.cursed, cluster.untold = set(), set()
         self._require_no_throttles()
 
     def _finish_one(self, kind: str) -> None:
