@@ -73,7 +73,7 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow setup-ci setup-clusters setup-queries setup-s3  ## run every test there is, also on other Sparks, faults in all their forms (KILLS=50, hours)
+test-all: setup-browser setup-docs setup-airflow setup-ci setup-clusters setup-queries setup-s3  ## run every test there is, also on other Sparks, faults in all their forms (KILLS=50, hours)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_CI_EXAMPLES=required \
 	  TOPICLEDGER_CLUSTERS=required TOPICLEDGER_QUERIES=required TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
@@ -85,7 +85,7 @@ test-unit: setup  ## run the fast tests, no broker, no tables, in two processes 
 test-faults: setup  ## kill drivers, lose answers, kill brokers: what each fault cost (KILLS=50, an hour)
 	TOPICLEDGER_KILLS=$(KILLS) .venv/bin/python -m pytest tests/fault tests/ledger/test_many_runs.py
 
-test-browser: setup-browser  ## open reports in headless Chromium: what they show, how they work, whether axe complains
+test-browser: setup-browser setup-docs  ## open reports and the site of docs in headless Chromium: what they show, how they work, whether axe complains
 	TOPICLEDGER_BROWSER=required .venv/bin/python -m pytest tests/browser
 
 test-airflow: setup-airflow  ## run the example DAG in Airflow against a real broker: green, refused, killed and tried again

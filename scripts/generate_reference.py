@@ -1,4 +1,4 @@
-"""Make the generated references of docs/: the command line, the policies, the errors and the exit codes."""
+"""Make the generated references of docs/: the command line, policies, errors, exit codes and metrics."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 from topicledger.cli import exits, main
 from topicledger.cli.explain import RULE_IDS
+from topicledger.cli.metrics import METRICS
 from topicledger.cli.options import ALIASES, common
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import ExitCode
@@ -220,6 +221,14 @@ def error_list() -> str:
     for name, what in advice.OF_ERRORS.items():
         if name not in known:
             lines.append(f"- {name} ({codes_of[name]}): {prose(what)}")
+    return "\n".join([*lines, ""])
+
+
+def metric_list() -> str:
+    """Return every metric with its labels and its text."""
+    lines = ["| metric | further labels | meaning |", "|---|---|---|"]
+    for name, (text, labels) in METRICS.items():
+        lines.append(f"| `{name}` | {', '.join(f'`{each}`' for each in labels)} | {cell(text)} |")
     return "\n".join([*lines, ""])
 
 

@@ -46,7 +46,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 
 
 class Page:
-    """A report that is open in the browser."""
+    """A page that is open in the browser."""
 
     def __init__(self, driver: Any, folder: Path) -> None:
         self.driver = driver
@@ -60,6 +60,10 @@ class Page:
         """Open a page from its HTML."""
         path = self._folder / "report.html"
         path.write_text(text, encoding="utf-8")
+        self.open_file(path, dark=dark, width=width, media=media)
+
+    def open_file(self, path: Path, *, dark: bool = False, width: int = 1280, media: str = "screen") -> None:
+        """Open a page from its file."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

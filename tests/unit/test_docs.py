@@ -180,7 +180,7 @@ def test_generated_parts_are_up_to_date(name: str) -> None:
 
 def test_each_page_of_the_site_has_its_version(tmp_path: Path) -> None:
     generate_docs.make_site_sources(tmp_path / "site")
-    pages = sorted((tmp_path / "site").iterdir())
+    pages = sorted((tmp_path / "site").glob("*.md"))
     assert len(pages) == len(PAGES)
     assert {each.read_text(encoding="utf-8").splitlines()[-1] for each in pages} == {
         f"This page describes topicledger {__version__}."
@@ -236,3 +236,15 @@ def test_each_claim_about_proof_links_to_its_test() -> None:
     claims = list(itertools.takewhile(lambda line: line.startswith("|"), rows.splitlines()))[1:]
     assert len(claims) > 10
     assert [each for each in claims if not re.search(r"\| \[`test_\w+`\]\(\S+\.py\) \|$", each)] == []
+
+
+def test_messages_of_the_page_about_troubles_are_those_of_the_code() -> None:
+    page = text(REPOSITORY / "docs" / "troubleshoot.md").partition("## A job ended with")[2].partition("\n## ")[0]
+    messages = [row.split(" | ")[0].removeprefix("| ") for row in page.splitlines() if row.startswith("| ")][1:]
+    code = ""
+    for path in sorted((REPOSITORY / "lib").rglob("*.py")):
+        tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        code += "\n".join(node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    parts = [part for each in messages for part in re.split(r"\.\.\.|\([^)]*\)|[;:]", each) if len(part.strip()) > 4]
+    assert len(messages) > 10
+    assert [part for part in map(str.strip, parts) if part not in code] == []

@@ -18,6 +18,11 @@ PLACEHOLDERS = {"...": "x", r"(?<=[= ])N\b": "1", r"\$PWD": "/here", r"\bFORMAT\
 """Parts of documented commands that stand for a value -> a value."""
 
 
+OTHER_TOOLS = r"kafka-|make |mkdocs|pip |openssl|yarn |kubectl|PYSPARK_SUBMIT_ARGS|pytest|TOPICLEDGER_GOLDEN"
+OTHER_OPTIONS = {"--conf", "--files", "--jars", "--packages", "--py-files", "--describe", "--list"}
+"""Options of spark-submit and of Kafka's tools."""
+
+
 def blocks(page: Path) -> Iterator[str]:
     """Yield the code blocks of a page that show commands: those for bash, and those with a prompt."""
     for language, block in re.findall(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S):
@@ -73,6 +78,23 @@ def test_documented_commands_are_accepted(page: Path, monkeypatch: pytest.Monkey
             if named and "--run-id" in line:
                 wrong.append(f"{line}: takes the run as an argument")
     assert wrong == []
+
+
+def options(group: click.Group = main) -> set[str]:
+    """All options of all commands."""
+    found = {"--cold", "--help"}
+    for command in group.commands.values():
+        found |= options(command) if isinstance(command, click.Group) else set()
+        found |= {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documented_options_exist(page: Path) -> None:
+    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    spans = [each for each in re.findall(r"`([^`\n]+)`", text) if not re.match(OTHER_TOOLS, each)]
+    named = {name for each in spans for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", each)}
+    assert sorted(named - options() - OTHER_OPTIONS) == []
 
 
 def test_commands_of_pages_are_found() -> None:

@@ -1,6 +1,6 @@
 """Metrics of a command, as a file for the textfile collector of Prometheus' node exporter.
 
-Names and labels are stable: docs/operations.md lists them. Each command needs its own file, since it replaces the file.
+Names and labels are stable: docs/metrics.md lists them. Each command needs its own file, since it replaces the file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from topicledger.errors import ExitCode
 
 _SUCCESS = "topicledger_last_success_timestamp_seconds"
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "topicledger_info": ("The version that ran.", ("version",)),
     "topicledger_last_run_timestamp_seconds": ("When the command last ended.", ()),
-    _SUCCESS: ("When it last ended with exit code 0 or 3.", ()),
-    "topicledger_exit_code": ("Its exit code.", ()),
-    "topicledger_duration_seconds": ("How long it took, from the start of Python.", ()),
-    "topicledger_phase_duration_seconds": ("How long each phase of it took.", ("phase",)),
-    "topicledger_quota_wait_seconds": ("How long it waited for a cluster's quota (KIP-599).", ("cluster",)),
+    _SUCCESS: ("When it last ended with exit code 0 or 3; kept while it fails.", ()),
+    "topicledger_exit_code": ("Exit code of the last run.", ()),
+    "topicledger_duration_seconds": ("How long the last run took, from the start of Python.", ()),
+    "topicledger_phase_duration_seconds": ("How long each phase took that the run reached.", ("phase",)),
+    "topicledger_quota_wait_seconds": ("How long the run waited for a cluster's quota (KIP-599).", ("cluster",)),
     "topicledger_topics": ("Topics of a run by the outcome of their last phase.", ("cluster", "outcome")),
-    "topicledger_topics_left_alone": ("Topics of a run that no action was planned for.", ("decision",)),
-    "topicledger_drift": ("Differences that an audit found.", ("cluster", "kind")),
-    "topicledger_manifests": ("Rows of manifests that a load processed.", ("change",)),
+    "topicledger_topics_left_alone": (
+        "Topics for which a run planned no action: unchanged, drifted or unmanaged.",
+        ("decision",),
+    ),
+    "topicledger_drift": ("Findings of an audit; a kind without findings has no line.", ("cluster", "kind")),
+    "topicledger_manifests": ("Rows that a load added, changed, removed or found unchanged.", ("change",)),
+    "topicledger_info": ("The version that ran; its value is 1.", ("version",)),
 }
 """Each metric's text and labels; all have the label `command` too."""
 SUCCESSES = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
