@@ -82,6 +82,12 @@ class Runner:
         return failed
 
 
+def commit(folder: Path) -> None:
+    for command in ("init", "add topics", "commit --allow-empty --message change"):
+        who = ("-c", "user.name=alice", "-c", "user.email=alice@example.org")
+        subprocess.run(["git", *who, *command.split()], cwd=folder, check=command.startswith("commit"))
+
+
 @pytest.fixture
 def runner(kafka: EmbeddedKafka, tmp_path: Path) -> Runner:
     more = "[guards]\napprovals = 1\n"
@@ -93,6 +99,7 @@ def runner(kafka: EmbeddedKafka, tmp_path: Path) -> Runner:
         '#!/bin/sh\nif [ "$1" = api ]; then echo alice; echo web-flow; else cp "$5" comment-$3.md; fi\n'
     )
     (binaries / "gh").chmod(0o755)
+    commit(tmp_path)
     event = {
         "github.event.pull_request.number": "7",
         "github.event.pull_request.head.sha": "abc123",
@@ -107,9 +114,10 @@ def runner(kafka: EmbeddedKafka, tmp_path: Path) -> Runner:
 def declare(runner: Runner, *rows: str) -> None:
     folder = runner.folder / "topics"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    (folder / "payments").mkdir(parents=True)
     lines = ["cluster: main", "defaults: {owner: payments}", "topics:", *(f"  - {{{row}}}" for row in rows)]
-    (folder / "payments.yaml").write_text("\n".join(lines) + "\n")
+    (folder / "payments" / "topics.yaml").write_text("\n".join(lines) + "\n")
+    commit(runner.folder)
 
 
 def test_a_pull_request_gets_a_plan_and_its_merge_applies_it(runner: Runner, kafka: EmbeddedKafka) -> None:

@@ -78,7 +78,7 @@ def test_a_team_plans_and_applies_only_its_own_changes(
     assert (of_b["scope"], of_b["outside"]) == ("owner B", 0)
     nobody = invoke("plan", "--config", config, "--owner", "nobody")
     assert nobody.exit_code == 0, nobody.output
-    assert "scope: owner nobody: nothing that is declared or exists; 2 topics" in nobody.stdout
+    assert "scope: owner nobody: nothing is inside; 2 topics" in nobody.stdout
 
 
 @pytest.mark.thorough

@@ -56,7 +56,7 @@ def test_the_author_of_a_pull_request_requests_its_plan(workflow: dict[Any, Any]
     assert plan["env"] == {"AUTHOR": "${{ github.event.pull_request.user.login }}"}
     assert '"$AUTHOR"' in plan["run"]
     gitlab = (EXAMPLES / "gitlab-ci.yml").read_text()
-    assert 'plan.md" "mr-$CI_COMMIT_SHA" "$author" topics' in gitlab
+    assert 'plan.md" "mr-$CI_COMMIT_SHA" "$author" topics $owners' in gitlab
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,52 @@ def test_expressions_of_github_reach_shells_as_variables_only(workflow: dict[Any
     runs = [step["run"] for job in workflow["jobs"] for step in steps(workflow, job) if "run" in step]
     assert len(runs) == 4
     assert not [run for run in runs if "${{" in run]
+
+
+def test_a_change_removes_rows_of_owners_whose_folders_it_touches(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def owners() -> subprocess.CompletedProcess[str]:
+        git("add", "--all")
+        git("commit", "--quiet", "--allow-empty", "--message", "change")
+        command = [EXAMPLES / "owners.sh", "HEAD^1", "topics"]
+        return subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+
+    git("init", "--quiet")
+    for name in ("topics/a/one.yaml", "topics/b/two.yaml", "topics/c/three.yaml", "topics/all.yaml", "other/d/x.yaml"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{name}\n")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "first")
+    (tmp_path / "topics" / "a" / "one.yaml").unlink()
+    (tmp_path / "topics" / "b" / "two.yaml").rename(tmp_path / "topics" / "c" / "two.yaml")
+    (tmp_path / "topics" / "all.yaml").write_text("changed\n")
+    (tmp_path / "other" / "d" / "x.yaml").write_text("changed\n")
+    assert owners().stdout.splitlines() == [f"--replace-owner={name}" for name in "abc"]
+    assert owners().stdout == ""
+    (tmp_path / "topics" / "--all").mkdir()
+    (tmp_path / "topics" / "--all" / "x.yaml").write_text("x\n")
+    refused = owners()
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "is no name of an owner" in refused.stderr
+
+
+@pytest.mark.parametrize(("allow", "code"), [("", 0), ("deletes=2", 2)])
+def test_an_approval_that_allows_something_must_succeed(tmp_path: Path, allow: str, code: int) -> None:
+    """A finished plan takes no approval, and that is fine; a wrong --allow must not lead to an apply without it."""
+    command, called = tmp_path / "topicledger", tmp_path / "called"
+    command.write_text(f'#!/bin/sh\necho "$@" >>{called}\n[ "$1" = apply ] || exit 2\n')
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TOPICLEDGER_CONFIG": "run.toml"}
+    arguments = [EXAMPLES / "apply.sh", "run-1", "bob", "topics"]
+    done = subprocess.run(arguments, env={**environment, "TOPICLEDGER_ALLOW": allow}, check=False)
+    approve = "runs approve --config run.toml run-1 --by bob --note merged"
+    apply = "apply --config run.toml --run-id run-1 --wait topics"
+    assert done.returncode == bool(code)
+    assert called.read_text().splitlines() == ([f"{approve} --allow {allow}"] if code else [approve, apply])
 
 
 @pytest.mark.parametrize("code", [0, 5, 2])

@@ -157,7 +157,8 @@ def test_a_plan_reads_tables_without_the_rows_that_its_load_removes(spark: Spark
     after = changes.over(table, MANIFESTS.key)
     assert after.columns == table.columns
     assert {(row["topic"], row["num_partitions"]) for row in after.collect()} == {("a", 7), ("c", None), ("new", None)}
-    assert {row["topic"] for row in changes.touched.collect()} == {"a", "new", "b", None}, "the scope of the plan"
+    assert {row["topic"] for row in changes.changed(MANIFESTS, table).collect()} == {"a", "new", "b", None}, "the scope"
+    assert {row["topic"] for row in changes.changed(MANIFESTS, after).collect()} == {"b", None}, "loaded: no change"
     kept = Unloaded(rows=files).over(table, MANIFESTS.key)
     assert {row["topic"] for row in kept.collect()} == {"a", "b", "c", None, "new"}
 

@@ -79,7 +79,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
 def scope_line(summary: Summary, scope: str) -> str:
     """Return the line about the scope, and about what is pending outside of it."""
     outside = summary.pending.outside
-    found = "" if summary.clusters or any(summary.decisions.values()) else ": nothing that is declared or exists"
+    found = "" if summary.clusters or any(summary.decisions.values()) else ": nothing is inside"
     some, have = (
         ("1 topic or other resource", "has") if outside == 1 else (f"{outside:,} topics or other resources", "have")
     )

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.ledger.tables import differ
+from topicledger.schemas import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +21,20 @@ class Unloaded:
     removed: DataFrame | None = None
     """Rows of the table that the load would remove; None without `--replace`."""
 
-    @property
-    def touched(self) -> DataFrame:
-        """The rows that the load would write or remove."""
-        return self.rows if self.removed is None else self.rows.unionByName(self.removed.select(*self.rows.columns))
+    def changed(self, table: Table, before: DataFrame) -> DataFrame:
+        """Return the rows that the load would add, change or remove. `before`: the rows of the table."""
+        same = [F.col(f"file.{name}").eqNullSafe(F.col(f"there.{name}")) for name in table.key]
+        added = F.col("there.cluster").isNull()
+        both = self.rows.alias("file").join(before.alias("there"), on=same, how="left")
+        found = both.where(added | differ(table, "there", "file")).select("file.*")
+        return self._with_removed(found)
 
     def over(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
         """Return the rows of `table` as they would be after the load."""
-        left, gone = table, self.touched.select(*key)
+        left, gone = table, self._with_removed(self.rows).select(*key)
         same = [left[name].eqNullSafe(gone[name]) for name in key]
         others = left.join(gone, on=same, how="left_anti")
         return others.select(*self.rows.columns).unionByName(self.rows)
+
+    def _with_removed(self, rows: DataFrame) -> DataFrame:
+        return rows if self.removed is None else rows.unionByName(self.removed.select(*rows.columns))

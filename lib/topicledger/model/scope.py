@@ -28,7 +28,7 @@ class Scope:
     resources: tuple[str, ...] = ()
     """Patterns (RE2): resources other than topics whose text matches one of them. With `topics`: either is enough."""
     files: bool = False
-    """Only what the files of a plan declare."""
+    """Only rows that loading the files of a plan adds, changes or removes."""
     barred: tuple[str, ...] = ()
     """Owners whose declarations the requester may not plan: see `[owners.NAME] requested_by`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
@@ -12,7 +12,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Action
 from topicledger.resources import scoped
 from topicledger.resources.kind import ResourceKind
-from topicledger.schemas import MANIFESTS
+from topicledger.schemas import MANIFESTS, Table
 
 
 def inside(run: Run, undeclared: Column | None = None) -> Transform | None:
@@ -23,8 +23,8 @@ def inside(run: Run, undeclared: Column | None = None) -> Transform | None:
     scope = run.scope
     if not scope.narrows:
         return None
-    files = run.unloaded.get(MANIFESTS.name)
-    keys = None if files is None else files.touched.select("cluster", "topic")
+    files = _changed_by_files(run, MANIFESTS, run.manifest_version)
+    keys = None if files is None else files.select("cluster", "topic")
     # A prune has a row without a topic for each cluster.
     always = None if run.prunes is None else F.col("topic").isNull()
     if run.prunes is not None:
@@ -48,9 +48,21 @@ def resources(run: Run, kind: ResourceKind, clusters: Collection[str]) -> Transf
     scope = run.scope
     if not scope.narrows:
         return lambda decisions: decisions
-    files = run.unloaded.get(kind.table.name)
+    files = _changed_by_files(run, kind.table, run.version_of(kind.table))
     judge = kind.rows.judge(clusters, None)
-    keys = None if files is None else files.touched.transform(judge).select("cluster", "resource")
+    keys = None if files is None else files.transform(judge).select("cluster", "resource")
     within = scoped.with_inside(scope, kind.deciding.scoped, keys, text="resource")
     actions = tuple(each.name for each in kind.actions)
     return lambda decisions: decisions.transform(within).transform(scoped.left_outside(actions, "resource"))
+
+
+def _changed_by_files(run: Run, table: Table, version: int | None) -> DataFrame | None:
+    """Return the rows that loading the files of a plan changes, at the version planned from; None without such files.
+
+    A row that the table already has is no change of these files: what is pending for it came with an earlier load.
+    """
+    files = run.unloaded.get(table.name)
+    if files is None:
+        return None
+    before = run.ledger.rows(table, []) if version is None else run.ledger.read(table, version)
+    return files.changed(table, before)

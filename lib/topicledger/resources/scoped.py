@@ -67,7 +67,7 @@ def with_inside(
 ) -> Transform:
     """Add `INSIDE`. In: the columns that `scoped` reads.
 
-    `files`: the keys of what a plan's files declare, one row each, if the scope is limited to files. `text`: the column
+    `files`: the keys of what a plan's files change, if the scope is limited to files. `text`: the column
     that `Scope.resources` selects by; None for topics. `always`: rows that are inside any scope.
     """
     limits: list[Column] = []
