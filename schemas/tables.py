@@ -27,6 +27,7 @@ from topicledger.schemas.access import (
     OBSERVED_GROUP_CONFIGS,
     OBSERVED_QUOTAS,
     QUOTAS,
+    RESOURCES,
 )
 from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table
 from topicledger.schemas.definition import column as _column
@@ -327,6 +328,8 @@ DRIFT = Table(
     properties={"delta.appendOnly": "true", **_skipping_by("run_id", "cluster", "topic", "kind", "observed_at")},
 )
 
+DECLARING = (MANIFESTS, *RESOURCES)
+"""The tables that declare resources, one for each kind."""
 
 TABLES: Mapping[str, Table] = {
     table.name: table

@@ -47,7 +47,7 @@ def test_only_files_that_are_as_planned_are_loaded() -> None:
     kept = as_planned(run, parsed({"elsewhere/a.yaml": "1", "topics/b.yaml": "changed", "new.yaml": "9", "-": "3"}))
     assert kept.digests == {"elsewhere/a.yaml": "1", "-": "3"}
     assert [row.topic for row in kept.rows] == ["of.elsewhere/a.yaml", "of.stdin"]
-    assert [row.file for row in kept.resource_rows] == ["elsewhere/a.yaml", "stdin"]
+    assert [row.file for row in kept.rows_of("acls")] == ["elsewhere/a.yaml", "stdin"]
 
 
 def test_files_of_which_none_is_as_planned_are_refused() -> None:

@@ -31,6 +31,7 @@ from topicledger.files.read import Foreign, read, remarks
 from topicledger.files.writing import as_yaml
 from topicledger.manifests.files import ParsedManifests
 from topicledger.resources.registry import KINDS
+from topicledger.schemas import DECLARING
 from topicledger.text import document
 
 
@@ -128,23 +129,10 @@ def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
     """Print the rows of files as one YAML document for each cluster; needs no table, and starts no Spark."""
     for line in remarks(parsed):
         click.echo(line, err=True)
-    rows: dict[str, list[dict[str, object]]] = {
-        "manifests": [dataclasses.asdict(row) for row in parsed.rows],
-        **{
-            table: [
-                {
-                    "cluster": row.cluster,
-                    "state": row.state,
-                    **row.values,
-                    "owner": row.owner,
-                    "labels": row.labels,
-                    "file": row.file,
-                    "line": row.line,
-                }
-                for row in those
-            ]
-            for table, those in parsed.resources.items()
-        },
+    tables = {table.name: (*table.schema.names, "file", "line") for table in DECLARING}
+    rows = {
+        name: [{column: row.value(column) for column in tables[name]} for row in those]
+        for name, those in parsed.tables.items()
     }
     found = document(ExitCode.DONE, {"dry_run": True, "rows": rows}, indent=None)
     print_result(found, lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)

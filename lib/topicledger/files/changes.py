@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from topicledger.arrow import arrow_schema
 from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger, differ
-from topicledger.manifests.files import ResourceRow
+from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
-from topicledger.schemas import RESOURCES, Table
+from topicledger.schemas import DECLARING, Table
 
 KEPT = ("labels", "replaces", "description")
 """Columns whose values no cluster knows."""
@@ -40,21 +40,23 @@ class TableChanges:
             ledger.merge(self.table, self.rows, removed=self.removed, same_owner=self.same_owner)
 
 
-def frames(spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]) -> Mapping[str, DataFrame]:
-    """Return the declared rows of each table, one per key, without tables that files have no entries for.
+def frames(spark: SparkSession, declared: Mapping[str, Sequence[FileRow]]) -> Mapping[str, DataFrame]:
+    """Return the declared rows of each table, one per key, without tables that aren't in `declared`.
 
-    `resource_reasons` has checked the rows.
+    `read` has checked the rows.
     """
-    return {table.name: _frame(spark, table, rows) for table in RESOURCES if (rows := declared.get(table.name))}
+    return {table.name: _frame(spark, table, declared[table.name]) for table in DECLARING if table.name in declared}
 
 
-def _frame(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> DataFrame:
-    def values(row: ResourceRow) -> dict[str, object]:
-        own = {name: getattr(row, name) for name in ("cluster", "state", "owner", "labels")}
-        found = {**own, **row.values}
-        return {name: list(each.items()) if isinstance(each, Mapping) else each for name, each in found.items()}
+def _frame(spark: SparkSession, table: Table, rows: Sequence[FileRow]) -> DataFrame:
+    def values(column: str) -> Iterator[object]:
+        for row in rows:
+            value = row.value(column)
+            yield list(value.items()) if isinstance(value, Mapping) else value
 
-    arrow = pa.Table.from_pylist([values(row) for row in rows], schema=arrow_schema(table.schema))
+    schema = arrow_schema(table.schema)
+    columns = [pa.array(values(field.name), type=field.type) for field in schema]
+    arrow = pa.Table.from_arrays(columns, schema=schema)
     return spark.createDataFrame(arrow, table.schema).dropDuplicates([*table.key])
 
 

@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame, Row
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
-from topicledger.files.changes import TableChanges, difference
-from topicledger.files.read import Foreign, files_arguments, frames
+from topicledger.files.changes import TableChanges, difference, frames
+from topicledger.files.read import Foreign, files_arguments
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, require_new
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.files import ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
+from topicledger.manifests.files import FileRow, NotCarriedOver, ParsedManifests
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
-from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS
 from topicledger.text import first_of, listed, show
 
 COMMAND = "load_manifests"
@@ -107,10 +107,10 @@ def load(
     Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
     and UsageError if the run id already exists.
     """
-    rows, resources = frames(ledger.spark, parsed)
-    ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
+    rows = frames(ledger.spark, parsed.tables)
+    ledger.ensure(RUNS, *(table for table in DECLARING if table.name in rows))
     require_new(ledger, run_id, "a load can't be resumed")
-    named = clusters_of([*parsed.rows, *parsed.resource_rows])
+    named = clusters_of(parsed.every_row)
     arguments = _arguments(parsed.digests, named, replace, foreign)
     if parsed.variables:
         arguments[runs.VARIABLES_ARGUMENT] = json.dumps(parsed.variables)
@@ -119,7 +119,7 @@ def load(
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
-        loaded, changes = _changes(ledger, rows, resources, parsed, replace)
+        loaded, changes = _changes(ledger, rows, parsed, replace)
         _require_few_removed(loaded, settings, parsed, replace)
         for each in changes:
             each.make(ledger)
@@ -140,8 +140,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
 
     Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
-    rows, resources = frames(ledger.spark, parsed)
-    loaded, _ = _changes(ledger, rows, resources, parsed, replace)
+    loaded, _ = _changes(ledger, frames(ledger.spark, parsed.tables), parsed, replace)
     _require_few_removed(loaded, settings, parsed, replace)
     return _with_leftovers(loaded, parsed)
 
@@ -159,16 +158,15 @@ class Removals:
 def removals_of(
     ledger: Ledger,
     settings: Settings,
-    rows: DataFrame,
-    resources: Mapping[str, DataFrame],
+    rows: Mapping[str, DataFrame],
     parsed: ParsedManifests,
     replace: Replace,
 ) -> Removals:
     """Return the rows that `load` would remove; raises GuardStopped as `load` does.
 
-    `rows`, `resources`: what `frames` returned for `parsed`.
+    `rows`: what `frames` returned for `parsed`.
     """
-    loaded, changes = _changes(ledger, rows, resources, parsed, replace)
+    loaded, changes = _changes(ledger, rows, parsed, replace)
     _require_few_removed(loaded, settings, parsed, replace)
     lines = list(map(str, loaded.removed_rows))
     for each in changes[1:]:
@@ -184,8 +182,7 @@ def removals_of(
 
 def _changes(
     ledger: Ledger,
-    rows: DataFrame,
-    resources: Mapping[str, DataFrame],
+    rows: Mapping[str, DataFrame],
     parsed: ParsedManifests,
     replace: Replace | None,
 ) -> tuple[Loaded, Sequence[TableChanges]]:
@@ -194,12 +191,11 @@ def _changes(
     Rows are only removed from the clusters that the files have entries of the same table for.
     """
     owners = None if replace is None else replace.owners
-    of_topics = difference(ledger, MANIFESTS, rows, clusters_of(parsed.rows), owners)
-    others = [
-        difference(ledger, table, resources[table.name], clusters_of(parsed.rows_of(table.name)), owners)
-        for table in RESOURCES
-        if table.name in resources
-    ]
+    of_topics, *others = (
+        difference(ledger, table, rows[table.name], clusters_of(parsed.tables[table.name]), owners)
+        for table in DECLARING
+        if table.name in rows
+    )
     removed: Sequence[Row] = []
     if of_topics.removed is not None and of_topics.counts["removed"]:
         shown = of_topics.removed.select(*MANIFESTS.key, "owner")
@@ -212,7 +208,7 @@ def _changes(
     return loaded, [of_topics, *others]
 
 
-def clusters_of(rows: Sequence[ManifestRow | ResourceRow]) -> Sequence[str]:
+def clusters_of(rows: Sequence[FileRow]) -> Sequence[str]:
     """Return the clusters that rows of files name."""
     return sorted({row.cluster for row in rows})
 

@@ -11,24 +11,26 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TextIO
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-
-from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.files import changes, resource_reasons
+from topicledger.files import resource_reasons
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.files import FileError, Format, ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
+from topicledger.manifests.files import (
+    FileError,
+    FileRow,
+    Format,
+    ManifestRow,
+    NotCarriedOver,
+    ParsedManifests,
+    ResourceRow,
+)
 from topicledger.manifests.files.entries import MAX_ERRORS
 from topicledger.manifests.reasons import broken
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import MANIFESTS
 from topicledger.text import first_of, nearest, show
 
 LISTED_FILES = 100
@@ -79,7 +81,7 @@ def read(
         chain(
             parsed.errors,
             parsed.warnings if strict else (),
-            _unknown_clusters([*parsed.rows, *parsed.resource_rows], settings, hint),
+            _unknown_clusters(parsed.every_row, settings, hint),
             _repeated(parsed.rows),
             _row_errors(parsed.rows),
             _not_yours(parsed.rows, settings.owners),
@@ -116,18 +118,9 @@ def remarks(parsed: ParsedManifests) -> list[str]:
     for cluster, count in parsed.left_out.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
         lines.append(f"left out by --cluster: {entries} of cluster {show(cluster)}")
-    if parsed.left_out and not parsed.rows and not parsed.resource_rows:
+    if parsed.left_out and not parsed.every_row:
         lines.append("the files have no entry of the clusters that --cluster names")
     return lines
-
-
-def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
-    """Return what `read` returned as rows of `manifests`, one per (cluster, topic), and of the other tables by name.
-
-    Tables that the files have no entries for are left out.
-    """
-    rows = _frame(spark, parsed.rows).drop("file", "line").dropDuplicates(["cluster", "topic"])
-    return rows, changes.frames(spark, parsed.resources)
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
@@ -201,22 +194,7 @@ def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
             )
 
 
-def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
-    place = [StructField("file", StringType()), StructField("line", IntegerType())]
-    schema = StructType([*(StructField(f.name, f.dataType) for f in MANIFESTS.schema), *place])
-    arrow = arrow_schema(schema)
-
-    def value(row: ManifestRow, name: str) -> object:
-        content = getattr(row, name)
-        return (
-            list(content.items()) if name in ("assignments", "configs", "labels") and content is not None else content
-        )
-
-    columns = [pa.array([value(row, field.name) for row in rows], type=field.type) for field in arrow]
-    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
-
-
-def _unknown_clusters(rows: Sequence[ManifestRow | ResourceRow], settings: Settings, hint: str) -> Iterator[FileError]:
+def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) -> Iterator[FileError]:
     for row in rows:
         if row.cluster not in settings.clusters:
             message = f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}"

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
-from topicledger.files.changes import gone
+from topicledger.files.changes import frames, gone
 from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Replace, clusters_of, load, removals_of
-from topicledger.files.read import files_arguments, frames
+from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
 from topicledger.ledger.runs import PATHS_ARGUMENT, REMOVALS_ARGUMENT, VARIABLES_ARGUMENT
@@ -31,7 +31,7 @@ from topicledger.plan import resources
 from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import MANIFESTS, RESOURCES, RUNS, Table
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
 from topicledger.text import counted, listed, show
 
 _SHOWN = 3
@@ -113,13 +113,7 @@ def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
             f"{named(planned.digests)}: plan again; nothing was loaded and nothing was sent"
         )
     same = {"stdin" if name == "-" else name for name in digests}
-    others = {table: [row for row in rows if row.file in same] for table, rows in parsed.resources.items()}
-    return replace(
-        parsed,
-        rows=[row for row in parsed.rows if row.file in same],
-        resources={table: rows for table, rows in others.items() if rows},
-        digests=digests,
-    )
+    return replace(parsed.only(lambda row: row.file in same), digests=digests)
 
 
 def load_planned(run: Run, parsed: ParsedManifests) -> None:
@@ -148,12 +142,10 @@ def unloaded(
 
     Raises GuardStopped if it removes more rows than `guards.max_removed_rows`.
     """
-    rows, others = frames(ledger.spark, parsed)
-    found = None if replaces is None else removals_of(ledger, settings, rows, others, parsed, replaces)
+    rows = frames(ledger.spark, parsed.tables)
+    found = None if replaces is None else removals_of(ledger, settings, rows, parsed, replaces)
     removed = {} if found is None else found.rows
-    changed = {
-        name: Unloaded(rows=each, removed=removed.get(name)) for name, each in {MANIFESTS.name: rows, **others}.items()
-    }
+    changed = {name: Unloaded(rows=each, removed=removed.get(name)) for name, each in rows.items()}
     return changed, () if found is None else found.lines
 
 
@@ -216,7 +208,7 @@ def _undeclared(run: Run) -> DataFrame:
 
 def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) -> Iterator[str]:
     """Keys of rows that the tables changed since the plan, and that the run's unloaded changes concern."""
-    for table in (MANIFESTS, *RESOURCES):
+    for table in DECLARING:
         unloaded = run.unloaded.get(table.name)
         then = run.latest_version_then if table is MANIFESTS else run.latest_version_of(table)
         if unloaded is None or not run.ledger.exists(table):
@@ -228,8 +220,8 @@ def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) 
         now = run.ledger.read(table, latest)
         yield from _otherwise(table, unloaded.rows, before, now)
         if replaces is not None:
-            rows = parsed.rows if table is MANIFESTS else parsed.rows_of(table.name)
-            removed = (gone(table, each, unloaded.rows, clusters_of(rows), replaces.owners) for each in (before, now))
+            named = clusters_of(parsed.tables[table.name])
+            removed = (gone(table, each, unloaded.rows, named, replaces.owners) for each in (before, now))
             yield from _unlike(table, *removed)
 
 

@@ -29,7 +29,7 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.notify import Announced
 from topicledger.resources import building
-from topicledger.schemas import MANIFESTS, RESOURCES
+from topicledger.schemas import DECLARING, MANIFESTS
 from topicledger.serving import protocol
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Command, Pace, Server
@@ -130,7 +130,7 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command
     """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended."""
     try:
         version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
-        declared = version is not None or any(ledger.exists(table) for table in RESOURCES)
+        declared = any(ledger.exists(table) for table in DECLARING)
     except JAVA_IS_GONE:
         # Java is gone, and the session with it.
         raise

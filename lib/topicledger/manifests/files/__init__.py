@@ -7,6 +7,7 @@ is decided together with all other rows of the `manifests` table.
 from topicledger.manifests.files.results import (
     FIELDS,
     FileError,
+    FileRow,
     Format,
     ManifestRow,
     NotCarriedOver,
@@ -17,6 +18,7 @@ from topicledger.manifests.files.results import (
 __all__ = [
     "FIELDS",
     "FileError",
+    "FileRow",
     "Format",
     "ManifestRow",
     "NotCarriedOver",

@@ -6,10 +6,11 @@ A separate module, since every module of the package needs these types and they 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from topicledger.schemas import MANIFESTS
 from topicledger.text import nearest, show
 
 Format: TypeAlias = Literal["csv", "json", "yaml"]
@@ -83,6 +84,10 @@ class ManifestRow:
     line: int
     """The line on which the entry begins, from 1."""
 
+    def value(self, column: str) -> object:
+        """Return the value of a column of the table, or the entry's `file` or `line`."""
+        return getattr(self, column)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceRow:
@@ -104,6 +109,14 @@ class ResourceRow:
     """The file as it was named, `stdin` for `-`."""
     line: int
     """The line on which the entry begins, from 1."""
+
+    def value(self, column: str) -> object:
+        """Return the value of a column of its table, or the entry's `file` or `line`."""
+        return self.values[column] if column in self.values else getattr(self, column, None)
+
+
+FileRow: TypeAlias = ManifestRow | ResourceRow
+"""A row of any table, as a file declares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +173,30 @@ class ParsedManifests:
     """Number of rows left out by cluster, because only other clusters were asked for."""
 
     @property
-    def resource_rows(self) -> Sequence[ResourceRow]:
-        """Rows beside topics, of all tables."""
-        return [row for rows in self.resources.values() for row in rows]
+    def tables(self) -> Mapping[str, Sequence[FileRow]]:
+        """Rows by table."""
+        return {MANIFESTS.name: self.rows, **self.resources}
+
+    @property
+    def every_row(self) -> Sequence[FileRow]:
+        """Rows of all tables."""
+        return [row for rows in self.tables.values() for row in rows]
 
     def on(self, clusters: Collection[str]) -> ParsedManifests:
         """Leave out the rows of all other clusters, and count them; without `clusters` nothing is left out."""
         if not clusters:
             return self
-        all_clusters = [*(row.cluster for row in self.rows), *(row.cluster for row in self.resource_rows)]
-        others = [cluster for cluster in all_clusters if cluster not in clusters]
-        kept = {table: [row for row in rows if row.cluster in clusters] for table, rows in self.resources.items()}
+        others = [row.cluster for row in self.every_row if row.cluster not in clusters]
+        kept = self.only(lambda row: row.cluster in clusters)
+        return replace(kept, left_out=dict(sorted(Counter(others).items())))
+
+    def only(self, wanted: Callable[[FileRow], bool]) -> ParsedManifests:
+        """Leave out all rows that aren't `wanted`."""
+        kept = {table: [row for row in rows if wanted(row)] for table, rows in self.resources.items()}
         return replace(
             self,
-            rows=[row for row in self.rows if row.cluster in clusters],
+            rows=[row for row in self.rows if wanted(row)],
             resources={table: rows for table, rows in kept.items() if rows},
-            left_out=dict(sorted(Counter(others).items())),
         )
 
     def rows_of(self, table: str) -> Sequence[ResourceRow]:
