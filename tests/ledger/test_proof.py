@@ -182,7 +182,7 @@ def restored(ledger: Ledger) -> None:
     tampered(ledger, AUDIT).restoreToVersion(version)
 
 
-SHOWN = (one_changed, one_removed, one_added, run_removed, only_the_row_of_the_run_removed, restored)
+SHOWN = (one_changed, run_removed)
 """Manipulations whose output is in docs/proof.md."""
 
 
