@@ -296,15 +296,17 @@ def _wanted(run: Run, selected: Sequence[str] | None) -> Wanted:
 def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:
     """Return cluster -> why it was not reached, for clusters with rows in the plan."""
     errors = {name: status.error for name, status in seen.statuses.items() if status.error is not None}
-    for error in errors.values():
-        log.warning("%s", error)
     if not errors:
         return {}
     found = is_planned(run.plans())
+    lacking = {name for name in errors if not found.get(name, True)}
+    for name, error in errors.items():
+        # The result has those of clusters with rows.
+        log.log(logging.INFO if name in lacking else logging.WARNING, "%s", error)
     return {
-        name: f"{error}; the other clusters continue, start run {run.run_id} again for {name}"
-        for name, error in errors.items()
-        if not found.get(name, True)
+        name: f"{errors[name]}; the other clusters continue, start run {run.run_id} again for {name}"
+        for name in errors
+        if name in lacking
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -109,8 +110,13 @@ def any_of(names: Sequence[str]) -> str:
 
 
 def alike(message: str | None, name: str | None) -> str:
-    """Return a message with `name` masked, so that messages that differ only in the name compare as equal."""
-    return (message or "").replace(name, "#") if name else message or ""
+    """Return a message with the whole name masked: messages that differ only in the name compare as equal.
+
+    A short name, such as `a`, stays within other words.
+    """
+    if not message or not name or name not in message:
+        return message or ""
+    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", "#", message)
 
 
 def iso_time(moment: datetime) -> str:

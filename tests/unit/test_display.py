@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.commands import REPOSITORY
 from topicledger.apply.display import display_only, displayed
+
+READS = {
+    "_answered",
+    "_show_expanded",
+    "audit_policies",
+    "audit_upgrade",
+    "clusters_check",
+    "clusters_list",
+    "runs_verify",
+    "topics_show",
+}
+"""Functions of commands whose only work is their output."""
 
 
 def test_a_failed_display_is_one_warning_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -49,3 +64,23 @@ def test_a_full_disk_under_stdout_leaves_the_exit_code() -> None:
         3,
         ["the result can't be shown: OSError: [Errno 28] No space left on device; the work is done: look elsewhere"],
     )
+
+
+def test_results_of_commands_that_do_work_are_display_only() -> None:
+    """So that such a command never ends as failed because its result can't be shown."""
+    found = set[str]()
+    for path in (REPOSITORY / "lib" / "topicledger" / "cli").glob("*.py"):
+        for function in ast.parse(path.read_text()).body:
+            if isinstance(function, ast.FunctionDef) and path.name != "options.py":
+                found |= {function.name for _ in _unguarded(function)}
+    assert found == READS
+
+
+def _unguarded(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of `print_result` outside of `display_only`."""
+    for each in ast.iter_child_nodes(node):
+        called = [item.context_expr for item in each.items] if isinstance(each, ast.With) else []
+        if not any("display_only" in ast.unparse(call) for call in called):
+            if isinstance(each, ast.Call) and ast.unparse(each.func) == "print_result":
+                yield each
+            yield from _unguarded(each)

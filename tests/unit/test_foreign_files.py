@@ -129,6 +129,18 @@ def test_a_placeholder_is_no_value(read: Read, form: str, written: str) -> None:
 
 
 @EVERY_YAML
+@pytest.mark.parametrize("around", ["{{- range .Values.topics }}\nIT", "IT---\n{%- if x %}\n", "IT---\nx: {{ .x }}\n"])
+def test_a_template_that_is_not_filled_in_is_named(read: Read, form: str, around: str) -> None:
+    """Without quotes, YAML reads a placeholder as a mapping in a mapping."""
+    text = around.replace("IT", SMALLEST[form])
+    (error,) = errors(read(form, text))
+    line = text.count("\n", 0, text.rindex("{{" if "{{" in around else "{%")) + 1
+    assert error == f"f.yaml:{line}: contains a template placeholder; render the template first"
+    (error,) = errors(read(form, with_config(form, "{{ .Values.ms }}")))
+    assert error.endswith(": contains a template placeholder; render the template first")
+
+
+@EVERY_YAML
 @pytest.mark.parametrize(("written", "text"), [("604800000", "604800000"), ("true", "true"), ("0.5", "0.5")])
 def test_numbers_and_booleans_of_configs_become_kafkas_strings(read: Read, form: str, written: str, text: str) -> None:
     assert only(read(form, with_config(form, written))).configs == {"k": text}
@@ -987,6 +999,10 @@ Current ACLs for resource `ResourcePattern(resourceType=GROUP, name=good, patter
 lines, host=*, operation=READ, permissionType=ALLOW)
 \t(principal=User:a, host=2001:db8::1, operation=READ, permissionType=ALLOW)
 \t(principal=User:good, host=*, operation=READ, permissionType=ALLOW)
+\t(principal=user:lower, host=*, operation=READ, permissionType=ALLOW)
+
+Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=.*, patternType=LITERAL)`:
+\t(principal=User:dead, host=*, operation=READ, permissionType=ALLOW)
 """
 
 
@@ -1003,9 +1019,11 @@ def test_acls_that_never_apply_are_listed_as_not_carried_over(tmp_path: Path) ->
         (7, "a line break in a name"),
         (8, "a line break in a name"),
         (14, "a line break in a name"),
+        (18, "principal user:lower: Kafka's authorizer knows only User:name"),
         (2, "resource_name * with PREFIXED matches only names that begin with a *"),
         (13, "host is app.example.org"),
         (16, "host is 2001:db8::1"),
+        (21, "resource_name is .*, which is not a legal topic name or prefix"),
     ]
 
 

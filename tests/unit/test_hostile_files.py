@@ -334,6 +334,21 @@ HINTS = {
         "cluster: c\ntopics: [{topic: t, num_partitions: '${N}'}]\n",
         "contains a template placeholder",
     ),
+    "digits of base 16": (
+        "m.yaml",
+        "cluster: c\ntopics:\n  - {topic: t, configs: {min.cleanable.dirty.ratio: '0x1p-2'}}\n",
+        'm.yaml:3: `configs`: `min.cleanable.dirty.ratio` is "0x1p-2"; write a number in the digits 0 to 9',
+    ),
+    "wide digits": (
+        "m.yaml",
+        'cluster: c\ntopics:\n  - topic: t\n    configs:\n      retention.ms: "\uff16\uff10"\n',
+        'm.yaml:5: `configs`: `retention.ms` is "\uff16\uff10"; write a whole number in the digits 0 to 9',
+    ),
+    "wide digits in CSV": (
+        "m.csv",
+        'cluster,topic,configs\nc,t,"{""max.message.bytes"": ""\u0661""}"\n',
+        'm.csv:2: `configs`: `max.message.bytes` is "\u0661"; write a whole number in the digits 0 to 9 or a size',
+    ),
     "a reserved character": ("m.yaml", "cluster: c\ntopics: [{topic: t, owner: @me}]\n", "begins with @; quote it"),
     "an exponent": (
         "m.yaml",

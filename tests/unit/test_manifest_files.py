@@ -221,7 +221,7 @@ SEVERAL = "can be written in several ways"
 ADVICE = {
     ("m.yaml", "preallocate", "no"): "`no` means false in YAML 1.1; write true or false",
     ("m.yaml", "retention.ms", "1e6"): f"`1e6` is a number that {SEVERAL}; write a whole number or a duration such as",
-    ("m.yaml", "retention.bytes", "0x10"): "`0x10` is a number in another base in YAML; write a whole number or a size",
+    ("m.yaml", "retention.bytes", "0x10"): "is a number in another base in YAML; write a whole number in the digits 0",
     ("m.yaml", "min.cleanable.dirty.ratio", ".inf"): "means infinity or not a number in YAML; write a number",
     ("m.yaml", "min.cleanable.dirty.ratio", "1e6"): f"`1e6` is a number that {SEVERAL}; Kafka accepts 0 to 1",
     ("m.yaml", "min.cleanable.dirty.ratio", "1e-1"): "; quote it ('1e-1') or write it in plain digits",

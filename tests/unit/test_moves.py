@@ -15,6 +15,7 @@ from topicledger.model.moves import Move, UnderWay, parse_assignments
 def test_assignments_are_read_as_plans_have_them() -> None:
     assert parse_assignments("0:1,2;12:3") == {0: (1, 2), 12: (3,)}
     assert parse_assignments("") == {}
+    assert parse_assignments("0:;1:2") == {0: (), 1: (2,)}
 
 
 def a_move(partition: int, before: tuple[int, ...], after: tuple[int, ...], size: int = 1) -> Move:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from topicledger.apply.moves import PlannedMoves
 from topicledger.cli.show import in_colours
 from topicledger.plan.lines import planned_action
 from topicledger.resources.registry import ACTIONS
-from topicledger.review.diff import Ended, Line, PlanDiff, Reason
+from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
 
 GOLDEN = Path(__file__).with_name("golden_diff")
@@ -321,3 +322,20 @@ def test_nobody_who_set_no_color_gets_colours(
         monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     assert in_colours() is coloured
+
+
+def test_reasons_that_differ_only_in_the_resource_are_one(spark: SparkSession) -> None:
+    """Only its whole name counts: a short name is part of other words."""
+    said = {
+        "CLUSTER_UNREACHABLE": ["cluster dark can't be reached"] * 3,
+        "INVALID": ["a has 1, see a.b", r"User:x\Ey\Q has 20, see a.b", "b.c has 3, see a.b."],
+    }
+    rows = [
+        (False, "dark", "create", "failed", "observe", error, message, name)
+        for error, messages in said.items()
+        for name, message in zip(("a", r"User:x\Ey\Q", "b.c"), messages, strict=True)
+    ]
+    columns = "is_line boolean, cluster string, action string, outcome string, phase string, error string"
+    found = spark.createDataFrame(rows, f"{columns}, error_message string, resource string").transform(_grouped)
+    counts = {row["error"]: [-each["count"] for each in row["reasons"]] for row in found.collect()}
+    assert counts == {"CLUSTER_UNREACHABLE": [3], "INVALID": [2, 1]}

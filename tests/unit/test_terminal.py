@@ -18,7 +18,7 @@ from topicledger.drift import summary as drift_summary
 from topicledger.drift.summary import ClusterDrift
 from topicledger.files.exported import ClusterExport, Exported, TopicMessage
 from topicledger.files.exported import render as render_export
-from topicledger.text import cell, console
+from topicledger.text import alike, cell, console
 
 LONG = "payments." * 27 + "events"
 HOSTILE = "\x1b[31m[bold]red[/bold] [/] :smile: \u202e"
@@ -63,6 +63,25 @@ def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
     assert text.count("new.000") <= 4
     assert "new.004" not in text
     assert "15 more" in " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [("; start run R again", "not finished: start run R again\n"), ("", None), (None, "not finished: another\n")],
+)
+def test_a_reason_in_the_table_of_failures_is_not_repeated(problem: str | None, line: str | None) -> None:
+    screen, why = terminal(120), "cluster dark can't be reached"
+    failed = [replace(each, error_message=why) for each in REFUSED.failures]
+    render(replace(REFUSED, failures=failed, problems=["another" if problem is None else why + problem]), screen)
+    text = printed(screen)
+    assert text.count(why) == 1
+    assert "".join(text.partition("not finished")[1:]) == (line or "")
+
+
+def test_only_whole_names_make_messages_alike() -> None:
+    assert alike("orders.a can't have 3, orders.a.b can", "orders.a") == "# can't have 3, orders.a.b can"
+    assert alike("cluster dark can't be reached", "a") == "cluster dark can't be reached"
+    assert alike("it is declared by team-a, not by a.", "a") == "it is declared by team-a, not by #."
 
 
 @WIDTHS

@@ -243,15 +243,17 @@ def each_cluster(
         finally:
             waves.flush()
     problems, left_open = dict[str, str](), dict[Key, str]()
+    # The result has these reasons, except if the run is stopped.
+    level = logging.WARNING if context.stop.is_set() else logging.INFO
     for name, future in running.items():
         try:
             future.result()
         except StaysOpen as error:
             left_open |= {(name, resource, action): why for (resource, action), why in error.actions.items()}
-            log.warning("%s", error)
+            log.log(level, "%s", error)
         except ClusterError as error:
             problems[name] = str(error)
-            log.warning("%s", error)
+            log.log(level, "%s", error)
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
     lost = held.lost if held is not None else {}

@@ -72,8 +72,12 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         _render_failures(summary, console)
     if summary.warnings:
         _render_warnings(summary, console)
+    said = {each.error_message for each in summary.failures if each.error_message}
     for problem in summary.problems:
-        console.print(f"not finished: {plain(problem)}", soft_wrap=True)
+        # The table of failures has the reason.
+        known = next((each for each in said if problem.startswith(each)), "")
+        if rest := problem.removeprefix(known).lstrip("; "):
+            console.print(f"not finished: {plain(rest)}", soft_wrap=True)
 
 
 def scope_line(summary: Summary, scope: str) -> str:

@@ -10,7 +10,7 @@ import click
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from topicledger.apply.display import display_only
+from topicledger.apply.display import display_only, displayed
 from topicledger.cli import cluster_check
 from topicledger.cli.options import (
     Options,
@@ -210,7 +210,9 @@ def accept(
         earlier_cluster_id=None if before is None else before.cluster_id,
         changed=True,
         run_id=run.run_id,
-        open_runs=_planned_for_another(ledger, name, live),
+        open_runs=displayed(
+            lambda: _planned_for_another(ledger, name, live), [], "the open runs", instead="`runs list` has them"
+        ),
     )
 
 

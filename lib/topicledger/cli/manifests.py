@@ -111,16 +111,16 @@ def load_manifests(
         )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
-    for line in remarks(parsed):
-        click.echo(line, err=True)
-    for kind in KINDS:
-        for line in kind.entries.expansions(parsed.rows_of(kind.table.name)) if kind.entries.expansions else ():
-            click.echo(line, err=True)
-    for line in leftovers(loaded):
-        click.echo(line, err=True)
-    found = document(ExitCode.DONE, {"dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
-    lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
     with display_only("the result", instead="`runs list` has the run"):
+        for line in remarks(parsed):
+            click.echo(line, err=True)
+        for kind in KINDS:
+            for line in kind.entries.expansions(parsed.rows_of(kind.table.name)) if kind.entries.expansions else ():
+                click.echo(line, err=True)
+        for line in leftovers(loaded):
+            click.echo(line, err=True)
+        found = document(ExitCode.DONE, {"dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
+        lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
         print_result(found, lambda _: click.echo("\n".join(lines)), options)
     return ExitCode.DONE
 

@@ -71,10 +71,10 @@ def propose(options: Options, request: Proposing) -> int:
             atomic.write(request.to, [text])
         except OSError as error:
             raise TopicLedgerError(f"can't write {show(str(request.to))}: {error.strerror}") from error
-    _say(found, unused, request)
     result = document(ExitCode.DONE, {"unused": [asdict(each) for each in unused],
                        "kept": [asdict(each) for each in found if each.used is not None]})  # fmt: skip
     with display_only("the result", instead="the tables are unchanged"):
+        _say(found, unused, request)
         print_result(result, lambda _: click.echo(text if request.to is None else "", nl=False), options)
     return ExitCode.DONE
 

@@ -10,6 +10,7 @@ import click
 from pyspark.sql import DataFrame, Row
 
 from topicledger import atomic
+from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
 from topicledger.config.reading import load_settings
 from topicledger.errors import ExitCode, UsageError
@@ -74,7 +75,8 @@ def views_command(options: Options) -> int:
     ledger = open_ledger(options, settings, "views", new=True)
     names = views.create(ledger, settings)
     result = document(ExitCode.DONE, {"views": [f"{ledger.root}.{name}" for name in names]})
-    print_result(result, lambda console: console.print(created(names, ledger.root), markup=False), options)
+    with display_only("the result", instead="the catalog has the views"):
+        print_result(result, lambda console: console.print(created(names, ledger.root), markup=False), options)
     return ExitCode.DONE
 
 
@@ -122,7 +124,8 @@ def catalog(options: Options, to: Path, form: str, environment: str | None) -> i
         lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment or "PROD")
         _write(to, lines)
     result = document(ExitCode.DONE, {"topics": count, "to": str(to)})
-    print_result(result, lambda console: console.print(written(count, to), markup=False, soft_wrap=True), options)
+    with display_only("the result", instead=f"the topics are in {to}"):
+        print_result(result, lambda console: console.print(written(count, to), markup=False, soft_wrap=True), options)
     return ExitCode.DONE
 
 

@@ -165,8 +165,11 @@ def runs_abandon(options: Options, cancel: bool) -> int:
     with display_only("the result", instead="`runs list` shows the run's state"):
         click.echo(abandoned(options.run_id))
     take_away_left(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
-    for name in _throttled(ledger, settings, options.run_id):
-        click.echo(f"throttles stay set on cluster {name}; the next run there removes them once nothing moves any more")
+    with display_only("what stays set", instead="the next run on the cluster removes throttles"):
+        for name in _throttled(ledger, settings, options.run_id):
+            click.echo(
+                f"throttles stay set on cluster {name}; the next run there removes them once nothing moves any more"
+            )
     return ExitCode.DONE
 
 

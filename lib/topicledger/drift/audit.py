@@ -154,7 +154,7 @@ def _list(
     lost = {name for name, each in listed.statuses.items() if each.error is Refusal.CLUSTER_UNREACHABLE}
     for name in sorted(lost):
         message = str(listed.statuses[name].message)
-        log.warning("%s; the other clusters are still audited", message)
+        log.info("%s; the other clusters are still audited", message)
         problems.append(message)
     left = {name: cluster_id for name, cluster_id in estate.cluster_ids.items() if name not in lost}
     return replace(estate, cluster_ids=left), listed
@@ -225,7 +225,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
         del ids[name]
         problems.append(error)
     for error in problems:
-        log.warning("%s; the other clusters are still audited", error)
+        log.info("%s; the other clusters are still audited", error)
     of_audited = F.col("cluster").isin(*ids)
     kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:

@@ -131,9 +131,9 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     notes = [*unread, *_messages(rows, _NOTE)]
     exported = rows.where(F.col(_REASON).isNull())
     if request.to is None:
-        loaded = _merge(ledger, exported, others, request) if names else None
         counts = _counts(exported)
         of_tables = {each.kind.table.name: _counts(each.exported) for each in others}
+        loaded = _merge(ledger, exported, others, request) if names else None
         done = [
             ClusterExport(
                 cluster=name,

@@ -113,7 +113,7 @@ def read_moves() -> Column:
     """Read the partitions that a reassignment moves. In: its `before` and `after`. Out: `phases.MOVES`."""
 
     def one(part: Column) -> Column:
-        brokers = F.split(F.substring_index(part, ":", -1), ",").cast("array<int>")
+        brokers = parts_of(F.substring_index(part, ":", -1), ",").cast("array<int>")
         return F.struct(F.substring_index(part, ":", 1).cast("int").alias("partition"), brokers.alias("brokers"))
 
     before, after = (F.transform(parts_of(F.col(name)["assignments"], ";"), one) for name in ("before", "after"))

@@ -25,6 +25,8 @@ UNITS: Mapping[Unit, Mapping[str, int]] = {"ms": _DURATIONS, "bytes": {**_BINARY
 _EXAMPLES: Mapping[Unit, str] = {"ms": "a duration such as 7d or 12h", "bytes": "a size such as 1GiB or 500MB"}
 _WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_OTHER_DIGITS = re.compile(r"[^\x00-\x7f]|[+-]?0[xX]")
+"""Matches numbers that Java reads, in digits of other scripts or of base 16."""
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
 """The highest number of each type."""
@@ -50,7 +52,7 @@ def stored(name: str, text: str) -> str:
     if config.type == "double":
         found = _DOUBLE.fullmatch(trimmed)
         if found is None or not math.isfinite(float(found[1])):
-            raise ConfigTextError(f"is {_quoted(text)}; write a number")
+            raise ConfigTextError(f"is {_quoted(text)}; write a number{_in_digits(trimmed)}")
         _require_in_limits(config, text, float(found[1]))
     elif config.type == "boolean":
         if trimmed.lower() not in ("true", "false") or not trimmed.isascii():
@@ -78,7 +80,7 @@ def _counted(config: TopicConfig, text: str, trimmed: str) -> int:
     if found is None or found[2] not in units:
         or_unit = "" if config.unit is None else f" or {_EXAMPLES[config.unit]}"
         known = "" if found is None else f" (units: {', '.join(units)})"
-        raise ConfigTextError(f"is {_quoted(text)}; write a whole number{or_unit}{known}")
+        raise ConfigTextError(f"is {_quoted(text)}; write a whole number{_in_digits(trimmed)}{or_unit}{known}")
     number = Decimal(found[1]) * units[found[2]]
     if number != number.to_integral_value():
         raise ConfigTextError(f"is {_quoted(text)}, which is no whole number of {config.unit}")
@@ -93,6 +95,10 @@ def _require_in_limits(config: TopicConfig, text: str, number: float | None) -> 
     if number is None or not (least <= number <= most or text.strip(BLANKS) in accepted.also):
         also = "".join(f" or {each}" for each in accepted.also)
         raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {least} to {most}{also}")
+
+
+def _in_digits(text: str) -> str:
+    return " in the digits 0 to 9" if _OTHER_DIGITS.match(text) else ""
 
 
 def _quoted(text: str) -> str:

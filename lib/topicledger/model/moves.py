@@ -43,7 +43,7 @@ def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
     found = {}
     for each in filter(None, text.split(";")):
         partition, _, brokers = each.partition(":")
-        found[int(partition)] = tuple(map(int, brokers.split(",")))
+        found[int(partition)] = tuple(map(int, filter(None, brokers.split(","))))
     return found
 
 

@@ -12,6 +12,7 @@ from topicledger.report import words
 from topicledger.report.access import Owned, OwnedChange
 from topicledger.report.facts import DriftFinding, Report, Result, ShownState
 from topicledger.review.history import TopicEvent
+from topicledger.text import alike
 
 LISTED_CHARACTERS = 3_000_000
 """Most characters of HTML for the text of a listing; further rows are left out, and the page says so."""
@@ -108,8 +109,7 @@ def _said(row: Result) -> tuple[object, ...] | None:
 
 def _alike(message: str | None, name: str | None) -> tuple[str]:
     """A message without its own name and numbers."""
-    text = message or ""
-    return (_DIGITS.sub("#", text.replace(name, "#") if name else text),)
+    return (_DIGITS.sub("#", alike(message, name)),)
 
 
 def _topic(row: Result, *, several: bool) -> ReportLine:

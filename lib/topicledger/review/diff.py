@@ -188,7 +188,10 @@ def _grouped(rows: DataFrame) -> DataFrame:
     """Count lines by action and outcome, and other rows by how they ended, with their most common reasons."""
     alike = ("is_line", "cluster", "action", "outcome", "phase", "error")
     message = F.when(~F.col("is_line"), F.substring("error_message", 1, MESSAGE_CHARACTERS))
-    named = F.replace(F.coalesce(message, F.lit("")), F.coalesce("resource", F.lit("")), F.lit("\0"))
+    own = F.replace(F.coalesce("resource", F.lit("")), F.lit(r"\E"), F.lit(r"\E\\E\Q"))
+    # As `text.alike`, for columns.
+    whole = F.concat(F.lit(r"(?<![\w.-])\Q"), own, F.lit(r"\E(?![\w-]|\.\w)"))
+    named = F.regexp_replace(F.coalesce(message, F.lit("")), whole, F.lit("\0"))
     resource = F.when(~F.col("is_line"), F.coalesce("resource", F.lit("")))
     reasons = (
         rows.withColumns({"_message": message, "_alike": F.regexp_replace(named, r"\d+", "0"), "_resource": resource})
