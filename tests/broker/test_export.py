@@ -119,6 +119,9 @@ def test_a_selection_is_written_and_an_unreachable_cluster_reported(
     assert "assignments: {0: [1]" in text
     assert "num_partitions" not in text
 
+    none = ("--pattern", "^none$", "--to", tmp_path / "acls.yaml", "--with-acls")
+    without = invoke("export", "--config", config, "--cluster", "main", *none)
+    assert (without.exit_code, "to export the rest, omit --with-acls" in without.stdout) == (1, True), without.output
     refused = invoke(*arguments)
     assert (refused.exit_code, "--overwrite" in refused.stderr) == (2, True)
     assert file.read_text() == text
@@ -229,6 +232,16 @@ sasl_plain_password = "file:PASSWORD"
     document = json.loads(result.stdout)
     assert [each["topic"] for each in document["not_exported"]] == ["exported.half"]
     assert [each["topic"] for each in json.loads(file.read_text())] == ["exported.seen"]
+
+    secret.write_text(clusters.SASL_USERS["admin"])
+    config.write_text(config.read_text().replace('"creator"', '"admin"'))
+    rights = tmp_path / "rights.json"
+    result = invoke(
+        "export", "--config", config, "--cluster", "main", "--to", rights, "--pattern", "^no$", "--with-acls"
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(rights.read_text())
+    assert {"exported.half", "exported.seen"} <= {each["resource_name"] for each in rows}
 
 
 @pytest.mark.parametrize(

@@ -96,10 +96,11 @@ def drawn(seed: int, count: int) -> Drawn:
     declared, live, configs = [], [], []
     for number in range(count):
         name = f"t{number:04}"
+        wanted = _declared(draw) if draw.random() < 0.9 else {}
+        if wanted:
+            declared.append({"topic": name, **wanted})
         if draw.random() < 0.9:
-            declared.append({"topic": name, **_declared(draw)})
-        if draw.random() < 0.9:
-            topic = _live(draw)
+            topic = _live(draw, wanted.get("assignments"))
             live.append({"topic": name, "topic_id": f"id of {name}", "cluster": "main", **topic})
             if topic["permitted"]:
                 configs.append({"cluster": "main", "topic": name, **_configs(draw)})
@@ -128,11 +129,15 @@ def _declared(draw: random.Random) -> dict[str, Any]:
     return row
 
 
-def _live(draw: random.Random) -> dict[str, Any]:
+def _live(draw: random.Random, wanted: Mapping[int, Sequence[int]] | None) -> dict[str, Any]:
+    """Draw a live topic; some have the declared replicas in any order, which alone needs a move, too."""
     partitions, replicas = draw.randint(1, 3), draw.choice([1, 2, 2, 3])
     brokers = [*RACKS, DOWN] if draw.random() < 0.05 else list(RACKS)
     assignments = {each: draw.sample(brokers, replicas) for each in range(partitions)}
-    if draw.random() < 0.1:
+    if wanted is not None and draw.random() < 0.5:
+        assignments = {each: draw.sample(on, len(on)) for each, on in wanted.items()}
+        partitions = len(assignments)
+    elif draw.random() < 0.1:
         assignments[0] = draw.sample(list(RACKS), draw.randint(1, 3))
     others: dict[int, int] = {}
     for partition, on in assignments.items():

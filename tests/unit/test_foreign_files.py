@@ -129,7 +129,9 @@ def test_a_placeholder_is_no_value(read: Read, form: str, written: str) -> None:
 
 
 @EVERY_YAML
-@pytest.mark.parametrize("around", ["{{- range .Values.topics }}\nIT", "IT---\n{%- if x %}\n", "IT---\nx: {{ .x }}\n"])
+@pytest.mark.parametrize(
+    "around", ["{{- range .Values.topics }}\nIT", "IT---\n{%- if x %}\n", "IT---\nx: {{ .x }}\n", "IT{{- end }}\n"]
+)
 def test_a_template_that_is_not_filled_in_is_named(read: Read, form: str, around: str) -> None:
     """Without quotes, YAML reads a placeholder as a mapping in a mapping."""
     text = around.replace("IT", SMALLEST[form])
@@ -959,6 +961,8 @@ def test_the_output_of_kafka_acls_becomes_acls(read: Read) -> None:
     assert error.startswith("f.yaml:8: is not a line of `kafka-acls.sh --list`")
     (error,) = errors(read("kafka-acls", ACL_LIST.partition("\n")[2]))
     assert error.startswith("f.yaml:1: ")
+    (error,) = errors(read("kafka-acls", ACL_LIST.replace("ALLOW)\n\t", "ALLOW), ")))
+    assert error.startswith("f.yaml:2: has more than one ACL; keep the line breaks")
 
 
 def test_old_kafkas_acl_listings_are_read(read: Read) -> None:

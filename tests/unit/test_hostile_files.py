@@ -318,6 +318,7 @@ HINTS = {
     "a tab": ("m.yaml", "cluster: c\ntopics:\n\t- {topic: t}\n", "m.yaml:3: not valid YAML: a tab; write blanks"),
     "a tab deeper": ("m.yaml", "cluster: c\ntopics:\n  - topic: t\n\t\towner: o\n", "a tab; write blanks"),
     "semicolons": ("m.csv", "cluster;topic;num_partitions\nc;t;3\n", "cells are separated by semicolons"),
+    "quoted cells": ("m.csv", '"cluster";"topic"\n"c";"t"\n', "cells are separated by semicolons"),
     "tabs": ("m.csv", "cluster\ttopic\nc\tt\n", "cells are separated by tabs"),
     "a template line": (
         "m.yaml",

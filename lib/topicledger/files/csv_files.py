@@ -65,7 +65,9 @@ def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
             line = records.line_num + 1
     except csv.Error as error:
-        report.error(line, f"not valid CSV: {error}")
+        first = text.partition("\n")[0] if line == 1 else ""
+        hint = _other_separator([first.replace('"', "")]) if "," not in first else ""
+        report.error(line, f"not valid CSV: {error}{hint}")
 
 
 _EVERY = {*FIELDS, *(name for kind in KINDS for name in kind.entries.fields)}

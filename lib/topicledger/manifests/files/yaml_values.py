@@ -288,6 +288,10 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
             return
         line = mark.line + 1
         hint = _template_hint(source.text, line) or _character_hint(source.text, line, mark.column)
+        begun = line if error.context_mark is None else error.context_mark.line + 1
+        if hint is None and begun < line and (hint := _template_hint(source.text, begun)):
+            # YAML finds out at the end of what it takes for a mapping.
+            line = begun
         report.error(line, hint or f"not valid YAML: {error.problem or error.context}")
     except yaml.YAMLError as error:
         report.error(_line_of_bad_character(source.text), f"not valid YAML: {_reason_of_bad_character(error)}")

@@ -49,6 +49,9 @@ def _read_lines(source: Source, cluster: str | None) -> None:
             acl = Acl(principal, permission, operation, resource_type, pattern_type or LITERAL, name, host)
             if any("\n" in text for text in acl):
                 report.leave_out(number, show(" ".join(acl)), "a line break in a name")
+            elif "permissionType=" in principal:
+                report.error(number, "has more than one ACL; keep the line breaks of `kafka-acls.sh --list`")
+                return
             elif principal.startswith("User:"):
                 add_right(report, cluster, acl, number)
             else:
