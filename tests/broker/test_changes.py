@@ -139,7 +139,7 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
 ) -> None:
     make(kafka, "loss.time", "loss.longer", "loss.policy", "loss.reset", configs={"retention.ms": "700000000"})
     make(kafka, "loss.keys", configs={"cleanup.policy": "compact"})
-    make(kafka, "loss.isr", "loss.unclean")
+    make(kafka, "loss.isr", "loss.unclean", "loss.smaller")
     estate = changing(spark, tmp_path, kafka, configs="exact", partitions="grow")
     rows = (
         {"topic": "loss.time", "configs": {"retention.ms": "1000"}},
@@ -149,14 +149,17 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
         {"topic": "loss.keys", "num_partitions": 2, "configs": {"cleanup.policy": "compact"}},
         {"topic": "loss.isr", "configs": {"min.insync.replicas": "1", "flush.ms": "7"}},
         {"topic": "loss.unclean", "configs": {"unclean.leader.election.enable": "TRUE"}},
+        {"topic": "loss.smaller", "configs": {"max.message.bytes": "1000"}},
     )
     estate.declare(*rows)
     summary = estate.run(run_id="loss")
-    assert (summary.exit_code, summary.outcomes()) == (5, {"ok": 1, "refused": 6})
+    assert (summary.exit_code, summary.outcomes()) == (5, {"ok": 1, "refused": 7})
+    disrupts = ("guard", "refused", "MAX_DISRUPTIONS_EXCEEDED")
     guarded = ("guard", "refused", "MAX_LOSSES_EXCEEDED")
     assert ended(estate, "loss") == {
         ("loss.time", "alter_configs"): guarded,
-        ("loss.longer", "alter_configs"): ("guard", "refused", "MAX_DISRUPTIONS_EXCEEDED"),
+        ("loss.longer", "alter_configs"): disrupts,
+        ("loss.smaller", "alter_configs"): disrupts,
         ("loss.policy", "alter_configs"): guarded,
         ("loss.reset", "alter_configs"): guarded,
         ("loss.keys", "add_partitions"): guarded,
@@ -169,14 +172,22 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
         "guards.max_losses is 0; raise it if they are meant"
     )
     assert messages["loss.longer"].startswith("retention.ms 700000000 -> -1 may fill disks; ")
+    assert messages["loss.smaller"].startswith(
+        "max.message.bytes 1048588 -> 1000 can refuse records that producers send; topics of this cluster with such "
+        "changes: 2, "
+    )
     assert messages["loss.reset"].startswith("retention.ms 700000000 -> the broker's default")
     assert "from 1 to 2 partitions loses the order of keys" in messages["loss.keys"]
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=1, max_changes=5))
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=2, max_changes=5))
     summary = estate.run(run_id="many")
     assert (summary.exit_code, {each[2] for each in ended(estate, "many").values()}) == (5, {"MAX_CHANGES_EXCEEDED"})
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=1))
-    assert estate.run(run_id="meant", wait_visible=60.0).outcomes() == {"ok": 6}
-    assert set_on(kafka, "loss.time", "loss.reset") == {"loss.time": {"retention.ms": "1000"}, "loss.reset": {}}
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=2))
+    assert estate.run(run_id="meant", wait_visible=60.0).outcomes() == {"ok": 7}
+    assert set_on(kafka, "loss.time", "loss.reset", "loss.smaller") == {
+        "loss.time": {"retention.ms": "1000"},
+        "loss.reset": {},
+        "loss.smaller": {"max.message.bytes": "1000"},
+    }
 
 
 @pytest.mark.thorough
