@@ -218,6 +218,32 @@ def test_only_open_runs_need_no_digest(signs: Signer) -> None:
     assert tolerated(rows, signs) == {"planning", "planned", "applying"}
 
 
+@pytest.mark.parametrize("signs", [SIGNS, Signer(None)], ids=["with a key", "without"])
+def test_the_newest_run_set_to_abandoned_is_a_finding(signs: Signer) -> None:
+    """No later run names its digest. It is the newest of several runs, and the only one, which is the newest of all."""
+    first = sealed("first", signs=signs)
+    newest = sealed("newest", first, signs=signs, hours=1)
+    changed = replace(newest, state="abandoned", text=f"{newest.text} abandoned")
+    without = unsealed("newest", "abandoned", hours=1)
+    assert findings(verified([first, changed], signs)) == [("newest", "run_changed")]
+    assert findings(verified([first, without], signs)) == [("newest", "no_digest")]
+    only = replace(first, state="abandoned", text=f"{first.text} abandoned")
+    assert findings(verified([only], signs)) == [("first", "run_changed")]
+    removed = verified([unsealed("first", "abandoned")], signs)
+    assert findings(removed) == ([("first", "no_digest")] if signs.key else [])
+    assert removed.unproven_runs == ([] if signs.key else ["first"])
+
+
+def test_without_a_key_a_run_whose_start_is_moved_before_all_digests_is_only_not_proven() -> None:
+    none = Signer(None)
+    first = sealed("first", signs=none)
+    for state in ("finished", "abandoned"):
+        early = unsealed("early", state, hours=-9)
+        found = verified([first, early], none)
+        assert (findings(found), found.unproven_runs) == ([], ["early"])
+        assert findings(verified([FIRST, early])) == [("early", "no_digest")]
+
+
 def test_with_a_key_a_run_is_before_digests_only_if_from_says_so() -> None:
     older = [unsealed(state, state, hours=-9) for state in ("finished", "abandoned")]
     assert tolerated([*RUNS, *older]) == set()
