@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Ends with 0 if somebody without a part in a change merged it, else with 1 and the reason.
+# Ends with 0 if the person who approves a change, such as by merging it, has no part in it, else with 1 and the reason.
 #
 #   approver.sh WHO COMMITS PERSON...
 #
-# WHO merged the change. PERSON: its author, and author and committer of each of its COMMITS commits, `unknown` where the
-# platform knows no account.
+# WHO approves the change. PERSON: its author, and author and committer of each of its COMMITS commits, `unknown` if the
+# platform knows no account. WHO and each PERSON are accounts or e-mail addresses.
 set -euo pipefail
 
 who=${1,,} commits=$2
@@ -16,7 +16,7 @@ if ((commits > 100)); then
 fi
 for person in "$@"; do
     if [[ ${person,,} == "$who" || $person == unknown ]]; then
-        echo "$who merged the change, which has commits of $person: let somebody else run \`topicledger runs approve\`" >&2
+        echo "$who would approve a change of $person: let somebody else run \`topicledger runs approve\`" >&2
         exit 1
     fi
 done

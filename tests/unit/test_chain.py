@@ -234,7 +234,7 @@ def test_the_newest_run_set_to_abandoned_is_a_finding(signs: Signer) -> None:
     assert removed.unproven_runs == ([] if signs.key else ["first"])
 
 
-def test_without_a_key_a_run_whose_start_is_moved_before_all_digests_is_only_not_proven() -> None:
+def test_without_a_key_a_run_moved_before_all_digests_is_not_proven() -> None:
     none = Signer(None)
     first = sealed("first", signs=none)
     for state in ("finished", "abandoned"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -75,9 +76,60 @@ def test_nobody_with_a_part_in_a_change_approves_it(arguments: list[str], code: 
     assert ("runs approve" in done.stderr) == bool(code)
 
 
+MERGED = [{"iid": 7, "state": "merged", "target_branch": "main", "sha": "abc", "author": {"username": "alice"}}]
+COMMITS = [{"author_email": "alice@x.org", "committer_email": "carol@x.org"}]
+
+
+@pytest.mark.parametrize(
+    ("requests", "commits", "why"),
+    [
+        (MERGED, COMMITS, None),
+        ([{**MERGED[0], "author": {"username": "Bob"}}], COMMITS, "a change of Bob"),
+        (MERGED, [*COMMITS, {"author_email": "alice@x.org", "committer_email": "BOB@x.org"}], "a change of BOB@x.org"),
+        (MERGED, [{"author_email": "bob@x.org", "committer_email": "alice@x.org"}], "a change of bob@x.org"),
+        (MERGED, [{"author_email": "", "committer_email": "alice@x.org"}], "a change of unknown"),
+        (MERGED, COMMITS * 100, "more than are compared"),
+        ([{**MERGED[0], "sha": "an earlier one"}], COMMITS, "0 merge requests ended with abc"),
+        ([{**MERGED[0], "state": "closed"}], COMMITS, "0 merge requests ended with abc"),
+        ([{**MERGED[0], "target_branch": "mine"}], COMMITS, "0 merge requests ended with abc"),
+        (None, COMMITS, "curl: (22)"),
+    ],
+)
+def test_on_gitlab_nobody_with_a_part_in_a_change_approves_it(
+    tmp_path: Path, requests: object, commits: object, why: str | None
+) -> None:
+    """`curl` is a script that answers as GitLab does, and fails as `curl --fail` does."""
+    for name, answer in (("merge_requests", requests), ("commits", commits)):
+        (tmp_path / name).write_text(json.dumps(answer))
+    curl = tmp_path / "curl"
+    failing = "echo 'curl: (22) 404' >&2; exit 22" if requests is None else 'cat "$(dirname "$0")/${url##*/}"'
+    curl.write_text(f'#!/bin/bash\nurl="${{@: -1}}" url="${{url%\\?*}}"\n{failing}\n')
+    curl.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CI_API_V4_URL": "https://gitlab.example.org/api/v4",
+        "CI_PROJECT_ID": "1",
+        "CI_COMMIT_SHA": "abc",
+        "CI_DEFAULT_BRANCH": "main",
+        "GITLAB_TOKEN": "glpat-secret",
+        "GITLAB_USER_LOGIN": "bob",
+        "GITLAB_USER_EMAIL": "bob@x.org",
+    }
+    done = subprocess.run(
+        [EXAMPLES / "gitlab-approver.sh"], env=environment, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode == 0) == (why is None), done.stderr
+    assert (why or "") in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
 def test_the_merger_is_compared_before_anything_is_loaded(workflow: dict[Any, Any]) -> None:
     names = [step.get("name") for step in steps(workflow, "apply") if "run" in step]
     assert names == ["The one who merged has no part in the change", "Apply"]
+    *_, compares, applies = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text())["apply"]["script"]
+    assert compares == "/opt/topicledger/examples/ci/gitlab-approver.sh"
+    assert "/apply.sh" in applies
 
 
 def test_applies_queue_and_none_is_cancelled(workflow: dict[Any, Any]) -> None:
