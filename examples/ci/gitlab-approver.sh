@@ -11,7 +11,9 @@ set -euo pipefail
 here=$(dirname "$0")
 
 get() {
-    curl --fail --silent --show-error --header "PRIVATE-TOKEN: $GITLAB_TOKEN" "$CI_API_V4_URL/projects/$CI_PROJECT_ID/$1"
+    # On stdin: everybody on the machine can read a process's arguments.
+    printf 'header = "PRIVATE-TOKEN: %s"\n' "$GITLAB_TOKEN" |
+        curl --config - --fail --silent --show-error "$CI_API_V4_URL/projects/$CI_PROJECT_ID/$1"
 }
 
 merged=$(get "repository/commits/$CI_COMMIT_SHA/merge_requests" | python3 -c '

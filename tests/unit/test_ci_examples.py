@@ -98,12 +98,13 @@ COMMITS = [{"author_email": "alice@x.org", "committer_email": "carol@x.org"}]
 def test_on_gitlab_nobody_with_a_part_in_a_change_approves_it(
     tmp_path: Path, requests: object, commits: object, why: str | None
 ) -> None:
-    """`curl` is a script that answers as GitLab does, and fails as `curl --fail` does."""
+    """`curl` is a script that answers as GitLab does; it fails as `curl --fail` does, and if arguments have the token."""
     for name, answer in (("merge_requests", requests), ("commits", commits)):
         (tmp_path / name).write_text(json.dumps(answer))
     curl = tmp_path / "curl"
     failing = "echo 'curl: (22) 404' >&2; exit 22" if requests is None else 'cat "$(dirname "$0")/${url##*/}"'
-    curl.write_text(f'#!/bin/bash\nurl="${{@: -1}}" url="${{url%\\?*}}"\n{failing}\n')
+    private = '[[ "$*" != *secret* && $(cat) == *"PRIVATE-TOKEN: glpat-secret"* ]] || exit 99'
+    curl.write_text(f'#!/bin/bash\n{private}\nurl="${{@: -1}}" url="${{url%\\?*}}"\n{failing}\n')
     curl.chmod(0o755)
     environment = {
         **os.environ,
@@ -122,6 +123,13 @@ def test_on_gitlab_nobody_with_a_part_in_a_change_approves_it(
     assert (done.returncode == 0) == (why is None), done.stderr
     assert (why or "") in done.stderr
     assert "secret" not in done.stdout + done.stderr
+
+
+def test_no_process_of_the_gitlab_example_has_the_token_in_its_arguments() -> None:
+    for name in ("gitlab-ci.yml", "gitlab-approver.sh"):
+        text = (EXAMPLES / name).read_text()
+        assert "--header" not in text
+        assert text.count("$GITLAB_TOKEN") == text.count("curl --config -") > 0
 
 
 def test_the_merger_is_compared_before_anything_is_loaded(workflow: dict[Any, Any]) -> None:
