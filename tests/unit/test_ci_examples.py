@@ -98,7 +98,7 @@ COMMITS = [{"author_email": "alice@x.org", "committer_email": "carol@x.org"}]
 def test_on_gitlab_nobody_with_a_part_in_a_change_approves_it(
     tmp_path: Path, requests: object, commits: object, why: str | None
 ) -> None:
-    """`curl` is a script that answers as GitLab does; it fails as `curl --fail` does, and if arguments have the token."""
+    """`curl` is a script that answers as GitLab does, and fails if its arguments have the token."""
     for name, answer in (("merge_requests", requests), ("commits", commits)):
         (tmp_path / name).write_text(json.dumps(answer))
     curl = tmp_path / "curl"
