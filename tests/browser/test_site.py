@@ -48,6 +48,7 @@ def site(driver: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.thorough
 def test_search_works_without_a_server(page: Page, site: Path) -> None:
     missed = []
     for words, wanted in FOUND.items():

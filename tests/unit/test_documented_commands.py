@@ -56,7 +56,8 @@ def parsed(line: str) -> click.Context:
     command: click.Command = main
     context: click.Context | None = None
     while isinstance(command, click.Group):
-        context = click.Context(command, context, info_name=command.name)
+        # With its settings: a command keeps the names of its help option from the first context that it gets.
+        context = click.Context(command, context, info_name=command.name, **command.context_settings)
         inner = command.get_command(context, words[0])
         if inner is None:
             raise click.UsageError(f"no command {words[0]}", context)

@@ -130,7 +130,7 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command
     """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended."""
     try:
         version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
-        declared = any(ledger.exists(table) for table in DECLARING)
+        declared = version is not None or any(ledger.exists(table) for table in DECLARING)
     except JAVA_IS_GONE:
         # Java is gone, and the session with it.
         raise
