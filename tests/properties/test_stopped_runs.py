@@ -26,14 +26,20 @@ from topicledger.schemas import AUDIT
 SLOW, STOP = Event("replicas are slow"), Event("stop", "", 8, True)
 
 
+@pytest.fixture(autouse=True)
+def _in_memory() -> Iterator[None]:
+    """Longer than `monkeypatch`, which would otherwise put the walk's functions back, for all later tests."""
+    with installed():
+        yield
+
+
 @contextmanager
 def stopped_while_it_moves(appends: str = "step") -> Iterator[Walk]:
     """A walk on which a run was stopped that has moves under way; the clusters are as the run left them."""
-    with installed():
-        walk = Walk(Estate(appends=appends), Counter())
-        step(walk, Start("moves"), SLOW, STOP)
-        assert walk.world.is_moving()
-        yield walk
+    walk = Walk(Estate(appends=appends), Counter())
+    step(walk, Start("moves"), SLOW, STOP)
+    assert walk.world.is_moving()
+    yield walk
 
 
 def step(walk: Walk, start: Start, *events: Event) -> None:
@@ -163,18 +169,17 @@ class TakenOver(MemoryLeases):
 
 
 def test_a_taken_over_cluster_stays_open_and_the_other_continues(monkeypatch: pytest.MonkeyPatch) -> None:
-    with installed():
-        walk = Walk(Estate(), Counter())
-        with monkeypatch.context() as patched:
-            patched.setattr(leases, "take", lambda _, run, names, **__: TakenOver(walk.world, run, names, {}))
-            step(walk, Start("topics"))
-        assert walk._last_end is None
-        applied = [row for row in walk.ledger.rows_of(AUDIT) if row["phase"] in ("apply", "verify")]
-        assert {row["cluster"] for row in applied} == {EAST}
-        assert "c3" in walk.world.clusters[WEST].topics, "its first request was sent"
-        assert walk.is_open("topics")
-        walk.world.others_release([WEST])
+    walk = Walk(Estate(), Counter())
+    with monkeypatch.context() as patched:
+        patched.setattr(leases, "take", lambda _, run, names, **__: TakenOver(walk.world, run, names, {}))
         step(walk, Start("topics"))
-        rows = {row["resource"]: row["error"] for row in walk.ledger.rows_of(AUDIT) if row["phase"] == "apply"}
-        assert rows["c3"] == "RECOVERED"
-        assert not walk.is_open("topics")
+    assert walk._last_end is None
+    applied = [row for row in walk.ledger.rows_of(AUDIT) if row["phase"] in ("apply", "verify")]
+    assert {row["cluster"] for row in applied} == {EAST}
+    assert "c3" in walk.world.clusters[WEST].topics, "its first request was sent"
+    assert walk.is_open("topics")
+    walk.world.others_release([WEST])
+    step(walk, Start("topics"))
+    rows = {row["resource"]: row["error"] for row in walk.ledger.rows_of(AUDIT) if row["phase"] == "apply"}
+    assert rows["c3"] == "RECOVERED"
+    assert not walk.is_open("topics")
