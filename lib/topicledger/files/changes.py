@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
 from topicledger.frames import materialised
-from topicledger.ledger.tables import Ledger, differ
+from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
@@ -68,11 +68,10 @@ def difference(
     `owners`: owners whose rows of `clusters` are removed if `rows` lack them; empty for all owners, None for none.
     """
     there = ledger.read_if_exists(table)
-    same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in table.key]
     old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
     counts = (
         there.alias("old")
-        .join(rows.alias("new"), on=same, how="right")
+        .join(rows.alias("new"), on=same_key(table, "old", "new"), how="right")
         .agg(
             F.count_if(~old).alias("added"),
             F.count_if(old & differs).alias("changed"),
@@ -96,18 +95,17 @@ def gone(
 
     `owners`: only rows of these owners; empty for all.
     """
-    same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in table.key]
     old = there.alias("old").where(F.col("old.cluster").isin(*clusters))
     if owners:
         old = old.where(is_one_of(F.col("old.owner"), owners))
-    found = old.join(rows.alias("new"), on=same, how="left_anti")
+    found = old.join(rows.alias("new"), on=same_key(table, "old", "new"), how="left_anti")
     return found.select(*table.schema.names)
 
 
 def as_declared(table: Table, declared: DataFrame, names: Collection[str] = KEPT) -> Transform:
     """Give rows about live resources, one per key, the values of `names` that their declarations have."""
     found = [name for name in names if name in table.schema.names]
-    same = [F.col(f"live.{name}").eqNullSafe(F.col(f"known.{name}")) for name in table.key]
+    same = same_key(table, "live", "known")
 
     def transform(rows: DataFrame) -> DataFrame:
         known = declared.groupBy(*table.key).agg(*(F.any_value(name).alias(name) for name in found))

@@ -241,7 +241,7 @@ class Run:
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
         """Read one of `schemas.RESOURCES` at a version (None: no rows); files of a plan count as if loaded."""
-        rows = self.ledger.rows(table, []) if version is None else self.ledger.read(table, version)
+        rows = self.ledger.read_at(table, version)
         unloaded = self.unloaded.get(table.name)
         return rows if unloaded is None else unloaded.over(rows, table.key)
 

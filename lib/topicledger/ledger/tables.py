@@ -49,6 +49,10 @@ class Ledger(Definitions):
         """Read the table; no rows if it doesn't exist yet."""
         return self.read(table) if self.exists(table) else self.rows(table, [])
 
+    def read_at(self, table: Table, version: int | None) -> DataFrame:
+        """Read the table at `version`; no rows if it is None: the table didn't exist then."""
+        return self.rows(table, []) if version is None else self.read(table, version)
+
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
         return self._retried(table, "read", lambda: self._latest_version(table))
@@ -371,6 +375,11 @@ def _literal(text: str) -> str:
 def differ(table: Table, left: str, right: str) -> Column:
     """Whether the rows of two aliases differ in any column of the table."""
     return F.expr(sql_differ(table, left, right))
+
+
+def same_key(table: Table, left: str, right: str) -> list[Column]:
+    """Whether the rows of two aliases have the same key of the table, as conditions of a join."""
+    return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in table.key]
 
 
 def all_tables(ledger: Ledger) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.ledger.tables import differ
+from topicledger.ledger.tables import differ, same_key
 from topicledger.schemas import Table
 
 
@@ -23,9 +23,8 @@ class Unloaded:
 
     def changed(self, table: Table, before: DataFrame) -> DataFrame:
         """Return the rows that the load would add, change or remove. `before`: the rows of the table."""
-        same = [F.col(f"file.{name}").eqNullSafe(F.col(f"there.{name}")) for name in table.key]
         added = F.col("there.cluster").isNull()
-        both = self.rows.alias("file").join(before.alias("there"), on=same, how="left")
+        both = self.rows.alias("file").join(before.alias("there"), on=same_key(table, "file", "there"), how="left")
         found = both.where(added | differ(table, "there", "file")).select("file.*")
         return self._with_removed(found)
 

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
@@ -22,7 +22,7 @@ from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
 from topicledger.ledger.runs import PATHS_ARGUMENT, REMOVALS_ARGUMENT, VARIABLES_ARGUMENT
-from topicledger.ledger.tables import Ledger, differ
+from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
@@ -216,7 +216,7 @@ def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) 
         latest = run.ledger.latest_version(table)
         if latest == then:
             continue
-        before = run.ledger.rows(table, []) if then is None else run.ledger.read(table, then)
+        before = run.ledger.read_at(table, then)
         now = run.ledger.read(table, latest)
         yield from _otherwise(table, unloaded.rows, before, now)
         if replaces is not None:
@@ -226,19 +226,15 @@ def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) 
 
 
 def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame) -> list[str]:
-    def same(left: str, right: str) -> list[Column]:
-        return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in table.key]
-
-    both = rows.alias("file").join(now.alias("now"), same("file", "now"), "left")
-    all_three = both.join(before.alias("then"), same("file", "then"), "left")
+    both = rows.alias("file").join(now.alias("now"), same_key(table, "file", "now"), "left")
+    all_three = both.join(before.alias("then"), same_key(table, "file", "then"), "left")
     changed = all_three.where(differ(table, "then", "now") & differ(table, "file", "now"))
     return _keys(changed.select(*(F.col(f"file.{name}") for name in table.key)))
 
 
 def _unlike(table: Table, then: DataFrame, now: DataFrame) -> list[str]:
     """Keys of rows that only one of both has, or that differ."""
-    same = [F.col(f"then.{name}").eqNullSafe(F.col(f"now.{name}")) for name in table.key]
-    both = then.alias("then").join(now.alias("now"), same, "full_outer")
+    both = then.alias("then").join(now.alias("now"), same_key(table, "then", "now"), "full_outer")
     only_one = F.col("then.cluster").isNull() | F.col("now.cluster").isNull()
     names = (F.coalesce(f"then.{name}", f"now.{name}").alias(name) for name in table.key)
     return _keys(both.where(only_one | differ(table, "then", "now")).select(*names))

@@ -64,5 +64,4 @@ def _changed_by_files(run: Run, table: Table, version: int | None) -> DataFrame 
     files = run.unloaded.get(table.name)
     if files is None:
         return None
-    before = run.ledger.rows(table, []) if version is None else run.ledger.read(table, version)
-    return files.changed(table, before)
+    return files.changed(table, run.ledger.read_at(table, version))
