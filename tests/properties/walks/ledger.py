@@ -60,6 +60,9 @@ class MemoryLedger:
 
     stored = read
 
+    def read_at(self, table: Table, version: int | None) -> DataFrame:
+        return self.rows(table, []) if version is None else self.read(table, version)
+
     def rows(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
         return self.spark.createDataFrame(rows, table.schema)
 
