@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka.admin import AdminClient
@@ -78,11 +78,18 @@ def _listed_by(kafka: EmbeddedKafka, server: str) -> set[str]:
     return set(client.list_topics(timeout=30).topics)
 
 
-def with_data(kafka: EmbeddedKafka, topic: str, assignments: Assignments, size: int = 2_000_000) -> str:
-    """Create a topic with about this many bytes in each partition; return its id."""
+def with_data(
+    kafka: EmbeddedKafka,
+    topic: str,
+    assignments: Assignments,
+    size: int = 2_000_000,
+    *,
+    into: Collection[int] | None = None,
+) -> str:
+    """Create a topic with about this many bytes in each partition, or only `into` some; return its id."""
     topic_id = make_everywhere(kafka, topic, assignments)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all")
-    for part in assignments:
+    for part in assignments if into is None else into:
         for _ in range(size // 20_000):
             producer.send(topic, bytes(20_000), partition=part)
     producer.flush()
