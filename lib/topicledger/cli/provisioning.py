@@ -35,7 +35,7 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
-from topicledger.cli.scope import scope_options
+from topicledger.cli.scope import scope_options, warn_of_unknown_owners
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.files.load import Replace
@@ -301,6 +301,8 @@ def run_request(
             request = dataclasses.replace(
                 request, manifests=loading.files_of(ledger, settings, parsed, paths, replacing)
             )
+        unloaded = [each.rows for each in request.unloaded.values()]
+        warn_of_unknown_owners(ledger, settings, request.scope.owners, unloaded)
         # This comes before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import click
+from pyspark.sql import DataFrame
 
 from topicledger.config import patterns
+from topicledger.config.ownership import owner_key
+from topicledger.config.settings import Settings
+from topicledger.ledger.tables import Ledger
 from topicledger.model.scope import Scope
 from topicledger.resources.registry import KINDS
+from topicledger.schemas import MANIFESTS, RESOURCES
+from topicledger.text import nearest, show
 
 Command = Callable[..., Any]
 
@@ -64,3 +71,24 @@ def scope_options(command: Command) -> Command:
         return command(limits=Scope(owners=owner, topics=topic, resources=resource), **arguments)
 
     return owner_option(_topic(_resource(call)))
+
+
+def warn_of_unknown_owners(
+    ledger: Ledger, settings: Settings, owners: Sequence[str], unloaded: Sequence[DataFrame] = ()
+) -> None:
+    """Print a line for each of these owners that neither a row nor the settings name: it is likely misspelt.
+
+    `unloaded`: rows of files that count as if they were loaded.
+    """
+    if not owners:
+        return
+    tables = [ledger.read(table) for table in (MANIFESTS, *RESOURCES) if ledger.exists(table)]
+    rows = [table.select("owner").where("owner is not null") for table in (*tables, *unloaded)]
+    found = reduce(DataFrame.union, rows).distinct().collect() if rows else []
+    in_file = (name for line in settings.owners.lines for name in line.owners)
+    known = [*(row["owner"] for row in found), *settings.owners.names, *in_file]
+    keys = set(map(owner_key, known))
+    for each in owners:
+        if owner_key(each) not in keys:
+            hint = nearest(each, known)
+            click.echo(f"--owner {show(each)}: no row has this owner{'; ' + hint if hint else ''}", err=True)
