@@ -37,7 +37,7 @@ from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import approvals, renames, resources, scoping
-from topicledger.plan.allowing import StoppedActions, read_stopped
+from topicledger.plan.allowing import StoppedActions, read_stopped, stopped_load
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -123,7 +123,7 @@ def provision(
 
 def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:
     """Return what guards stopped and no approval allows yet."""
-    found = read_stopped(run.plans()) if planned.guarded else ()
+    found = [*(read_stopped(run.plans()) if planned.guarded else ()), *stopped_load(run.arguments)]
     return [each for each in found if not each.passes(run.allowed.get(each.cluster, {}))]
 
 
@@ -231,7 +231,11 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
             warned=planned.warned,
         )
         if planning_only and run.state is not RunState.FINISHED:
-            summary = replace(summary, pending=replace(summary.pending, stopped=_stopped(run, planned)))
+            stopped = _stopped(run, planned)
+            # Rows of the plan tell of stopped actions, but not of a stopped load.
+            code = exit_code({ExitCode(summary.exit_code): True, ExitCode.GUARD_STOPPED: bool(stopped)})
+            pending = replace(summary.pending, stopped=stopped)
+            summary = replace(summary, pending=pending, exit_code=int(code))
         if summary.exit_code == ExitCode.ERROR or (planning_only and summary.is_pending):
             return summary
         ended: Mapping[str, object] = {

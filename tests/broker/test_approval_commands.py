@@ -81,9 +81,8 @@ def test_each_class_asks_for_its_approvals_and_no_other(
     create = {**planned, "topic": "u", "resource": "u", "action": "create"}
     rows = estate.ledger.rows(PLANS, [row, ended, create])
     estate.ledger.append(PLANS, rows, app_id="test", version=1)
-    found = {
-        each: of_run(estate.ledger, GuardSettings(approvals_for={each: 2}), "R", "ann").missing for each in CLASSES
-    }
+    run = {"run_id": "R", "requested_by": "ann", "scope": None, "arguments": None}
+    found = {each: of_run(estate.ledger, GuardSettings(approvals_for={each: 2}), run).missing for each in CLASSES}
     assert found == {each: 2 if each in names else 0 for each in CLASSES}
 
 

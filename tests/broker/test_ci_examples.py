@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.direct import live
 from tests.harness import UNREACHABLE
+from topicledger.ledger.tables import Ledger
+from topicledger.schemas import MANIFESTS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 EXAMPLES = commands.REPOSITORY / "examples" / "ci"
@@ -83,7 +86,7 @@ class Runner:
 
 
 def commit(folder: Path) -> None:
-    for command in ("init", "add topics", "commit --allow-empty --message change"):
+    for command in ("init --quiet", "add topics", "commit --quiet --allow-empty --message change"):
         who = ("-c", "user.name=alice", "-c", "user.email=alice@example.org")
         subprocess.run(["git", *who, *command.split()], cwd=folder, check=command.startswith("commit"))
 
@@ -138,8 +141,10 @@ def test_a_pull_request_gets_a_plan_and_its_merge_applies_it(runner: Runner, kaf
     assert made == {"ci.one": 2, "ci.two": 1}
 
 
-def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(runner: Runner) -> None:
-    """A cluster that can't be reached is one line, and the plan of the others is there."""
+def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(
+    runner: Runner, kafka: EmbeddedKafka, spark: SparkSession
+) -> None:
+    """A cluster that can't be reached is one line. The merge applies the plan of the others."""
     declare(runner, "topic: ci.copies, replication_factor: 3", "topic: ci.fine, num_partitions: 1")
     (runner.folder / "topics" / "dead.yaml").write_text("cluster: dead\ntopics: [{topic: ci.away}, {topic: ci.far}]\n")
     runner.config.write_text(f'{runner.config.read_text()}\n[clusters.dead]\nbootstrap_servers = ["{UNREACHABLE}"]\n')
@@ -149,3 +154,10 @@ def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(runner: R
     assert "\n+ create ci.fine: 1 partition, replication factor 1\n" in comment
     (dead,) = re.findall("^.*CLUSTER_UNREACHABLE.*$", comment, re.MULTILINE)
     assert dead.startswith("! ci.away, ci.far (observe): CLUSTER_UNREACHABLE: cluster dead")
+    assert runner.job("apply") == 1
+    assert set(live(kafka, "ci.")) >= {"ci.fine"}
+    ledger = Ledger(spark, str(runner.config.with_name("ledger")))
+    (run,) = ledger.read(RUNS).where("run_id = 'pr-7-abc123'").collect()
+    assert (run["state"], run["exit_code"]) == ("applying", None)
+    declared = {row["topic"] for row in ledger.read(MANIFESTS).collect()}
+    assert declared == {"ci.copies", "ci.fine", "ci.away", "ci.far"}

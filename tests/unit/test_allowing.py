@@ -13,12 +13,15 @@ from topicledger.ledger.outcomes import open_rows, with_outcomes
 from topicledger.phases import MOVES
 from topicledger.plan.allowing import (
     GUARDS,
+    LOAD,
     StoppedActions,
     by_cluster,
     most_of,
     parse_allow,
     read_stopped,
     require_needed,
+    stopped_in_words,
+    stopped_load,
 )
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.batches import batched
@@ -34,7 +37,7 @@ STOPPED = (
 
 def test_every_guard_of_the_registry_can_be_allowed() -> None:
     of_kinds = {kind.safeguards.guard.allowed_as for kind in ACTIONS.values() if kind.safeguards.guard}
-    assert set(GUARDS) == of_kinds | {"losses", "disruptions"}
+    assert set(GUARDS) == of_kinds | {"losses", "disruptions", "removed_rows"}
     assert {"deletes", "changes", "moves", "acl_deletes", "quota_changes", "group_config_changes"} <= of_kinds
 
 
@@ -70,6 +73,18 @@ def test_allowing_what_is_needed_is_accepted() -> None:
         require_needed("r", (), {"deletes": 1})
 
 
+def test_a_plan_may_be_allowed_to_remove_rows_of_the_tables() -> None:
+    """The load counts by itself: it lets through no deletes, and deletes need no load."""
+    stopped = [*STOPPED, *stopped_load({"removed_rows": "7"})]
+    assert stopped_in_words(stopped).endswith("; loading the files: removed_rows=7 (7 rows)")
+    assert by_cluster(stopped, {"removed_rows": 7}) == {LOAD: {"removed_rows": 7}}
+    require_needed("r", stopped, {"deletes": 2, "removed_rows": 7})
+    for number, message in ((6, "lets nothing through"), (8, "removed_rows=7 lets through the same")):
+        with pytest.raises(UsageError, match=message):
+            require_needed("r", stopped, {"removed_rows": number})
+    assert stopped_load({"removed_sha256": "..."}) == stopped_load(None) == []
+
+
 def test_allowed_guards_are_parsed_and_unknown_ones_listed() -> None:
     assert parse_allow("losses=5, deletes=2") == {"losses": 5, "deletes": 2}
     for text, message in {
@@ -79,8 +94,6 @@ def test_allowed_guards_are_parsed_and_unknown_ones_listed() -> None:
         "deletes=0": "write a number from 1",
         "deletes=-1": "write a number from 1",
         "deletes=1,deletes=2": "has deletes twice",
-        "removed_rows=2": r"no approval allows removed_rows: guards\.max_removed_rows stops files before",
-        "max_removed_rows=2": "raise it in the settings, then plan the files again",
         "": "there is no guard",
     }.items():
         with pytest.raises(UsageError, match=message):

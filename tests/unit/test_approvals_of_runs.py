@@ -57,15 +57,18 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
         assert [(each["by"], each["plan_digest"]) for each in rows] == [("bob", "of two clusters")]
 
 
+RUN = {"run_id": "r", "requested_by": "ann", "scope": None, "arguments": {}}
+
+
 def test_showing_approvals_changes_no_table(spark: SparkSession) -> None:
     """`runs show` has no right to write, and tables of the previous version lack columns."""
-    found = approvals.of_run(stored(spark, [{"by": "bob"}]), GuardSettings(approvals=1), "r", "ann")
+    found = approvals.of_run(stored(spark, [{"by": "bob"}]), GuardSettings(approvals=1), RUN)
     assert (found.by, found.missing, found.allows) == (("bob",), 0, {})
 
 
 def test_allowances_of_another_plan_scope_or_requester_do_not_count(spark: SparkSession) -> None:
     scope = '{"owners": ["a"]}'
-    plan = approvals.of_run(stored(spark, []), GuardSettings(), "r", "ann", scope).plan_digest
+    plan = approvals.of_run(stored(spark, []), GuardSettings(), RUN | {"scope": scope}).plan_digest
     rows = [
         {"by": "bob", "plan_digest": plan, "allows": {"deletes": 2}},
         {"by": "carol", "plan_digest": plan, "allows": {"deletes": 3}},
@@ -74,7 +77,7 @@ def test_allowances_of_another_plan_scope_or_requester_do_not_count(spark: Spark
         {"by": "eve", "allows": {"losses": 1}},
         {"by": "fay", "plan_digest": plan, "allows": {"deletes": 9}, "run_id": "other"},
     ]
-    found = approvals.of_run(stored(spark, rows, new=True), GuardSettings(approvals=2), "r", "ann", scope)
+    found = approvals.of_run(stored(spark, rows, new=True), GuardSettings(approvals=2), RUN | {"scope": scope})
     assert (found.by, found.allows, found.allowed_by) == (("bob", "carol"), {"deletes": 3}, {"deletes": 1})
     assert found.missing == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,11 @@ from pyspark.sql import SparkSession
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows, plain
 from topicledger.cli import loading
-from topicledger.config.settings import Settings, TablesSettings
-from topicledger.errors import UsageError
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
+from topicledger.errors import GuardStopped, UsageError
 from topicledger.files.changes import gone
-from topicledger.files.load import Replace
+from topicledger.files.load import Removals, Replace
 from topicledger.files.read import files_arguments
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
@@ -56,10 +58,10 @@ def test_files_of_which_none_is_as_planned_are_refused() -> None:
 
 
 def test_very_many_files_must_all_be_as_planned() -> None:
-    many = {f"{number}.yaml": str(number) for number in range(101)}
+    many = {f"{number}.yaml": str(number) for number in range(1001)}
     assert as_planned(run_planned_from(many), parsed(many)).digests == many
-    with pytest.raises(UsageError, match="planned from 101 files, and these aren't the same"):
-        as_planned(run_planned_from(many), parsed(many | {"100.yaml": "changed"}))
+    with pytest.raises(UsageError, match="planned from 1,001 files, and these aren't the same"):
+        as_planned(run_planned_from(many), parsed(many | {"1000.yaml": "changed"}))
 
 
 def test_the_command_that_applies_a_plan_can_be_pasted() -> None:
@@ -113,6 +115,8 @@ def test_files_of_a_plan_with_nothing_to_send_are_not_loaded(
         run_id="r1",
         of_files=True,
         state=RunState.PLANNED,
+        arguments={},
+        allowed={},
         plans=lambda: plans,
         open_actions=lambda: opened.withColumn("maybe_sent", opened["action"].isNull()),
         audit=lambda: frame(spark, plain(AUDIT.schema), [refused]),
@@ -123,14 +127,57 @@ def test_files_of_a_plan_with_nothing_to_send_are_not_loaded(
     )
 
 
-def test_a_plan_that_removes_rows_needs_all_of_its_files() -> None:
-    """Rows of a file that is left out, or that changed, would be removed with the others."""
-    two = {"a.yaml": "1", "b.yaml": "2"}
-    run = run_planned_from(two, replaces="[]")
-    assert as_planned(run, parsed(two)).digests == two
-    for given in ({"a.yaml": "1"}, {"a.yaml": "1", "b.yaml": "changed"}, {**two, "c.yaml": "3"}):
-        with pytest.raises(UsageError, match="planned from 2 files, and these aren't the same"):
-            as_planned(run, parsed(given))
+@pytest.mark.parametrize(
+    ("removed", "allowed", "stopped"), [(None, {}, False), (3, {}, True), (3, {"": {"removed_rows": 3}}, False)]
+)
+def test_files_that_remove_too_many_rows_are_loaded_once_allowed(
+    monkeypatch: pytest.MonkeyPatch, removed: int | None, allowed: dict[str, Any], stopped: bool
+) -> None:
+    """A plan that only removes rows has nothing to send, and its load may still be allowed."""
+    loads: list[Any] = []
+    monkeypatch.setattr(loading, "_load", lambda _, files: loads.append(files))
+    monkeypatch.setattr(loading, "standing", lambda *_: SimpleNamespace(isEmpty=lambda: removed is not None))
+    arguments = planned_files.removals_arguments(removals(removed), most=2)
+    run: Any = SimpleNamespace(run_id="r1", of_files=True, state=RunState.PLANNED, arguments=arguments, allowed=allowed)
+    if stopped:
+        with pytest.raises(GuardStopped, match=r"removed_rows=3 \(3 rows\).*runs approve r1 --allow removed_rows=3"):
+            loading.load_planned_files(run, [Path("a.yaml")])
+    else:
+        loading.load_planned_files(run, [Path("a.yaml")])
+    assert len(loads) == (not stopped)
+
+
+def removals(count: int | None) -> Removals | None:
+    return None if count is None else Removals(rows={}, lines=["..."], count=count, digest="{}")
+
+
+@pytest.mark.parametrize(
+    ("replaces", "who", "named"),
+    [
+        (None, "eve", None),
+        (Replace(owners=("a", "B")), "eve", "--replace-owner would remove rows of b"),
+        (Replace(owners=("a",)), "eve", None),
+        (Replace(), "eve", "--replace would remove rows of b, .*: --replace-owner OWNER removes only"),
+        (Replace(), "bob", None),
+    ],
+)
+def test_rows_of_owners_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
+    monkeypatch: pytest.MonkeyPatch, replaces: Replace | None, who: str, named: str | None
+) -> None:
+    owners = Owners(names={"b": OwnerSettings(topics=(), requested_by=("bob",)), "a": OwnerSettings(topics=())})
+    settings: Any = SimpleNamespace(owners=owners, guards=GuardSettings())
+    both = parsed({"a.yaml": "1"})
+    both = replace(both, rows=[replace(both.rows[0], owner=owner) for owner in ("a", " B ", None)])
+    monkeypatch.setattr(loading, "removals_of", lambda *_: removals(1))
+    seen: list[Any] = []
+    monkeypatch.setattr(planned_files, "unloaded", lambda _, its, __: seen.extend(row.owner for row in its.rows) or {})
+    ledger: Any = None
+    if named is None:
+        loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who)
+        assert seen == ["a", " B ", None] if who == "bob" else ["a", None]
+    else:
+        with pytest.raises(UsageError, match=named):
+            loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who)
 
 
 def test_the_owners_of_removed_rows_are_kept_with_the_plan() -> None:
@@ -161,14 +208,6 @@ def test_a_plan_reads_tables_without_the_rows_that_its_load_removes(spark: Spark
     assert {row["topic"] for row in changes.changed(MANIFESTS, after).collect()} == {"b", None}, "loaded: no change"
     kept = Unloaded(rows=files).over(table, MANIFESTS.key)
     assert {row["topic"] for row in kept.collect()} == {"a", "b", "c", None, "new"}
-
-
-def test_removed_rows_that_changed_since_the_plan_are_named(spark: SparkSession) -> None:
-    then = manifest_rows(spark, {"topic": "same"}, {"topic": "changed", "configs": {"a": "1"}}, {"topic": "only then"})
-    now = manifest_rows(spark, {"topic": "same"}, {"topic": "changed", "configs": {"a": "2"}}, {"topic": "only now"})
-    found = planned_files._unlike(MANIFESTS, then, now)
-    assert set(found) == {"main changed", "main only then", "main only now"}
-    assert planned_files._unlike(MANIFESTS, then, then) == []
 
 
 @pytest.mark.parametrize(("code", "loaded", "loads"), [(0, False, 1), (0, True, 0), (4, False, 0)])

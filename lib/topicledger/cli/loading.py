@@ -10,18 +10,22 @@ from typing import Literal
 
 import click
 
+from topicledger.config import ownership
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
-from topicledger.files.load import Replace
+from topicledger.files.load import Replace, removals_of
 from topicledger.files.read import files_arguments, read
 from topicledger.ledger import runs
 from topicledger.ledger.outcomes import Standing
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.who import os_user
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.variables import variables_in
 from topicledger.plan import planned_files
+from topicledger.plan.allowing import LOAD
 from topicledger.plan.standing import standing
+from topicledger.text import listed, show
 
 var_option = click.option(
     "--var",
@@ -62,18 +66,39 @@ def replaced(every: bool, owners: tuple[str, ...]) -> Replace | None:
 
 
 def files_of(
-    ledger: Ledger, settings: Settings, parsed: ParsedManifests, paths: Sequence[str], replacing: Replace | None
+    ledger: Ledger,
+    settings: Settings,
+    parsed: ParsedManifests,
+    paths: Sequence[str],
+    replacing: Replace | None,
+    requested_by: str | None,
 ) -> runs.Files:
-    """Return the files of a plan. Raises GuardStopped if loading them removes too many rows."""
-    unloaded, removals = planned_files.unloaded(ledger, settings, parsed, replacing)
+    """Return the files of a plan. Raises UsageError if they would remove rows that the requester may not plan."""
+    requester = requested_by or os_user()
+    barred = ownership.barred(settings.owners, requester)
+    if replacing is not None:
+        _require_may_replace(replacing, barred, requester)
+    removals = None if replacing is None else removals_of(ledger, parsed, replacing)
+    unloaded = planned_files.unloaded(ledger, parsed.without_owners(barred), removals)
     return runs.Files(
         argument=json.dumps(files_arguments(parsed.digests), sort_keys=True),
         paths=paths,
         variables=parsed.variables,
         unloaded=unloaded,
         replaces="" if replacing is None else json.dumps(replacing.owners),
-        removals=removals,
+        removals=planned_files.removals_arguments(removals, settings.guards.max_removed_rows),
     )
+
+
+def _require_may_replace(replacing: Replace, barred: Sequence[str], requested_by: str) -> None:
+    asked = set(map(ownership.owner_key, replacing.owners))
+    theirs = [each for each in barred if not asked or ownership.owner_key(each) in asked]
+    if theirs:
+        raise UsageError(
+            f"--replace{'-owner' if asked else ''} would remove rows of {listed(list(map(show, theirs)))}, and by "
+            f"[owners] of the settings {show(requested_by)} may not plan them"
+            + ("" if asked else ": --replace-owner OWNER removes only rows of that owner")
+        )
 
 
 def require_files_of(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
@@ -86,10 +111,13 @@ def load_planned_files(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     """Load the files of an approved plan, if they are given and something of the plan can be sent.
 
     Raises UsageError, with the run as it was, if they aren't as planned, or if none is given and they aren't loaded.
+    Raises GuardStopped if loading them removes more rows than is allowed.
     """
     if not planned_files.is_waiting(run):
         return
-    if standing(run, Standing.PLANNED, Standing.VALIDATED).isEmpty():
+    if files:
+        planned_files.require_removals_allowed(run)
+    if LOAD not in run.allowed and standing(run, Standing.PLANNED, Standing.VALIDATED).isEmpty():
         if files:
             click.echo("nothing of the plan can be sent, so its files are not loaded", err=True)
         return
@@ -115,6 +143,6 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
     found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
-    parsed = planned_files.as_planned(run, found)
-    planned_files.load_planned(run, parsed)
+    parsed = planned_files.as_planned(run, found).without_owners(run.scope.barred)
+    planned_files.load_planned(run, parsed, found)
     click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

@@ -298,9 +298,8 @@ def run_request(
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             paths = [str(path) for path in files]
-            request = dataclasses.replace(
-                request, manifests=loading.files_of(ledger, settings, parsed, paths, replacing)
-            )
+            planned = loading.files_of(ledger, settings, parsed, paths, replacing, request.requested_by)
+            request = dataclasses.replace(request, manifests=planned)
         unloaded = [each.rows for each in request.unloaded.values()]
         warn_of_unknown_owners(ledger, settings, request.scope.owners, unloaded)
         # This comes before the run has a row: a policy that can't be created is an error in the settings.

@@ -147,7 +147,7 @@ def show_diff(
         found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most)
         guards = settings.guards
         if approvals.is_unsent_plan(run) and (guards.approvals or guards.approvals_for or found_diff.stopped):
-            found = approvals.of_run(ledger, guards, run_id, run["requested_by"], run["scope"])
+            found = approvals.of_run(ledger, guards, run)
             stopped = [each for each in found_diff.stopped if not each.passes(found.allows)]
             found_diff = replace(found_diff, waits_for=str(found) if found.missing else None, stopped=stopped)
         if form == "markdown":

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
-from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
@@ -61,11 +60,11 @@ def _frame(spark: SparkSession, table: Table, rows: Sequence[FileRow]) -> DataFr
 
 
 def difference(
-    ledger: Ledger, table: Table, rows: DataFrame, clusters: Sequence[str] = (), owners: tuple[str, ...] | None = None
+    ledger: Ledger, table: Table, rows: DataFrame, removed: DataFrame | None = None, *, same_owner: bool = False
 ) -> TableChanges:
     """Return the changes that `rows`, one per key, make to a table, which need not exist.
 
-    `owners`: owners whose rows of `clusters` are removed if `rows` lack them; empty for all owners, None for none.
+    `removed`, `same_owner`: see `TableChanges`.
     """
     there = ledger.read_if_exists(table)
     old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
@@ -80,12 +79,8 @@ def difference(
         .collect()[0]
         .asDict()
     )
-    if owners is None:
-        return TableChanges(table=table, rows=rows, counts={**counts, "removed": 0})
-    # Read once, so that the same rows are counted, listed and removed.
-    removed = gone(table, there, rows, clusters, owners).transform(materialised)
-    counts["removed"] = removed.count()
-    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=bool(owners))
+    counts["removed"] = 0 if removed is None else removed.count()
+    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=same_owner)
 
 
 def gone(

@@ -12,9 +12,11 @@ from pyspark.sql import DataFrame, Row
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
-from topicledger.files.changes import TableChanges, difference, frames
+from topicledger.files.changes import TableChanges, difference, frames, gone
 from topicledger.files.read import Foreign, files_arguments
+from topicledger.frames import materialised
 from topicledger.ledger import runs
+from topicledger.ledger.digests import of_run
 from topicledger.ledger.run import Run, require_new
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow, NotCarriedOver, ParsedManifests
@@ -97,18 +99,23 @@ def load(
     run_id: str | None = None,
     requested_by: str | None = None,
     plan: str | None = None,
+    removals: Removals | None = None,
 ) -> Loaded:
     """Load what `read` returned into `manifests` in one commit, or nothing at all; a row in `runs` records the load.
 
     Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
     or for the given owners' topics there. Raises ManifestFileError listing every row that a run would refuse by itself,
-    with its file and line (C1, C3). `plan`: the run that the files are loaded for.
+    with its file and line (C1, C3). `plan`: the run that the files are loaded for. `removals`: the rows that `replace`
+    removes, if they are known already.
 
     Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
     and UsageError if the run id already exists.
     """
-    rows = frames(ledger.spark, parsed.tables)
-    ledger.ensure(RUNS, *(table for table in DECLARING if table.name in rows))
+    known = {} if removals is None else removals.rows
+    # Rows may leave a table that these files have no entries of.
+    tables = frames(ledger.spark, {**dict.fromkeys(known, ()), **parsed.tables})
+    removed = known or _gone(ledger, tables, parsed, replace)
+    ledger.ensure(RUNS, *(table for table in DECLARING if table.name in tables))
     require_new(ledger, run_id, "a load can't be resumed")
     named = clusters_of(parsed.every_row)
     arguments = _arguments(parsed.digests, named, replace, foreign)
@@ -119,7 +126,7 @@ def load(
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
-        loaded, changes = _changes(ledger, rows, parsed, replace)
+        loaded, changes = _changes(ledger, tables, removed, replace)
         _require_few_removed(loaded, settings, parsed, replace)
         for each in changes:
             each.make(ledger)
@@ -140,7 +147,8 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
 
     Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
-    loaded, _ = _changes(ledger, frames(ledger.spark, parsed.tables), parsed, replace)
+    tables = frames(ledger.spark, parsed.tables)
+    loaded, _ = _changes(ledger, tables, _gone(ledger, tables, parsed, replace), replace)
     _require_few_removed(loaded, settings, parsed, replace)
     return _with_leftovers(loaded, parsed)
 
@@ -153,56 +161,68 @@ class Removals:
     """Table name -> rows."""
     lines: Sequence[str]
     """The first rows of each table, in words."""
+    count: int
+    digest: str
+    """The digest of the rows of each table, as JSON."""
 
 
-def removals_of(
-    ledger: Ledger,
-    settings: Settings,
-    rows: Mapping[str, DataFrame],
-    parsed: ParsedManifests,
-    replace: Replace,
-) -> Removals:
-    """Return the rows that `load` would remove; raises GuardStopped as `load` does.
-
-    `rows`: what `frames` returned for `parsed`.
-    """
-    loaded, changes = _changes(ledger, rows, parsed, replace)
-    _require_few_removed(loaded, settings, parsed, replace)
+def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace) -> Removals:
+    """Return the rows that `load` would remove, regardless of guards."""
+    tables = frames(ledger.spark, parsed.tables)
+    removed = _gone(ledger, tables, parsed, replace)
+    loaded, changes = _changes(ledger, tables, removed, replace)
     lines = list(map(str, loaded.removed_rows))
     for each in changes[1:]:
         if each.removed is not None and each.counts["removed"]:
             first = each.removed.select(*each.table.key).orderBy(*each.table.key).limit(SHOWN_REMOVED).collect()
             lines += [f"{each.table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
     note = [first_of(len(lines), loaded.all_removed)] if loaded.all_removed > len(lines) else []
-    return Removals(
-        rows={each.table.name: each.removed for each in changes if each.removed is not None},
-        lines=[*lines, *note],
-    )
+    found = {name: each.sha256 for name, each in of_run(removed).items() if each.rows}
+    digest = json.dumps(found, sort_keys=True)
+    return Removals(rows=removed, lines=[*lines, *note], count=loaded.all_removed, digest=digest)
 
 
-def _changes(
-    ledger: Ledger,
-    rows: Mapping[str, DataFrame],
-    parsed: ParsedManifests,
-    replace: Replace | None,
-) -> tuple[Loaded, Sequence[TableChanges]]:
-    """Return the result of the load before it is done, and the changes of each table that the files have entries for.
+def _gone(
+    ledger: Ledger, tables: Mapping[str, DataFrame], parsed: ParsedManifests, replace: Replace | None
+) -> Mapping[str, DataFrame]:
+    """Return the rows of each table that no file has, by table; of no table without `replace`.
 
     Rows are only removed from the clusters that the files have entries of the same table for.
     """
-    owners = None if replace is None else replace.owners
-    of_topics, *others = (
-        difference(ledger, table, rows[table.name], clusters_of(parsed.tables[table.name]), owners)
+    if replace is None:
+        return {}
+    found = {
+        table.name: gone(
+            table,
+            ledger.read_if_exists(table),
+            tables[table.name],
+            clusters_of(parsed.tables[table.name]),
+            replace.owners,
+        )
         for table in DECLARING
-        if table.name in rows
-    )
-    removed: Sequence[Row] = []
+        if table.name in tables
+    }
+    # Read once, so that the same rows are counted, listed and removed.
+    return {name: rows.transform(materialised) for name, rows in found.items()}
+
+
+def _changes(
+    ledger: Ledger, tables: Mapping[str, DataFrame], removed: Mapping[str, DataFrame], replace: Replace | None
+) -> tuple[Loaded, Sequence[TableChanges]]:
+    """Return the result of the load before it is done, and the changes of each table, `manifests` first."""
+    same_owner = replace is not None and bool(replace.owners)
+    of_topics, *others = [
+        difference(ledger, table, tables[table.name], removed.get(table.name), same_owner=same_owner)
+        for table in DECLARING
+        if table.name in tables
+    ]
+    first: Sequence[Row] = []
     if of_topics.removed is not None and of_topics.counts["removed"]:
         shown = of_topics.removed.select(*MANIFESTS.key, "owner")
-        removed = shown.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
+        first = shown.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
     loaded = dataclasses.replace(
         of_counts(of_topics.counts),
-        removed_rows=tuple(Removed(**row.asDict()) for row in removed),
+        removed_rows=tuple(Removed(**row.asDict()) for row in first),
         resources={each.table.name: each.counts for each in others},
     )
     return loaded, [of_topics, *others]
@@ -270,8 +290,8 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
         *(f"  {line}" for line in _lines(loaded)),
         f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
         f"nothing was loaded. If they should be removed, set max_removed_rows = {count} under [guards] in "
-        f"{settings.path} and start the command again{or_else}. No approval allows it: this guard stops files before "
-        "there is a plan to approve",
+        f"{settings.path} and start the command again{or_else}. Or `plan` the files with the same options: an approval "
+        "can allow one plan to remove them",
     ]
     first = [dataclasses.asdict(row) for row in loaded.removed_rows]
     return GuardStopped("\n".join(lines)).with_details({"removals_refused": count, "removed_rows": first})

@@ -33,7 +33,7 @@ from topicledger.manifests.reasons import broken
 from topicledger.resources.registry import KINDS
 from topicledger.text import first_of, nearest, show
 
-LISTED_FILES = 100
+LISTED_FILES = 1000
 """Largest number of files that the row in `runs` lists."""
 _REASON_CHARACTERS = 2_000
 _WARNINGS_SHOWN = 20

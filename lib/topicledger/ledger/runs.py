@@ -56,8 +56,6 @@ PATHS_ARGUMENT = "paths"
 """Key: the files and folders of a plan from files, as JSON, as they were given."""
 VARIABLES_ARGUMENT = "variables"
 """Key: the values of variables in these files, as JSON."""
-REMOVALS_ARGUMENT = "removals"
-"""Key: the first rows that loading the plan's files removes, in words, as JSON."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Key in an audit's arguments: the version of `observed_configs` that it compares with."""
 USAGE_ARGUMENT = "usage"
@@ -77,8 +75,8 @@ class Files:
     """See `Run.unloaded`."""
     replaces: str = ""
     """See `REPLACES_ARGUMENT`; empty if loading them removes no rows."""
-    removals: Sequence[str] = ()
-    """The first rows that loading them removes, in words."""
+    removals: Mapping[str, str] = field(default_factory=dict)
+    """Arguments about the rows that loading them removes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +214,7 @@ def _begin(
         arguments[PATHS_ARGUMENT] = json.dumps(request.manifests.paths)
         if request.manifests.variables:
             arguments[VARIABLES_ARGUMENT] = json.dumps(request.manifests.variables)
-        if request.manifests.removals:
-            arguments[REMOVALS_ARGUMENT] = json.dumps(request.manifests.removals)
+        arguments |= request.manifests.removals
     its_versions = zip(others, then, strict=True)
     arguments |= {version_argument(each): str(its) for each, its in its_versions if its is not None}
     if request.command == AUDIT_COMMAND:

@@ -1,6 +1,7 @@
 """Actions of a plan that guards stopped, and what an approval must allow to let them through.
 
-A guard counts per cluster, and so does what an approval allows: it raises the guard for one plan.
+A guard counts per cluster, and so does what an approval allows: it raises the guard for one plan. The guard of removed
+rows counts per load of a plan's files.
 """
 
 from __future__ import annotations
@@ -17,30 +18,49 @@ from topicledger.ledger.outcomes import is_stopped
 from topicledger.resources import registry
 from topicledger.text import counted, nearest, show
 
-GUARDS: Collection[str] = tuple(
-    dict.fromkeys(
+REMOVED_ROWS = "removed_rows"
+"""The guard of loads."""
+LOAD = ""
+"""In place of a cluster: the load of a plan's files."""
+REMOVED_ROWS_ARGUMENT = "removed_rows"
+"""Key of a run's arguments: the number of rows that loading the plan's files removes, if it was larger than
+guards.max_removed_rows when the plan was made."""
+GUARDS: Collection[str] = (
+    *dict.fromkeys(
         guard.allowed_as
         for guard in (*(kind.safeguards.guard for kind in registry.in_order()), MAX_LOSSES, MAX_DISRUPTIONS)
         if guard is not None
-    )
+    ),
+    REMOVED_ROWS,
 )
-"""Names of all guards of actions, as `--allow` has them."""
-_OF_LOADS = "removed_rows"
-"""The guard of loads. It counts rows of the tables, which other plans read, too, and not actions of one plan."""
+"""Names of all guards that approvals can raise, as `--allow` has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedActions:
-    """Actions of a cluster that the same guards stopped."""
+    """Actions of a cluster that the same guards stopped, or the load of a plan's files."""
 
     cluster: str
+    """`LOAD` for the load."""
     needs: Mapping[str, int]
     """Guard -> the number that an approval must allow."""
     actions: int
+    """For the load: the rows that it removes."""
+
+    def __str__(self) -> str:
+        if self.cluster == LOAD:
+            return f"loading the files: {in_words(self.needs)} ({counted(self.actions, 'row')})"
+        return f"{show(self.cluster)}: {in_words(self.needs)} ({counted(self.actions, 'action')})"
 
     def passes(self, allowed: Mapping[str, int]) -> bool:
         """Return whether these numbers let the actions through."""
         return all(number <= allowed.get(name, 0) for name, number in self.needs.items())
+
+
+def stopped_load(arguments: Mapping[str, str] | None) -> Sequence[StoppedActions]:
+    """Return the load of a plan's files if its guard stopped it when the plan was made. In: the run's arguments."""
+    count = int((arguments or {}).get(REMOVED_ROWS_ARGUMENT, 0))
+    return [StoppedActions(cluster=LOAD, needs={REMOVED_ROWS: count}, actions=count)] if count else []
 
 
 def read_stopped(plans: DataFrame) -> Sequence[StoppedActions]:
@@ -104,9 +124,7 @@ def in_words(numbers: Mapping[str, int]) -> str:
 
 def stopped_in_words(stopped: Sequence[StoppedActions]) -> str:
     """Return what each cluster needs: `main: deletes=2 (2 actions); other: deletes=1 (1 action)`."""
-    return "; ".join(
-        f"{show(each.cluster)}: {in_words(each.needs)} ({counted(each.actions, 'action')})" for each in stopped
-    )
+    return "; ".join(map(str, stopped))
 
 
 def approve_command(run_id: str, allow: Mapping[str, int]) -> str:
@@ -120,11 +138,6 @@ def parse_allow(text: str) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = (each.strip() for each in part.partition("="))
-        if name.removeprefix("max_") == _OF_LOADS:
-            raise UsageError(
-                f"--allow: no approval allows {_OF_LOADS}: guards.max_{_OF_LOADS} stops files before there is a plan "
-                "to approve; raise it in the settings, then plan the files again"
-            )
         if name not in GUARDS:
             raise UsageError(f"--allow: there is no guard `{show(name)}`; {nearest(name, sorted(GUARDS))}")
         if not (number.isascii() and number.isdecimal() and 0 < int(number) < 2**31):

@@ -71,7 +71,7 @@ def read(run: Run) -> Approvals | None:
     if not (guards.approvals or guards.approvals_for or _may_allow(run)):
         return None
     run.commits.settle()
-    return of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]), run.row.get("scope"))
+    return of_run(run.ledger, guards, run.row)
 
 
 def _may_allow(run: Run) -> bool:
@@ -105,13 +105,12 @@ def needed(guards: GuardSettings, classes: Collection[str]) -> int:
     return max([guards.approvals, *(count for name, count in guards.approvals_for.items() if name in classes)])
 
 
-def of_run(
-    ledger: Ledger, guards: GuardSettings, run_id: str, requested_by: str, scope: str | None = None
-) -> Approvals:
+def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) -> Approvals:
     """Return the needed and given approvals of a run's plan. Approvals of an earlier plan of the run don't count.
 
-    `scope`: the run's, as `runs` has it; it belongs to what is approved.
+    `row`: the run's row of `runs`. Its scope belongs to what is approved.
     """
+    run_id, requested_by, scope = row["run_id"], str(row["requested_by"]), row["scope"]
     plans = ledger.stored(PLANS).where(F.col("run_id") == run_id)
     plan_digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
     if scope is not None:
@@ -120,15 +119,15 @@ def of_run(
     allowed: dict[str, Mapping[str, int]] = {}
     if ledger.exists(APPROVALS):
         own = (F.col("run_id") == run_id) & (F.col("plan_digest") == plan_digest)
-        for row in ledger.read(APPROVALS).where(own).orderBy("at").collect():
-            person = _person(row["by"])
-            by.setdefault(person, row["by"])
-            if row["allows"]:
-                allowed[person] = allowing.largest([allowed.get(person, {}), row["allows"]])
+        for given in ledger.read(APPROVALS).where(own).orderBy("at").collect():
+            person = _person(given["by"])
+            by.setdefault(person, given["by"])
+            if given["allows"]:
+                allowed[person] = allowing.largest([allowed.get(person, {}), given["allows"]])
     by.pop(_person(requested_by), None)
     allowed.pop(_person(requested_by), None)
     allows = allowing.largest(allowed.values())
-    stopped = allowing.read_stopped(ledger.read(PLANS).where(F.col("run_id") == run_id)) if allows else ()
+    stopped = _stopped(ledger, row) if allows else ()
     let_through = allowing.by_cluster(stopped, allows)
     classes = _classes(ledger, run_id, let_through) if guards.approvals_for else ()
     return Approvals(
@@ -141,6 +140,11 @@ def of_run(
         allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in allows.items()},
         stopped=stopped,
     )
+
+
+def _stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[StoppedActions]:
+    of_plan = ledger.read(PLANS).where(F.col("run_id") == row["run_id"])
+    return [*allowing.read_stopped(of_plan), *allowing.stopped_load(row["arguments"])]
 
 
 def _person(name: str | None) -> str:
@@ -197,7 +201,7 @@ def approve(
     waits = is_unsent_plan(row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.
-        waits = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"]).missing > 0
+        waits = of_run(ledger, settings.guards, row).missing > 0
     if not waits:
         reason = {
             RunState.PLANNING: "has no complete plan yet: start it again with its id, then approve it",
@@ -215,10 +219,9 @@ def approve(
     if _person(who) == _person(row["requested_by"]):
         raise UsageError(f"{show(who)} requested run {run_id}: another person must approve it; name them with --by")
     ledger.ensure(PLANS, APPROVALS)
-    found = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"])
+    found = of_run(ledger, settings.guards, row)
     if allow:
-        stopped = allowing.read_stopped(ledger.read(PLANS).where(F.col("run_id") == run_id))
-        allowing.require_needed(run_id, stopped, allow)
+        allowing.require_needed(run_id, _stopped(ledger, row), allow)
     if allow or _person(who) not in map(_person, found.by):
         approval = {
             "run_id": run_id,
@@ -230,5 +233,5 @@ def approve(
         }
         rows = ledger.rows(APPROVALS, [approval])
         ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)
-    found = of_run(ledger, settings.guards, run_id, row["requested_by"], row["scope"])
+    found = of_run(ledger, settings.guards, row)
     return replace(found, files=paths_in(row["arguments"]))

@@ -14,26 +14,29 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, UsageError
-from topicledger.files.changes import frames, gone
-from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Replace, clusters_of, load, removals_of
+from topicledger.errors import ExitCode, GuardStopped, UsageError
+from topicledger.files.changes import frames
+from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Removals, Replace, load, removals_of
 from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
-from topicledger.ledger.runs import PATHS_ARGUMENT, REMOVALS_ARGUMENT, VARIABLES_ARGUMENT
+from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
 from topicledger.model import RunState
 from topicledger.plan import resources
+from topicledger.plan.allowing import LOAD, REMOVED_ROWS, REMOVED_ROWS_ARGUMENT, approve_command, stopped_load
 from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
 from topicledger.text import counted, listed, show
 
+REMOVALS_ARGUMENT, REMOVED_ARGUMENT = "removals", "removed_sha256"
+"""Keys of a run's arguments: the first rows that loading the plan's files removes, in words, as JSON; and the digest of
+all of them."""
 _SHOWN = 3
 
 
@@ -95,11 +98,10 @@ def is_waiting(run: Run) -> bool:
 def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
     """Return only the files that are as they were when planned.
 
-    Raises UsageError if none is. Also if any of them differs and the plan removes rows, which a file that is left out
-    would have, or has more files than `runs` lists.
+    Raises UsageError if none is. Also if any of them differs and the plan has more files than `runs` lists.
     """
     planned = planned_files(run.arguments[FILES_ARGUMENT])
-    if not planned.all_listed or replace_in(run.arguments) is not None:
+    if not planned.all_listed:
         if files_arguments(parsed.digests) != planned.argument:
             raise UsageError(
                 f"run {run.run_id} was planned from {counted(planned.total, 'file')}, and these aren't the same: give "
@@ -116,37 +118,66 @@ def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
     return replace(parsed.only(lambda row: row.file in same), digests=digests)
 
 
-def load_planned(run: Run, parsed: ParsedManifests) -> None:
+def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> None:
     """Load the files that a plan was made from, or nothing.
 
-    `parsed`: what `as_planned` returned. Raises UsageError if the tables changed one of their rows since the plan, or
-    if an action of the plan wouldn't follow from the tables with these files.
+    `parsed`: what `as_planned` returned. `beside`: all files that are given now; rows that any of them has aren't
+    removed. Raises UsageError if the tables changed a row of `parsed` since the plan, if other rows than planned would
+    be removed, or if an action of the plan wouldn't follow from the tables with these files.
     """
     replaces = replace_in(run.arguments)
-    with_files = replace(run, unloaded=unloaded(run.ledger, run.settings, parsed, replaces)[0])
-    changed = list(_changed_since(with_files, parsed, replaces))
+    removals = None if replaces is None else removals_of(run.ledger, beside, replaces)
+    # An earlier start may have removed them.
+    if removals is not None and removals.count and removals.digest != run.arguments.get(REMOVED_ARGUMENT):
+        raise UsageError(
+            f"loading the files of run {run.run_id} would by now remove other rows than when it was planned: "
+            f"{listed(removals.lines)}: plan again; nothing was loaded and nothing was sent"
+        )
+    with_files = replace(run, unloaded=unloaded(run.ledger, parsed, removals))
+    changed = list(_changed_since(with_files))
     if changed:
         raise UsageError(
             f"the tables changed since run {run.run_id} was planned, and its files declare otherwise "
             f"{listed(changed)}: plan again; nothing was loaded and nothing was sent"
         )
     _require_declared(with_files, "isn't among the files that are as planned")
-    asked_by = str(run.row["requested_by"])
-    load(run.ledger, run.settings, parsed, replace=replaces, requested_by=asked_by, plan=run.run_id)
+    allowed = run.allowed.get(LOAD, {}).get(REMOVED_ROWS, 0)
+    guards = replace(run.settings.guards, max_removed_rows=max(allowed, run.settings.guards.max_removed_rows))
+    load(
+        run.ledger,
+        replace(run.settings, guards=guards),
+        parsed,
+        replace=replaces,
+        requested_by=str(run.row["requested_by"]),
+        plan=run.run_id,
+        removals=removals,
+    )
 
 
-def unloaded(
-    ledger: Ledger, settings: Settings, parsed: ParsedManifests, replaces: Replace | None
-) -> tuple[Mapping[str, Unloaded], Sequence[str]]:
-    """Return what loading files changes, by table name, and the first rows that it removes, in words.
+def removals_arguments(removals: Removals | None, most: int) -> Mapping[str, str]:
+    """Return the arguments of a run about the rows that loading its files removes. `most`: the guard of such rows."""
+    if removals is None:
+        return {}
+    lines = {REMOVALS_ARGUMENT: json.dumps(removals.lines)} if removals.lines else {}
+    stopped = {REMOVED_ROWS_ARGUMENT: str(removals.count)} if removals.count > most else {}
+    return {**lines, **stopped, REMOVED_ARGUMENT: removals.digest}
 
-    Raises GuardStopped if it removes more rows than `guards.max_removed_rows`.
-    """
-    rows = frames(ledger.spark, parsed.tables)
-    found = None if replaces is None else removals_of(ledger, settings, rows, parsed, replaces)
-    removed = {} if found is None else found.rows
-    changed = {name: Unloaded(rows=each, removed=removed.get(name)) for name, each in rows.items()}
-    return changed, () if found is None else found.lines
+
+def require_removals_allowed(run: Run) -> None:
+    """Raise GuardStopped if loading the plan's files removes more rows than guards and approvals allow."""
+    for each in stopped_load(run.arguments):
+        if not each.passes(run.allowed.get(LOAD, {})):
+            raise GuardStopped(
+                f"run {run.run_id} is stopped by guards.max_removed_rows: {each}: nothing was loaded and nothing was "
+                f"sent. If they are meant: {approve_command(run.run_id, each.needs)}"
+            )
+
+
+def unloaded(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None) -> Mapping[str, Unloaded]:
+    """Return what loading files changes, by table name."""
+    gone = {} if removals is None else removals.rows
+    tables = frames(ledger.spark, {**dict.fromkeys(gone, ()), **parsed.tables})
+    return {name: Unloaded(rows=rows, removed=gone.get(name)) for name, rows in tables.items()}
 
 
 def require_loaded(run: Run) -> None:
@@ -206,8 +237,8 @@ def _undeclared(run: Run) -> DataFrame:
     return found
 
 
-def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) -> Iterator[str]:
-    """Keys of rows that the tables changed since the plan, and that the run's unloaded changes concern."""
+def _changed_since(run: Run) -> Iterator[str]:
+    """Keys of rows of the run's files that the tables changed since the plan."""
     for table in DECLARING:
         unloaded = run.unloaded.get(table.name)
         then = run.latest_version_then if table is MANIFESTS else run.latest_version_of(table)
@@ -217,12 +248,7 @@ def _changed_since(run: Run, parsed: ParsedManifests, replaces: Replace | None) 
         if latest == then:
             continue
         before = run.ledger.read_at(table, then)
-        now = run.ledger.read(table, latest)
-        yield from _otherwise(table, unloaded.rows, before, now)
-        if replaces is not None:
-            named = clusters_of(parsed.tables[table.name])
-            removed = (gone(table, each, unloaded.rows, named, replaces.owners) for each in (before, now))
-            yield from _unlike(table, *removed)
+        yield from _otherwise(table, unloaded.rows, before, run.ledger.read(table, latest))
 
 
 def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame) -> list[str]:
@@ -230,14 +256,6 @@ def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame)
     all_three = both.join(before.alias("then"), same_key(table, "file", "then"), "left")
     changed = all_three.where(differ(table, "then", "now") & differ(table, "file", "now"))
     return _keys(changed.select(*(F.col(f"file.{name}") for name in table.key)))
-
-
-def _unlike(table: Table, then: DataFrame, now: DataFrame) -> list[str]:
-    """Keys of rows that only one of both has, or that differ."""
-    both = then.alias("then").join(now.alias("now"), same_key(table, "then", "now"), "full_outer")
-    only_one = F.col("then.cluster").isNull() | F.col("now.cluster").isNull()
-    names = (F.coalesce(f"then.{name}", f"now.{name}").alias(name) for name in table.key)
-    return _keys(both.where(only_one | differ(table, "then", "now")).select(*names))
 
 
 def _keys(rows: DataFrame) -> list[str]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.frames import materialised
+from topicledger.ledger.run import require_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Refusal, RunState
 from topicledger.plan import approvals
@@ -136,8 +137,7 @@ def _approved(ledger: Ledger, run: RunFacts) -> RunFacts:
     """Add the people who approved a run's plan as it is, with what they allowed beyond guards."""
     if not ledger.exists(APPROVALS) or ledger.read(APPROVALS).where(F.col("run_id") == run.run_id).isEmpty():
         return run
-    scope = ledger.read(RUNS).where(F.col("run_id") == run.run_id).collect()[0]["scope"]
-    found = approvals.of_run(ledger, GuardSettings(), run.run_id, run.requested_by or "", scope)
+    found = approvals.of_run(ledger, GuardSettings(), require_run(ledger, run.run_id))
     allowed = f"beyond guards: {in_numbers(found.allows)}" if found.allows else ""
     return replace(run, approved_by=[*found.by, *filter(None, [allowed])])
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from topicledger.config.ownership import owner_key
 from topicledger.schemas import MANIFESTS
 from topicledger.text import nearest, show
 
@@ -198,6 +199,11 @@ class ParsedManifests:
             rows=[row for row in self.rows if wanted(row)],
             resources={table: rows for table, rows in kept.items() if rows},
         )
+
+    def without_owners(self, owners: Collection[str]) -> ParsedManifests:
+        """Leave out the rows of these owners."""
+        theirs = set(map(owner_key, owners))
+        return self.only(lambda row: owner_key(row.owner or "") not in theirs)
 
     def rows_of(self, table: str) -> Sequence[ResourceRow]:
         """Rows of a table beside `manifests`."""
