@@ -132,8 +132,8 @@ def test_load_above_max_removed_rows_lists_rows_and_loads_nothing(
     assert last == (
         "27 rows in all, and guards.max_removed_rows is 26: nothing was loaded. If they should be removed, set "
         "max_removed_rows = 27 under [guards] in tests.toml and start the command again; --replace-owner OWNER instead "
-        "of --replace removes only rows of that owner. No approval allows it: this guard stops files before there is a "
-        "plan to approve"
+        "of --replace removes only rows of that owner. Or `plan` the files with the same options: an approval can "
+        "allow one plan to remove them"
     )
     assert (caught.value.exit_code, caught.value.run_id) == (5, "stopped")
     assert caught.value.details["removals_refused"] == 27
@@ -204,12 +204,12 @@ def test_row_of_a_load_lists_the_first_files_and_one_digest(ledger: Ledger, tmp_
     folder = tmp_path / "manifests"
     folder.mkdir()
     for number in range(LISTED_FILES + 1):
-        put(folder, f"{number:03}.json", json.dumps([{"cluster": "orders", "topic": f"t{number}"}]))
+        put(folder, f"{number:04}.json", json.dumps([{"cluster": "orders", "topic": f"t{number}"}]))
     load_files(ledger, folder)
     arguments = run_rows(ledger)[0]["arguments"]
     assert len(json.loads(arguments["files"])) == LISTED_FILES
     assert arguments["files_total"] == str(LISTED_FILES + 1)
-    put(folder, f"{LISTED_FILES:03}.json", json.dumps([{"cluster": "orders", "topic": "other"}]))
+    put(folder, f"{LISTED_FILES:04}.json", json.dumps([{"cluster": "orders", "topic": "other"}]))
     load_files(ledger, folder)
     other = run_rows(ledger)[1]["arguments"]
     assert other["files"] == arguments["files"]

@@ -161,7 +161,7 @@ def removals(count: int | None) -> Removals | None:
         (Replace(), "bob", None),
     ],
 )
-def test_rows_of_owners_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
+def test_rows_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
     monkeypatch: pytest.MonkeyPatch, replaces: Replace | None, who: str, named: str | None
 ) -> None:
     owners = Owners(names={"b": OwnerSettings(topics=(), requested_by=("bob",)), "a": OwnerSettings(topics=())})
