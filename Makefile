@@ -15,7 +15,7 @@ SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
 SPARKS ?= 4.0 4.1 4.2 connect
-KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
+KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1 4.4.0
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
 help:  ## list the targets
@@ -101,7 +101,7 @@ test-clusters: setup-clusters  ## run jobs on Spark standalone and on YARN, driv
 test-spark: setup  ## run tests on Spark 4.0, 4.1 and 4.2 and through Spark Connect (SPARKS=4.1)
 	@scripts/test_spark.sh $(SPARKS)
 
-test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)
+test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.4 (KAFKA_VERSIONS=3.9.1)
 	@scripts/test_versions.sh $(KAFKA_VERSIONS)
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)

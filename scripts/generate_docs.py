@@ -236,7 +236,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def topic_configs() -> str:
     """Return the catalogue of topic configs as a table."""
-    lines = ["| config | type | unit | default | accepted | Kafka | a change |", "|---|---|---|---|---|---|---|"]
+    lines = ["| config | type | unit | default | accepted | Kafka | editable on | a change |", f"{'|---' * 8}|"]
     for each in catalogue.topic_configs().values():
         default = "; ".join(
             [f"`{each.default}`" if each.default else "none"]
@@ -245,7 +245,8 @@ def topic_configs() -> str:
         versions = f"from {each.since}" if each.until is None else f"{each.since} to {each.until}"
         cautions = [] if each.caution is None else [f"any: {each.caution}"]
         of_change = "; ".join([*_directions(each.changes), *cautions]) or catalogue.HARMLESS
-        cells = (f"`{each.name}`", each.type, each.unit or "", default, _accepted(each.accepted), versions, of_change)
+        kind = (f"`{each.name}`", each.type, each.unit or "", default, _accepted(each.accepted))
+        cells = (*kind, versions, ", ".join(each.editable_on), of_change)
         lines.append(f"| {' | '.join(map(generate_reference.cell, cells))} |")
     return "\n".join([*lines, ""])
 

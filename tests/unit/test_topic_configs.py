@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from topicledger.kafka import abilities
 from topicledger.kafka.config_values import LISTS
 from topicledger.model import topic_configs as catalogue
 from topicledger.model.topic_configs import DISRUPTIONS, LOSSES, ChangeClass, topic_configs
@@ -23,6 +24,12 @@ def test_a_default_is_one_of_the_accepted_values() -> None:
         if accepted.least is not None and each.default not in accepted.also:
             assert float(each.default) >= accepted.least, each.name
         assert set(each.changes.gains) <= {*(accepted.values or ("true", "false"))}, each.name
+
+
+def test_managed_services_are_those_that_a_check_of_clusters_names() -> None:
+    services = {service for each in topic_configs().values() for service in each.editable_on}
+    assert services
+    assert services <= set(abilities._PROVIDERS.values())
 
 
 def test_lists_of_the_catalogue_are_those_that_compare_as_sets() -> None:

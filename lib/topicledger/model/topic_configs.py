@@ -10,6 +10,7 @@
 - `defaults_since`, `leasts_since`: what a version of Kafka changed, by version.
 - `changes`: what each direction of a change can do (`Changes`): a class, or a table with `class`, `effect` (words for
   this config) and `from`. `any = "harmless"` says that no direction can do anything.
+- `editable_on`: the managed services that document which configs users may set, and have this one among them.
 - `caution`: what every change of it does, for the warning of a plan; no guard counts it.
 """
 
@@ -117,6 +118,8 @@ class TopicConfig:
     defaults_since: Mapping[str, str]
     """Kafka's version -> the default from then on."""
     changes: Changes
+    editable_on: tuple[str, ...]
+    """Managed services on which users may set it, of those that document which configs these are."""
     caution: str | None = None
     """The effect of every change of it, with advice."""
 
@@ -172,6 +175,7 @@ def _config(name: str, table: dict[str, Any]) -> TopicConfig:
         until=table.pop("until", None),
         defaults_since=table.pop("defaults_since", {}),
         changes=_changes(name, table.pop("changes")),
+        editable_on=tuple(table.pop("editable_on", ())),
         caution=table.pop("caution", None),
     )
     if table:
