@@ -137,7 +137,7 @@ OBSERVED_GROUP_CONFIGS = Table(
             column("cluster", _STRING, "a name from the run settings"),
             column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _GROUP,
-            column("configs", MapType(_STRING, _STRING), "the configs that are set on the group"),
+            column("configs", MapType(_STRING, _STRING), "the configs that are set on the group; null: unknown"),
             FIRST_OBSERVED_BY,
             column("observed_at", TimestampType(), "when the cluster first reported this state"),
         ]

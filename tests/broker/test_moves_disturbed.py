@@ -25,6 +25,7 @@ from topicledger.model import Outcome
 from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
+pytestmark = pytest.mark.timeout(180)
 SLOW = ReplicaSettings(throttle=50_000, max_partitions_per_broker=1)
 """A follower fetches 1 MB at once, and then waits: three megabytes take 40 s."""
 FASTER = replace(SLOW, throttle=1_000_000)

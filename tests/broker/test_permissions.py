@@ -13,19 +13,20 @@ from dataclasses import dataclass
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from kafka.admin import ACLOperation
+from kafka.admin import ACLOperation, ResourceType
 from kafka.structs import OffsetAndMetadata
 
-from tests.broker.direct import admin_of, creates, deletes, make
+from tests.broker.direct import admin_of, creates, deletes, executor_of, make
 from tests.broker.granted import ANY_GROUP, ANY_TOPIC, CLUSTER, USER, Rights
 from tests.permissions_page import rows_of_page
 from tests.waiting import until
 from topicledger.actions.throttling import LEADER_RATE, LEADER_REPLICAS
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response
-from topicledger.model import Action, Target
+from topicledger.model import Action, Outcome, Target
 from topicledger.resources.acls import requests as acls
 from topicledger.resources.acls.names import AclAction
+from topicledger.resources.group_configs import observe
 from topicledger.resources.group_configs import requests as group_configs
 from topicledger.resources.group_configs.names import GroupConfigAction
 from topicledger.resources.quotas import requests as quotas
@@ -129,9 +130,8 @@ def quota_altered(admin: ClusterAdmin) -> bool:
 
 
 def groups_described(admin: ClusterAdmin) -> bool:
-    return isinstance(group_configs.list_groups(admin), list) and bool(
-        group_configs.describe_groups(admin, ["permissions"])
-    )
+    found = group_configs.describe_groups(admin, ["permissions"])
+    return isinstance(group_configs.list_groups(admin), list) and isinstance(found["permissions"], dict)
 
 
 def group_altered(admin: ClusterAdmin) -> bool:
@@ -254,6 +254,37 @@ def test_deletes_need_delete_alone(kafka_sasl: EmbeddedKafka) -> None:
         assert not deleted()
         rights.allow(ACLOperation.DELETE, ANY_TOPIC)
         until(deleted, seconds=30)
+    finally:
+        rights.take_all()
+
+
+def test_a_group_that_may_not_be_described_ends_no_other_group(kafka_sasl: EmbeddedKafka) -> None:
+    """It is refused right before the request; the other group of its batch gets its configs."""
+    rights, shown, hidden = Rights(kafka_sasl), "permissions.shown", "permissions.hidden"
+    configs = {"consumer.session.timeout.ms": "46000"}
+
+    def alter(group: str, **values: Mapping[str, str]) -> Target:
+        return Target(resource=group, action=GroupConfigAction.ALTER_GROUP_CONFIGS, **values)
+
+    targets = [alter(shown, after=configs), alter(hidden, after=configs)]
+    try:
+        rights.allow(ACLOperation.DESCRIBE_CONFIGS, CLUSTER)
+        for each in (ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS):
+            rights.allow(each, (ResourceType.GROUP, shown))
+        with admin_of(kafka_sasl) as admin, executor_of(kafka_sasl, user=USER) as executor:
+            until(lambda: [row.outcome for row in executor.validate(targets[:1])] == [Outcome.OK], seconds=30)
+            found = {row.resource: (row.outcome, row.error) for row in executor.apply(targets)}
+            assert found == {shown: (Outcome.OK, None), hidden: (Outcome.REFUSED, "NOT_PERMITTED")}
+            assert ok(group_configs.alter_groups(admin, targets[1:], validate_only=False))
+            until(lambda: {shown, hidden} <= set(group_configs.list_groups(admin)), seconds=30)
+            columns, _ = observe.describe(executor.admin)
+            removed = [alter(shown, before=configs), alter(hidden, before=configs)]
+            assert ok(group_configs.alter_groups(admin, removed, validate_only=False))
+        rows = zip(*(columns[name] for name in ("group", "configs", "error")), strict=True)
+        assert {row for row in map(str, rows) if "permissions." in row} == {
+            str((shown, [*configs.items()], None)),
+            str((hidden, None, "NOT_PERMITTED")),
+        }
     finally:
         rights.take_all()
 

@@ -1,19 +1,33 @@
-"""Group configs: entries of files, brokers that are too old for them, and comparisons of values."""
+"""Group configs: entries of files, brokers that are too old, groups that aren't described, comparisons of values."""
 
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from tests.harness import cluster_settings
+from tests.unit.frames import dicts, frame
+from topicledger.config.guards import OF_KINDS, GuardSettings
+from topicledger.config.settings import Settings, TablesSettings
+from topicledger.drift import beside
 from topicledger.files.reading import read_manifest_files
 from topicledger.kafka.connection import Connection, TooOld
 from topicledger.manifests.files import ParsedManifests
+from topicledger.model import Refusal
+from topicledger.observe.listed import Listed, ListedStatus, Undescribed
+from topicledger.observe.topics import ClusterStatus
 from topicledger.resources.group_configs import requests
 from topicledger.resources.group_configs.actions import same_config
+from topicledger.resources.group_configs.kind import KIND
+from topicledger.schemas import GROUP_CONFIGS, OBSERVED_GROUP_CONFIGS
 
 FILES = {
     "yaml": "cluster: main\ndefaults: {owner: a}\ngroups:\n- {group: g 1, configs: {"
@@ -77,3 +91,74 @@ def test_brokers_before_4_1_are_not_asked(ask: Any) -> None:
 )
 def test_values_that_a_broker_reads_alike_are_the_same(one: str | None, other: str | None, same: bool) -> None:
     assert same_config("n", one, other) is same
+
+
+def test_a_group_that_is_not_described_is_unknown_by_itself() -> None:
+    """Its error is neither an empty group nor the answer about the others of its request."""
+    config = SimpleNamespace(name="consumer.session.timeout.ms", value="46000", config_source=8)
+    answers = {"denied": (30, []), "known": (0, [config]), "none": (0, []), "silent": (-1, [])}
+    connection = create_autospec(Connection, instance=True)
+    connection.name = "main"
+    connection.needs.side_effect = lambda what: f"grant {what}"
+    connection.ask.return_value = SimpleNamespace(
+        results=[
+            SimpleNamespace(resource_name=name, error_code=code, configs=configs)
+            for name, (code, configs) in answers.items()
+        ]
+    )
+    words = "cluster main: configs of group {} can't be described: "
+    assert requests.describe_groups(connection, answers) == {
+        "denied": Undescribed(
+            error=Refusal.NOT_PERMITTED, message=words.format("denied") + "grant DescribeConfigs on the group"
+        ),
+        "known": {"consumer.session.timeout.ms": "46000"},
+        "none": {},
+        "silent": Undescribed(
+            error=Refusal.NO_ANSWER,
+            message=words.format("silent") + "brokers answer UNKNOWN_SERVER_ERROR; look for it in their logs",
+        ),
+    }
+
+
+def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None:
+    """They are decided neither as missing nor as different, and audit reports them as unknown."""
+    configs = {"consumer.session.timeout.ms": "46000"}
+    seen = {"cluster": "main", "cluster_id": "id", "observed_at": datetime.now(UTC)}
+    schema = OBSERVED_GROUP_CONFIGS.schema
+    live = frame(spark, schema, [{**seen, "group": "other", "configs": {"a": "1"}}]).drop("run_id")
+    undescribed = (
+        frame(spark, schema, [{**seen, "group": name} for name in ("denied", "silent", "undeclared")])
+        .drop("run_id")
+        .withColumn("error", F.when(F.col("group") == "silent", F.lit("NO_ANSWER")).otherwise(F.lit("NOT_PERMITTED")))
+        .withColumn("error_message", F.lit("why"))
+    )
+    listed = Listed(rows=live, statuses={"main": ListedStatus()}, undescribed=undescribed)
+    assert {row["group"]: row["configs"] for row in dicts(listed.observed)} == {
+        "other": {"a": "1"}, "denied": None, "silent": None, "undeclared": None,
+    }  # fmt: skip
+    rows = [{"cluster": "main", "group": name, "configs": configs} for name in ("denied", "silent", "other", "new")]
+    judged = frame(spark, GROUP_CONFIGS.schema, rows).transform(KIND.rows.judge(["main"], None)).localCheckpoint()
+    settings = Settings(
+        path=Path("groups.toml"),
+        tables=TablesSettings(root=""),
+        clusters={"main": cluster_settings("main", "127.0.0.1:1")},
+        guards=GuardSettings(of_kinds=dict.fromkeys(OF_KINDS, 100)),
+    )
+    statuses = {"main": ClusterStatus(cluster_id="id")}
+    decided = dicts(judged.transform(KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)))
+    assert {row["resource"]: (row["decision"], row["phase"], row["outcome"], row["error"]) for row in decided} == {
+        "denied": (None, "observe", "refused", "NOT_PERMITTED"),
+        "silent": (None, "observe", "failed", "NO_ANSWER"),
+        "other": ("alter_group_configs", None, None, None),
+        "new": ("alter_group_configs", None, None, None),
+    }
+    found = judged.transform(KIND.drift.find(listed, judged, settings))
+    for each in beside.unknown(listed, judged, KIND):
+        found = found.unionByName(each)
+    assert {(row["what"], row["kind"]) for row in dicts(found)} == {
+        ("denied", "not_permitted"),
+        ("silent", "not_permitted"),
+        ("undeclared", "not_permitted"),
+        ("other", "group_config_differs"),
+        ("new", "group_config_missing"),
+    }

@@ -150,7 +150,7 @@ def _list(
     ]
     run.ledger.ensure(kind.observed.table)
     listed = kind.observed.observe(run.spark, clusters, run.settings.kafka, estate.cluster_ids)
-    keep(run, kind.observed.table, listed.rows, listed.known)
+    keep(run, kind.observed.table, listed.observed, listed.known)
     lost = {name for name, each in listed.statuses.items() if each.error is Refusal.CLUSTER_UNREACHABLE}
     for name in sorted(lost):
         message = str(listed.statuses[name].message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -14,6 +14,7 @@ from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources import ignoring
+from topicledger.resources.deciding import undescribed
 from topicledger.resources.ending import lookup
 from topicledger.resources.kind import DIFFERENCE, ResourceKind
 
@@ -33,7 +34,7 @@ def find_resource_drift(
         found = judged.transform(kind.drift.find(listed, topics, settings)).transform(
             ignoring.not_about_ignored(kind, settings.scope, listed.rows)
         )
-        return as_found(estate, settings, [found, unknown(listed, judged, kind.table.name)])
+        return as_found(estate, settings, [found, *unknown(listed, judged, kind)])
 
     return transform
 
@@ -55,12 +56,16 @@ def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> 
     )
 
 
-def unknown(listed: Listed, judged: DataFrame, what: str) -> DataFrame:
-    """One finding per cluster where this principal may not list the resources called `what`."""
+def unknown(listed: Listed, judged: DataFrame, kind: ResourceKind) -> Iterator[DataFrame]:
+    """Yield one finding per cluster where this principal may not list resources, and one per undescribed resource."""
     failed = [
         (name, str(status.message)) for name, status in sorted(listed.statuses.items()) if status.error is not None
     ]
     rows = judged.sparkSession.createDataFrame(failed, "cluster string, message string")
-    values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "what": what, "declared": None, "live": None}
+    values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "declared": None, "live": None}
     named = {name: F.lit(value).cast("string") for name, value in values.items()}
-    return rows.withColumns(named).select(*DIFFERENCE)
+    yield rows.withColumns({**named, "what": F.lit(kind.table.name)}).select(*DIFFERENCE)
+    each = undescribed(listed, kind.rows.text_of())
+    if each is not None:
+        what = {"what": F.col("resource"), "message": F.col("error_message")}
+        yield each.withColumns({**named, **what}).select(*DIFFERENCE)

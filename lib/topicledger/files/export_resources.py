@@ -77,6 +77,10 @@ def export(
         if status.error is not None
     }
     exported = rows.transform(_as_rows(kind, owner)).transform(as_declared(kind.table, declared))
+    if listed.undescribed is not None:
+        unknown = listed.undescribed.transform(without_ignored(kind, settings.scope))
+        reasons = unknown.select(*kind.table.key, F.col("error_message").alias(REASON))
+        exported = exported.unionByName(reasons, allowMissingColumns=True)
     return ResourceExport(kind=kind, rows=exported.transform(materialised), problems=problems)
 
 

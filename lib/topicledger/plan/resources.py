@@ -138,7 +138,7 @@ def list_into_tables(
         ids = {name: str(seen.statuses[name].cluster_id) for name in seen.known}
         reached = [cluster for cluster in each.clusters if cluster.name in ids]
         listed = kind.observed.observe(run.spark, reached, run.settings.kafka, ids)
-        keep(run, kind.observed.table, listed.rows, listed.known)
+        keep(run, kind.observed.table, listed.observed, listed.known)
         lost = {
             name: status.message
             for name, status in listed.statuses.items()

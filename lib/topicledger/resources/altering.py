@@ -26,11 +26,14 @@ from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.naming import KindNames
+from topicledger.observe.listed import Undescribed
 from topicledger.resources import valued
 from topicledger.resources.valued import Valued
 
 _SHOWN_WITHIN = 3.0
 """Seconds until brokers show what was altered: thousands of changes need one."""
+_TOLD_WITHIN = 3.0
+"""Seconds for which a resource is described again if brokers answer an error that may pass."""
 
 
 class Alter(Protocol):
@@ -44,8 +47,8 @@ class Alter(Protocol):
 class Requests:
     """Requests about the values of a kind's resources."""
 
-    describe: Callable[[ClusterAdmin, Sequence[Target]], Mapping[str, Mapping[str, str]]]
-    """Return the values of the targets' resources by `Target.resource`; raises NotListed."""
+    describe: Callable[[ClusterAdmin, Sequence[Target]], Mapping[str, Mapping[str, str] | Undescribed]]
+    """Return the values of the targets' resources by `Target.resource`, or why one is unknown; raises NotListed."""
     alter: Alter
     same: Callable[[str, str | None, str | None], bool]
     """Whether two values of a name, each None if it isn't set, are the same."""
@@ -60,22 +63,36 @@ class _Described:
         self.requested_at = datetime.now(UTC)
         self.unknown: str | None = None
         self._same = requests.same
-        self._values: Mapping[str, Mapping[str, str]] = {}
+        self._values: Mapping[str, Mapping[str, str] | Undescribed] = {}
         try:
-            self._values = context.ask(lambda: requests.describe(context.admin, targets))
+            for _ in context.looks(_TOLD_WITHIN):
+                self._values = context.ask(lambda: requests.describe(context.admin, targets))
+                if not any(map(_may_be_told, self._values.values())):
+                    break
         except NotListed as error:
             self.unknown = str(error)
         context.require_planned_cluster()
 
+    def undescribed(self, target: Target) -> Undescribed | None:
+        """Return why the resource's values are unknown; None if they are known."""
+        if self.unknown is not None:
+            return Undescribed(error=Refusal.NOT_PERMITTED, message=self.unknown)
+        found = self._values.get(target.resource)
+        return found if isinstance(found, Undescribed) else None
+
     def of(self, target: Target) -> Mapping[str, str]:
-        """Return the resource's values, of those that the target touches."""
+        """Return the resource's values, of those that the target touches; none if they are unknown."""
         values = self._values.get(target.resource, {})
+        if isinstance(values, Undescribed):
+            return {}
         return {name: value for name, value in values.items() if name in target.touched}
 
     def is_done(self, target: Target) -> bool:
         """Return whether the resource has the values that the target sets."""
         found = self.of(target)
-        return all(self._same(name, found.get(name), target.after.get(name)) for name in target.touched)
+        return self.undescribed(target) is None and all(
+            self._same(name, found.get(name), target.after.get(name)) for name in target.touched
+        )
 
     def foreign(self, target: Target) -> str | None:
         """Return which values another client changed since the plan; None if there are none."""
@@ -88,6 +105,10 @@ class _Described:
 
     def answer(self, result: TopicResult | None = None) -> Answer:
         return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
+
+
+def _may_be_told(values: Mapping[str, str] | Undescribed) -> bool:
+    return isinstance(values, Undescribed) and values.error is Refusal.NO_ANSWER
 
 
 def action(
@@ -132,8 +153,8 @@ def _check(
 ) -> Iterator[tuple[Target, PhaseResult | None]]:
     described = _Described(requests, context, targets)
     for target in targets:
-        if described.unknown is not None:
-            yield target, context.refused(target, phase, Refusal.NOT_PERMITTED, described.unknown)
+        if (unknown := described.undescribed(target)) is not None:
+            yield target, context.refused(target, phase, unknown.error, unknown.message)
         elif (foreign := described.foreign(target)) is not None:
             yield target, context.refused(target, phase, Refusal.CHANGED_SINCE_PLAN, foreign)
         else:
@@ -177,8 +198,8 @@ def _verify(
     described = _Described(requests, context, [target for target, _ in applied])
     for target, _ in applied:
         found = described.of(target)
-        if described.unknown is not None:
-            yield context.skipped(target, Phase.VERIFY, described.unknown)
+        if (unknown := described.undescribed(target)) is not None:
+            yield context.skipped(target, Phase.VERIFY, unknown.message)
         elif described.is_done(target):
             yield context.result(target, Phase.VERIFY, Outcome.OK, described.answer(TopicResult(after=found)))
         elif (foreign := described.foreign(target)) is not None:

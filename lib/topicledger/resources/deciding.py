@@ -66,6 +66,33 @@ def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
     return rows
 
 
+def undescribed(listed: Listed, text: Column) -> DataFrame | None:
+    """Return cluster, resource, `error` and `error_message` of undescribed resources; None if there are none.
+
+    `text`: a resource's name in `plans`.
+    """
+    if listed.undescribed is None:
+        return None
+    return listed.undescribed.select("cluster", text.alias("resource"), "error", "error_message")
+
+
+def without_undescribed(listed: Listed, text: Column) -> Transform:
+    """End declared rows of resources that brokers don't describe; the other rows of their clusters stay open."""
+    unknown = undescribed(listed, text)
+    if unknown is None:
+        return lambda rows: rows
+    failed = F.when(F.col("error") == Refusal.NO_ANSWER.value, F.lit(Outcome.FAILED.value))
+    outcome = F.coalesce(failed, F.lit(Outcome.REFUSED.value))
+    end = ended(F.lit(Phase.OBSERVE.value), outcome, "error", "error_message").alias("_undescribed")
+    found = unknown.select("cluster", "resource", end)
+    return lambda rows: (
+        rows.join(found, on=["cluster", "resource"], how="left")
+        .withColumn("_undescribed", F.when(F.col("phase").isNull(), F.col("_undescribed")))
+        .transform(with_ended, "_undescribed")
+        .drop("_undescribed")
+    )
+
+
 def warned(policy: str, message: Column) -> Transform:
     """Add a warning to rows that have a `message`: a violation of `policy` that refuses nothing."""
     # Rows that are evaluated again have the warning already.

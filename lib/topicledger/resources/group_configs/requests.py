@@ -19,7 +19,8 @@ from topicledger.kafka.connection import (
     TooOld,
     error_name,
 )
-from topicledger.model import Target
+from topicledger.model import Refusal, Target
+from topicledger.observe.listed import Undescribed
 
 NO_ALTER = "this principal may not change configs of this group: grant it AlterConfigs on the group"
 _SET_ON_GROUP = 8
@@ -46,26 +47,19 @@ def list_groups(connection: Connection) -> list[str]:
     return sorted(each.resource_name for each in response.config_resources)
 
 
-def describe_groups(connection: Connection, groups: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the configs that are set on each of `groups`. Raises NotListed.
+def describe_groups(connection: Connection, groups: Collection[str]) -> dict[str, dict[str, str] | Undescribed]:
+    """Return the configs that are set on each of `groups`, or why they are unknown. Raises TooOld.
 
     Brokers answer for any name: a group without configs of its own has an empty dictionary.
     """
     _require_version(connection)
-    named, found = sorted(groups), dict[str, dict[str, str]]()
+    named, found = sorted(groups), dict[str, dict[str, str] | Undescribed]()
     for start in range(0, len(named), _BATCH):
         part = [(ConfigResourceType.GROUP, group, None) for group in named[start : start + _BATCH]]
         for each in connection.ask(DescribeConfigsRequest(resources=part, include_synonyms=False)).results:
-            if each.error_code == GROUP_AUTHORIZATION_FAILED:
-                raise NotListed(
-                    f"cluster {connection.name}: configs of group {each.resource_name} can't be described: "
-                    + connection.needs("DescribeConfigs on the group")
-                )
             if each.error_code != NONE:
-                raise RequestLost(
-                    f"cluster {connection.name}: configs of group {each.resource_name} can't be described: "
-                    f"{error_name(each.error_code)}"
-                )
+                found[each.resource_name] = _undescribed(connection, each.resource_name, each.error_code)
+                continue
             found[each.resource_name] = {
                 config.name: config.value
                 for config in each.configs
@@ -74,8 +68,17 @@ def describe_groups(connection: Connection, groups: Collection[str]) -> dict[str
     return found
 
 
-def describe_targets(admin: ClusterAdmin, targets: Sequence[Target]) -> Mapping[str, Mapping[str, str]]:
-    """Return the configs that are set on the targets' groups. Raises NotListed."""
+def _undescribed(connection: Connection, group: str, error_code: int) -> Undescribed:
+    words = f"cluster {connection.name}: configs of group {group} can't be described: "
+    if error_code in (GROUP_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+        needed = connection.needs("DescribeConfigs on the group")
+        return Undescribed(error=Refusal.NOT_PERMITTED, message=words + needed)
+    answered = f"brokers answer {error_name(error_code)}; look for it in their logs"
+    return Undescribed(error=Refusal.NO_ANSWER, message=words + answered)
+
+
+def describe_targets(admin: ClusterAdmin, targets: Sequence[Target]) -> Mapping[str, Mapping[str, str] | Undescribed]:
+    """Return the configs that are set on the targets' groups, or why they are unknown. Raises TooOld."""
     return describe_groups(admin, [target.resource for target in targets])
 
 
