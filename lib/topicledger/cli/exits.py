@@ -9,16 +9,17 @@ from topicledger.errors import ExitCode
 OF_EVERY_COMMAND: Mapping[ExitCode, str] = {
     ExitCode.DONE: "Done, or nothing to do.",
     ExitCode.ERROR: "An error, or not finished. A run continues if you start it again with the same run id.",
-    ExitCode.USAGE: "Usage error: the command, the settings or the manifest files are invalid. Nothing was done.",
+    ExitCode.USAGE: "Usage error: the command, the settings, the manifest files or a plan of files don't fit. Nothing was done.",
 }
 
 _PENDING = "With `--detailed-exitcode`: changes are pending, and nothing was refused or failed."
 _FAILED = "Some actions were refused or failed. The others are not affected."
+_GUARD = "A guard stopped something, or what acts like one"
 _OTHER_CLUSTER = "The addresses lead to a different cluster than the settings or `clusters` say."
 _PLAN = {
     ExitCode.CHANGES_PENDING: _PENDING,
     ExitCode.TOPICS_FAILED: _FAILED,
-    ExitCode.GUARD_STOPPED: "A guard stopped something.",
+    ExitCode.GUARD_STOPPED: f"{_GUARD}.",
 }
 
 OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
@@ -27,15 +28,15 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     },
     "plan": {
         **_PLAN,
-        ExitCode.GUARD_STOPPED: "A guard stopped something, or loading the files would remove too many rows.",
+        ExitCode.GUARD_STOPPED: f"{_GUARD}; or loading the files would remove too many rows.",
     },
     "apply": {
         ExitCode.TOPICS_FAILED: _FAILED,
-        ExitCode.GUARD_STOPPED: "A guard stopped something; an approval is missing; or the plan is too old.",
+        ExitCode.GUARD_STOPPED: f"{_GUARD}; an approval is missing; or the plan is too old.",
     },
     "provision": {
         ExitCode.TOPICS_FAILED: _FAILED,
-        ExitCode.GUARD_STOPPED: "A guard stopped something, or an approval is missing.",
+        ExitCode.GUARD_STOPPED: f"{_GUARD}; or an approval is missing.",
     },
     "prune": _PLAN,
     "rebalance": _PLAN,
