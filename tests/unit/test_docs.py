@@ -248,3 +248,17 @@ def test_messages_of_the_page_about_troubles_are_those_of_the_code() -> None:
     parts = [part for each in messages for part in re.split(r"\.\.\.|\([^)]*\)|[;:]", each) if len(part.strip()) > 4]
     assert len(messages) > 10
     assert [part for part in map(str.strip, parts) if part not in code] == []
+
+
+def test_each_fact_that_a_docstring_cites_is_explained() -> None:
+    package = REPOSITORY / "lib" / "topicledger"
+    cited = {
+        fact
+        for path in package.rglob("*.py")
+        for fact in re.findall(r"(?<![\w-])[CDMPKNRAQI]\d{1,2}(?![\w-])", path.read_text(encoding="utf-8"))
+    }
+    page = (REPOSITORY / "docs" / "facts.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| ([A-Z]\d+) \|", page, re.MULTILINE)
+    assert len(set(explained)) == len(explained)
+    assert len(cited) > 50
+    assert cited <= set(explained)

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Row
@@ -26,12 +25,8 @@ from topicledger.text import iso_time
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS = 16
-
-
 _OF_THE_OBSERVATION = ("run_id", "observed_at")
 """Columns of an observed row with the run and the time of the observation."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ def read_stopped(plans: DataFrame) -> Sequence[StoppedActions]:
         )
         for row in rows
     ]
-    return sorted(found, key=lambda each: (each.cluster, *in_words(each.needs)))
+    return sorted(found, key=lambda each: (each.cluster, in_words(each.needs)))
 
 
 def largest(numbers: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
