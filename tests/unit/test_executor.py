@@ -21,8 +21,8 @@ from topicledger.actions.delete import delete_refusal
 from topicledger.apply.executor import Executor
 from topicledger.errors import ClusterError
 from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
+from topicledger.kafka.connection import THROTTLE_MARGIN_SECONDS
 from topicledger.kafka.sending import (
-    THROTTLE_MARGIN_SECONDS,
     THROTTLING_QUOTA_EXCEEDED,
     ClusterLimits,
     OutcomeUnknown,

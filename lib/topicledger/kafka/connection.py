@@ -88,7 +88,8 @@ UNKNOWN_LEADER_EPOCH = 75
 OFFSET_NOT_AVAILABLE = 78
 UNKNOWN_TOPIC_ID = 100
 
-_THROTTLE_MARGIN_SECONDS = 0.05
+THROTTLE_MARGIN_SECONDS = 0.05
+"""kafka-python refuses to send to a throttled broker until its own timer has run."""
 _REFUSED_TIMES = 2
 _REFUSED_PAUSE_SECONDS = 0.5
 _REFUSED_SECONDS = 2.0
@@ -327,7 +328,7 @@ class Connection:
         response = self._any_broker(request) if broker_id is None else self._run(self._manager.send, request, broker_id)
         if response.throttle_time_ms > 0:
             # kafka-python refuses to send to a throttled broker instead of waiting.
-            time.sleep(response.throttle_time_ms / 1000 + _THROTTLE_MARGIN_SECONDS)
+            time.sleep(response.throttle_time_ms / 1000 + THROTTLE_MARGIN_SECONDS)
         return response
 
     def metadata(self, topics: Collection[str] | None, *, operations: bool = False) -> Any:

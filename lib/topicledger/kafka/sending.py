@@ -15,7 +15,7 @@ from topicledger import kafka
 from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
-from topicledger.kafka.connection import UNSUPPORTED_VERSION, ApiMissing
+from topicledger.kafka.connection import THROTTLE_MARGIN_SECONDS, UNSUPPORTED_VERSION, ApiMissing
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutcome, Outcomes, Part, Sent
 from topicledger.kafka.pace import Pace
@@ -24,7 +24,6 @@ from topicledger.naming import Sections
 from topicledger.text import listed
 
 __all__ = [
-    "THROTTLE_MARGIN_SECONDS",
     "THROTTLING_QUOTA_EXCEEDED",
     "Answer",
     "ClusterLimits",
@@ -42,8 +41,6 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-THROTTLE_MARGIN_SECONDS = 0.05
-"""kafka-python refuses to send to a throttled broker until its own timer has run."""
 _MAYBE_DONE = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT})
 """Error codes after which the request may still have taken effect (C12, N1)."""
 _NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}

@@ -19,8 +19,6 @@ ROW = ("owner", "cluster", "topic", "resource", "action", *DECLARED, "before", "
 """Columns of `plans` from which a line is made."""
 RETURNED = ("num_partitions", "replication_factor")
 """Values that a create can leave to the broker, and that validateOnly returns."""
-REMOVES = "-"
-"""The sign of actions that remove a resource."""
 _MOST_CHARACTERS = 1_000
 
 

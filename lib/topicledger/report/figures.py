@@ -9,11 +9,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.actions.showing import REMOVES
 from topicledger.ledger import outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.model import OURS, Action, Outcome, Phase, RunState
 from topicledger.plan import effects
-from topicledger.plan.lines import REMOVES, ROW, as_returned, returned, sign_of
+from topicledger.plan.lines import ROW, as_returned, returned, sign_of
 from topicledger.report.facts import PROBLEMS, Age, Changed, ShownState
 from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import ACTION_KEY
