@@ -233,7 +233,7 @@ def test_rows_of_files_are_read_back_as_they_were(tmp_path: Path, example: Examp
     rows = [example.row("a b", owner="o", labels={"k": "v"}, state="present"), example.absent("gone")]
     complete = [{name: row.get(name) for name in example.kind.table.schema.names} for row in rows]
     file = tmp_path / f"f.{suffix}"
-    assert write_manifests(file, "main", [], [], {example.table: complete})[example.table] == 2
+    assert write_manifests(file, "main", {example.table: complete}, [])[example.table] == 2
     parsed = read_manifest_files([file], io.StringIO(""))
     assert parsed.errors == []
     found = parsed.rows_of(example.table)

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
-from topicledger.files.export import _folder, as_manifests
+from topicledger.files.export import _folder
+from topicledger.files.export_topics import as_manifests
 from topicledger.files.exported import TopicMessage, folded
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
@@ -107,7 +108,9 @@ def test_written_files_are_read_back_exactly(tmp_path: Path, suffix: str) -> Non
         row("last", owner="line\nbreak \x1b[2J \u2028 \ufeff \x85 \U0001f600 ü"),
     ]
     path = tmp_path / f"out.{suffix}"
-    assert write_manifests(path, "it's\x07: a", rows, ["a note\nof two lines: \x1b"]) == {"manifests": len(rows)}
+    assert write_manifests(path, "it's\x07: a", {"manifests": rows}, ["a note\nof two lines: \x1b"]) == {
+        "manifests": len(rows)
+    }
     found = read_back(path)
     assert [each.cluster for each in found] == ["it's\x07: a"] * len(rows)
     for written, read in zip(rows, found, strict=True):
@@ -123,7 +126,7 @@ def test_written_files_are_read_back_exactly(tmp_path: Path, suffix: str) -> Non
 def test_units_are_written_and_read_back_as_plain_numbers(tmp_path: Path, suffix: str) -> None:
     configs = {"retention.ms": "604800000", "segment.bytes": "1073741824", "flush.ms": "1500", "new.ms": "86400000"}
     path = tmp_path / f"out.{suffix}"
-    write_manifests(path, "main", [row("a", configs=configs), row("b")], [], units=True)
+    write_manifests(path, "main", {"manifests": [row("a", configs=configs), row("b")]}, [], units=True)
     for text in ('"7d"', '"1GiB"', '"1500"', '"86400000"'):
         assert text in path.read_text()
     assert [each.configs for each in read_back(path)] == [configs, None]
@@ -132,7 +135,8 @@ def test_units_are_written_and_read_back_as_plain_numbers(tmp_path: Path, suffix
 def test_a_note_stands_beside_its_topic_and_is_not_read_back(tmp_path: Path) -> None:
     path = tmp_path / "out.yaml"
     note = "owner a: b is proposed: # 'x\n" + "y" * 5_000
-    write_manifests(path, "main", [{**row("noted", owner="a: b"), "note": note}, row("plain")], ["on top"])
+    rows = [{**row("noted", owner="a: b"), "note": note}, row("plain")]
+    write_manifests(path, "main", {"manifests": rows}, ["on top"])
     top, cluster, topics, noted, *_ = path.read_text().splitlines()
     assert (top, cluster, topics) == ("# on top", 'cluster: "main"', "topics:")
     assert noted.startswith('  - topic: "noted"  # owner a: b is proposed: # \'x\\ny')
@@ -169,13 +173,13 @@ def test_any_owner_is_a_folder_of_its_own(tmp_path: Path, owner: str) -> None:
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_a_cluster_without_topics_is_a_file_without_rows(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"none.{suffix}"
-    assert write_manifests(path, "main", [], []) == {"manifests": 0}
+    assert write_manifests(path, "main", {"manifests": []}, []) == {"manifests": 0}
     assert read_back(path) == []
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_is_read_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("any") / "out.yaml"
-    write_manifests(path, "main", [row("a", configs={"x": text}, owner=text)], [text])
+    write_manifests(path, "main", {"manifests": [row("a", configs={"x": text}, owner=text)]}, [text])
     (found,) = read_back(path)
     assert (found.configs, found.owner) == ({"x": text}, text)

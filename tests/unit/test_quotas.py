@@ -253,7 +253,7 @@ def test_limits_are_exported_as_they_are_read(tmp_path: Path, suffix: str) -> No
     path = tmp_path / f"export{suffix}"
     values = [each for each in LIMITS_AS_TEXT if each != float("inf")]
     entries = [{"cluster": "main", "user": f"u{n}", "request_percentage": each} for n, each in enumerate(values)]
-    write_manifests(path, "main", [], [], {"quotas": entries})
+    write_manifests(path, "main", {"quotas": entries}, [])
     read = read_manifest_files([path], io.StringIO(""))
     assert read.errors == []
     assert [row.values["request_percentage"] for row in read.rows_of("quotas")] == values

@@ -24,6 +24,7 @@ from topicledger.cli.options import (
 )
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
+from topicledger.files.exported import ExportRequest
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, compare, leftovers, load, removals
@@ -188,7 +189,7 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
     with interruptible():
         settings = open_settings(options)
         others = [each for each in KINDS if given.pop(f"with_{each.table.name}")]
-        clusters, request = settings.select(options.cluster), exporting.ExportRequest(to=to, resources=others, **given)
+        clusters, request = settings.select(options.cluster), ExportRequest(to=to, resources=others, **given)
         exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
         exported = exporting.export(ledger, settings, clusters, request)

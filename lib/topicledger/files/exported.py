@@ -1,15 +1,44 @@
-"""Result of an export, and its printed form."""
+"""Request and result of an export, and its printed form."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 
 from topicledger.errors import ExitCode, exit_code
 from topicledger.files.load import Loaded
+from topicledger.resources.kind import ResourceKind
 from topicledger.text import SHOWN_FAILURES, cell, document, grid_of, listed, plain, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """What to export, and its destination."""
+
+    to: Path | None
+    """A file, or a folder that gets a file for each cluster; None merges into `manifests`."""
+    pattern: str | None = None
+    """RE2 pattern that topics to export must match; None takes all topics."""
+    exclude: str | None = None
+    """RE2 pattern of topics to leave out."""
+    with_assignments: bool = False
+    """Whether to export current assignments instead of counts."""
+    owner: str | None = None
+    """Owner to set for everything that is exported."""
+    overwrite: bool = False
+    """Whether to replace existing files."""
+    unmanaged: bool = False
+    """Only topics that no row of `manifests` names."""
+    units: bool = False
+    """Whether files have units in configs (`7d`) in place of Kafka's plain numbers."""
+    split: Literal["owner"] | None = None
+    """`owner` writes a folder for each owner into the folder `to`, with a file for each cluster."""
+    resources: Sequence[ResourceKind] = ()
+    """Kinds of resources to export beside topics."""
 
 
 @dataclass(frozen=True, kw_only=True)

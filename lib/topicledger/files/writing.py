@@ -5,50 +5,40 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from topicledger import atomic
-from topicledger.manifests.files.results import FIELDS
 from topicledger.model.config_texts import with_unit
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import MANIFESTS
+from topicledger.schemas import DECLARING, MANIFESTS
 from topicledger.text import number_text, show
 
-_SECTIONS = {kind.table.name: kind.entries.section for kind in KINDS}
-_NO_FIELDS = ("cluster", "note", "file", "line")
+_Rows: TypeAlias = Mapping[str, Iterable[Mapping[str, Any]]]
+"""Rows by table."""
+_SECTIONS = {MANIFESTS.name: "topics", **{kind.table.name: kind.entries.section for kind in KINDS}}
+_FIELDS = {table.name: [name for name in table.schema.names if name != "cluster"] for table in DECLARING}
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def write_manifests(
-    path: Path,
-    cluster: str,
-    rows: Iterable[Mapping[str, Any]],
-    notes: Sequence[str],
-    resources: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({}),
-    *,
-    units: bool = False,
+    path: Path, cluster: str, rows: _Rows, notes: Sequence[str], *, units: bool = False
 ) -> Mapping[str, int]:
     """Write the rows of one cluster, in order, as JSON or YAML by the file's suffix; return their number by table.
 
-    `rows` have the fields of `manifests`, `resources` those of their tables; nulls are left out.
-    `notes` become comments at the top, and a topic's `note` a comment beside it; JSON has no comments. An incomplete
-    file never appears under its name. `units`: topics' configs have units (`7d`) in place of Kafka's plain numbers.
-    Raises OSError if it can't be written.
+    `rows`: by table, with its fields; nulls are left out. `notes` become comments at the top, and a row's `note` a
+    comment beside it; JSON has no comments. An incomplete file never appears under its name. `units`: topics' configs
+    have units (`7d`) in place of Kafka's plain numbers. Raises OSError if it can't be written.
     """
     lines: Callable[..., Iterator[str]] = _json if path.suffix.lower() == ".json" else _yaml
-    counts = dict.fromkeys(("manifests", *resources), 0)
+    counts = dict.fromkeys(rows, 0)
 
-    def counted(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        for row in rows:
+    def counted(table: str) -> Iterator[Mapping[str, Any]]:
+        for row in rows[table]:
             counts[table] += 1
-            yield row
+            yield _with_units(row) if units and table == MANIFESTS.name else row
 
-    others = {table: counted(table, entries) for table, entries in resources.items()}
-    topics = map(_with_units, rows) if units else rows
-    atomic.write(path, lines(cluster, counted("manifests", topics), others, notes))
+    atomic.write(path, lines(cluster, {table: counted(table) for table in rows}, notes))
     return counts
 
 
@@ -75,61 +65,48 @@ def as_yaml(rows: Mapping[str, Sequence[Mapping[str, Any]]], notes: Sequence[str
             for table, those in rows.items()
         }
         yield "---\n" if number else ""
-        resources = {table: iter(those) for table, those in its.items() if table != MANIFESTS.name and those}
-        yield from _yaml(cluster, its.get(MANIFESTS.name, ()), resources, () if number else notes)
+        found = {table: those for table, those in its.items() if those}
+        yield from _yaml(cluster, {MANIFESTS.name: (), **found}, () if number else notes)
 
 
-_Resources: TypeAlias = Mapping[str, Iterator[Mapping[str, Any]]]
-
-
-def _json(
-    cluster: str, rows: Iterable[Mapping[str, Any]], resources: _Resources, notes: Sequence[str]
-) -> Iterator[str]:
+def _json(cluster: str, rows: _Rows, notes: Sequence[str]) -> Iterator[str]:
     before = "[\n"
-    for given in chain(map(_given, rows), map(_given_of_resource, chain.from_iterable(resources.values()))):
-        row = {"cluster": cluster, **given}
-        fields = ", ".join(f"{json.dumps(name)}: {_json_value(value)}" for name, value in row.items())
-        yield f"{before}{{{fields}}}"
-        before = ",\n"
+    for table, those in rows.items():
+        for row in those:
+            given = {"cluster": cluster, **_given(table, row)}
+            fields = ", ".join(f"{json.dumps(name)}: {_json_value(value)}" for name, value in given.items())
+            yield f"{before}{{{fields}}}"
+            before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-def _yaml(
-    cluster: str, rows: Iterable[Mapping[str, Any]], resources: _Resources, notes: Sequence[str]
-) -> Iterator[str]:
+def _yaml(cluster: str, rows: _Rows, notes: Sequence[str]) -> Iterator[str]:
     for note in notes:
         yield f"# {show(note, 2_000)}\n"
     yield f"cluster: {quoted(cluster)}\n"
-    before = "topics:\n"
-    for row in rows:
-        note = f"  # {show(row['note'], 2_000)}" if row.get("note") else ""
-        yield before + "".join(
-            f"  {'-' if name == 'topic' else ' '} {name}: {_value(value)}{note if name == 'topic' else ''}\n"
-            for name, value in _given(row).items()
-        )
-        before = ""
-    if before:
-        yield "topics: []\n"
-    for table, entries in resources.items():
-        section = _SECTIONS[table]
+    for table, those in rows.items():
+        section, entry = _SECTIONS[table], _on_lines if table == MANIFESTS.name else _on_one_line
         before = f"{section}:\n"
-        for entry in entries:
-            note = f"  # {show(entry['note'], 2_000)}" if entry.get("note") else ""
-            fields = ", ".join(f"{name}: {_value(value)}" for name, value in _given_of_resource(entry).items())
-            yield f"{before}  - {{{fields}}}{note}\n"
+        for row in those:
+            note = f"  # {show(row['note'], 2_000)}" if row.get("note") else ""
+            yield before + entry([f"{name}: {_value(value)}" for name, value in _given(table, row).items()], note)
             before = ""
         if before:
             yield f"{section}: []\n"
 
 
-def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row's fields without its cluster, the topic first; the default state `present` is left out."""
-    return _given_of_resource({name: row[name] for name in FIELDS})
+def _on_lines(fields: Sequence[str], note: str) -> str:
+    first, *rest = fields
+    return f"  - {first}{note}\n" + "".join(f"    {each}\n" for each in rest)
 
 
-def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row of any table, like `_given`."""
-    fields = {name: value for name, value in row.items() if name not in _NO_FIELDS and value is not None}
+def _on_one_line(fields: Sequence[str], note: str) -> str:
+    return f"  - {{{', '.join(fields)}}}{note}\n"
+
+
+def _given(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row's fields without its cluster, in the table's order; the default state `present` is left out."""
+    fields = {name: row[name] for name in _FIELDS[table] if row.get(name) is not None}
     if fields.get("state") == "present":
         del fields["state"]
     return fields
