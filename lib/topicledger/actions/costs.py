@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from topicledger.ledger.rows import parts_of
 from topicledger.ledger.rows import touched as touched_names
 from topicledger.model import Target
-from topicledger.model.moves import parse_assignments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,7 @@ ONE_RECORD = Cost(planned=lambda: F.lit(1).cast("bigint"), records=lambda _: 1, 
 
 MOVED_PARTITIONS = Cost(
     planned=lambda: F.size("moves").cast("bigint"),
-    records=lambda target: len(parse_assignments(target.after["assignments"])),
+    records=lambda target: len(target.replicas_after),
     tokens=free,
 )
 """A record for each partition that is moved."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
 from topicledger.model import Target, TopicResult
-from topicledger.model.moves import Move, parse_assignments
+from topicledger.model.moves import Move
 
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
@@ -51,7 +51,7 @@ def ours(message: str) -> TopicResult:
 
 def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Sequence[Move]:
     """Return the moves of a planned reassignment; a partition without a size gets its share of the planned bytes."""
-    before, after = (parse_assignments(each["assignments"]) for each in (target.before, target.after))
+    before, after = target.replicas_before, target.replicas_after
     moves = [
         Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers)
         for each, brokers in sorted(after.items())

@@ -43,7 +43,6 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
-from topicledger.model.moves import parse_assignments
 
 _SHOWN_WITHIN = 15.0
 """Seconds until brokers show a move that is over, as for altered configs (K6)."""
@@ -126,7 +125,7 @@ def _min_insync_unknown(configs: TopicConfigs | None) -> tuple[Refusal, str]:
 
 def _fewer_replicas(target: Target) -> int | None:
     """Return the fewest replicas of a partition after the move; None if no partition has fewer than before."""
-    before, after = planned_before(target), planned_after(target)
+    before, after = target.replicas_before, target.replicas_after
     lowered = any(len(brokers) < len(before.get(partition, ())) for partition, brokers in after.items())
     return min(map(len, after.values())) if lowered else None
 
@@ -135,12 +134,12 @@ def _may_be_begun(target: Target, state: TopicState | None, listed: Mapping[Part
     """Return whether a move may be under way: false if all replicas are where they were and none is listed."""
     if listed is None or state is None or not state.permitted or state.topic_id != target.topic_id:
         return True
-    before = planned_before(target)
+    before = target.replicas_before
     return any(
         (target.topic, each) in listed
         or each not in state.partitions
         or state.partitions[each].replicas != before.get(each)
-        for each in planned_after(target)
+        for each in target.replicas_after
     )
 
 
@@ -159,7 +158,7 @@ def _refusal(
         return undescribed(state)
     if state.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
-    before, after = planned_before(target), planned_after(target)
+    before, after = target.replicas_before, target.replicas_after
     for partition, brokers in after.items():
         under_way, live = listed.get((target.topic, partition)), state.partitions.get(partition)
         if under_way is not None:
@@ -180,16 +179,6 @@ def _refusal(
         if down and live.replicas != brokers:
             return Refusal.BROKERS_UNAVAILABLE, f"brokers {down} are not up: nothing is moved to them; plan again"
     return None
-
-
-def planned_before(target: Target) -> dict[int, Replicas]:
-    """Return partition -> its replicas when it was planned."""
-    return parse_assignments(target.before["assignments"])
-
-
-def planned_after(target: Target) -> dict[int, Replicas]:
-    """Return partition -> its planned replicas."""
-    return parse_assignments(target.after["assignments"])
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -249,7 +238,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
         return Outcome.PENDING, kafka.NONE, None, "moved, and not listed now"
     others = [
         f"partition {partition} is on {list(info.assignments.get(partition, ()))}"
-        for partition, brokers in planned_after(target).items()
+        for partition, brokers in target.replicas_after.items()
         if info.assignments.get(partition) != brokers
     ]
     if others:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from topicledger.model import Target
-from topicledger.model.moves import parse_assignments
 from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.model.topic_configs import EFFECTS, ChangeClass
 from topicledger.text import counted, listed
@@ -69,7 +68,7 @@ def moved(target: Target) -> str:
 
     Partitions that get fewer replicas are a loss, which the words mention.
     """
-    before, after = (parse_assignments(each.get("assignments", "")) for each in (target.before, target.after))
+    before, after = target.replicas_before, target.replicas_after
 
     def brokers(of: Mapping[int, tuple[int, ...]], partition: int) -> str:
         return ",".join(map(str, of.get(partition, ())))

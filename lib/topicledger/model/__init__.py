@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from topicledger.kinds import NAMES
 from topicledger.model.live import Broker, ConfigEntry, GroupUse, LastRecord, TopicConfigs, TopicInfo, Unseen
+from topicledger.model.moves import Assignments, parse_assignments
 from topicledger.model.refusals import Note, Refusal
 from topicledger.naming import ActionName
 
@@ -204,6 +205,16 @@ class Target:
     def grows_to(self) -> int:
         """The partition count after an action that adds partitions."""
         return int(self.after["num_partitions"])
+
+    @property
+    def replicas_before(self) -> Assignments:
+        """The replicas of each partition before a reassignment."""
+        return parse_assignments(self.before.get("assignments", ""))
+
+    @property
+    def replicas_after(self) -> Assignments:
+        """The planned replicas of each partition that a reassignment moves."""
+        return parse_assignments(self.after.get("assignments", ""))
 
     @property
     def touched(self) -> frozenset[str]:
