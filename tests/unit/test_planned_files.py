@@ -26,7 +26,7 @@ from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRo
 from topicledger.model import RunState
 from topicledger.plan import planned_files
 from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
-from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
+from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS
 
 
 def run_planned_from(digests: dict[str, str], **more: str) -> Any:
@@ -162,7 +162,7 @@ def removals(count: int | None) -> Removals | None:
     ],
 )
 def test_rows_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
-    monkeypatch: pytest.MonkeyPatch, replaces: Replace | None, who: str, named: str | None
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, replaces: Replace | None, who: str, named: str | None
 ) -> None:
     owners = Owners(names={"b": OwnerSettings(topics=(), requested_by=("bob",)), "a": OwnerSettings(topics=())})
     settings: Any = SimpleNamespace(owners=owners, guards=GuardSettings())
@@ -171,13 +171,33 @@ def test_rows_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
     monkeypatch.setattr(loading, "removals_of", lambda *_: removals(1))
     seen: list[Any] = []
     monkeypatch.setattr(planned_files, "unloaded", lambda _, its, __: seen.extend(row.owner for row in its.rows) or {})
-    ledger: Any = None
+    ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: frame(spark, plain(table.schema), []))
     if named is None:
         loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who)
         assert seen == ["a", " B ", None] if who == "bob" else ["a", None]
     else:
         with pytest.raises(UsageError, match=named):
             loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who)
+
+
+def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession) -> None:
+    """[owners] doesn't know whose an ACL is: a row with another owner, or `absent`, would change it."""
+    acl = dict.fromkeys(ACL_KEY, "x")
+    theirs = [{"cluster": "main", **acl, "owner": " B "}, {"cluster": "main", **acl, "host": "h", "owner": "a"}]
+    tables = {MANIFESTS.name: manifest_rows(spark, {"topic": "of.b", "owner": "b"}, {"topic": "of.a", "owner": "a"})}
+    tables[ACLS.name] = frame(spark, plain(ACLS.schema), theirs)
+    ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: tables[table.name])
+    place: dict[str, Any] = {"file": "a.yaml", "line": 1}
+    rows = [ManifestRow(cluster="main", topic=name, owner="a", **place) for name in ("of.a", "of.b", "of.b", "new")]
+    acls = [
+        ResourceRow(cluster="main", state="absent", owner="a", labels=None, values={**acl, "host": host}, **place)
+        for host in ("x", "h", "new")
+    ]
+    files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
+    kept = planned_files.without_barred(ledger, files, ["B"])
+    assert [row.topic for row in kept.rows] == ["of.a", "new"]
+    assert [row.value("host") for row in kept.rows_of(ACLS.name)] == ["h", "new"]
+    assert planned_files.without_barred(ledger, files, []) == files
 
 
 def test_the_owners_of_removed_rows_are_kept_with_the_plan() -> None:

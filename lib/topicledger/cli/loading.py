@@ -79,7 +79,7 @@ def files_of(
     if replacing is not None:
         _require_may_replace(replacing, barred, requester)
     removals = None if replacing is None else removals_of(ledger, parsed, replacing)
-    unloaded = planned_files.unloaded(ledger, parsed.without_owners(barred), removals)
+    unloaded = planned_files.unloaded(ledger, planned_files.without_barred(ledger, parsed, barred), removals)
     return runs.Files(
         argument=json.dumps(files_arguments(parsed.digests), sort_keys=True),
         paths=paths,
@@ -143,6 +143,6 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
     found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
-    parsed = planned_files.as_planned(run, found).without_owners(run.scope.barred)
+    parsed = planned_files.without_barred(run.ledger, planned_files.as_planned(run, found), run.scope.barred)
     planned_files.load_planned(run, parsed, found)
     click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -25,6 +25,7 @@ from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
+from topicledger.manifests.owners import is_one_of
 from topicledger.model import RunState
 from topicledger.plan import resources
 from topicledger.plan.allowing import LOAD, REMOVED_ROWS, REMOVED_ROWS_ARGUMENT, approve_command, stopped_load
@@ -171,6 +172,21 @@ def require_removals_allowed(run: Run) -> None:
                 f"run {run.run_id} is stopped by guards.max_removed_rows: {each}: nothing was loaded and nothing was "
                 f"sent. If they are meant: {approve_command(run.run_id, each.needs)}"
             )
+
+
+def without_barred(ledger: Ledger, parsed: ParsedManifests, barred: Collection[str]) -> ParsedManifests:
+    """Leave out rows of these owners, and rows in place of one of theirs: no file takes over what they declare."""
+    kept = parsed.without_owners(barred)
+    taken: set[int] = set()
+    for table in DECLARING if barred else ():
+        if rows := kept.tables.get(table.name):
+            theirs = ledger.read_if_exists(table).where(is_one_of(F.col("owner"), tuple(barred)))
+            files = frames(ledger.spark, {table.name: rows})[table.name]
+            same = same_key(table, "file", "theirs")
+            both = files.alias("file").join(theirs.alias("theirs"), on=same, how="left_semi")
+            keys = {tuple(key) for key in both.select(*table.key).collect()}
+            taken |= {id(row) for row in rows if tuple(row.value(name) for name in table.key) in keys}
+    return kept.only(lambda row: id(row) not in taken)
 
 
 def unloaded(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None) -> Mapping[str, Unloaded]:
