@@ -11,24 +11,36 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from tests.unit.frames import frame
+from tests.unit.frames import plain as nullable
 from topicledger.apply.moves import PlannedMoves
 from topicledger.cli.show import in_colours
-from topicledger.plan.lines import planned_action
+from topicledger.plan.lines import ROW, planned_action
 from topicledger.resources.registry import ACTIONS
-from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped
+from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
+from topicledger.schemas import PLANS as PLANS_TABLE
 
 GOLDEN = Path(__file__).with_name("golden_diff")
 HOSTILE = "a`b```\n</code></details><script>alert(1)</script>@everyone [x](http://e.vil) **b** \x1b[31m\u202etxt"
 
 
-def line(action: str, resource: str, *, outcome: str = "planned", warnings: Sequence[str] = (), **row: Any) -> Line:
+def line(
+    action: str,
+    resource: str,
+    *,
+    outcome: str = "planned",
+    warnings: Sequence[str] = (),
+    destroys: bool = False,
+    **row: Any,
+) -> Line:
     nothing: Mapping[str, Any] = dict.fromkeys(
         ("owner", "topic", "num_partitions", "replication_factor", "assignments", "configs", "before", "after")
     )
     given = {**nothing, "cluster": "orders", "topic": resource, **row, "action": action, "resource": resource}
-    return Line(action=planned_action(given), outcome=outcome, warnings=warnings)
+    return Line(action=planned_action(given), outcome=outcome, warnings=warnings, destroys=destroys)
 
 
 def create(topic: str, **row: Any) -> Line:
@@ -81,7 +93,13 @@ PLANS = {
             line("create", "orders.c", owner="payments"),
         ]
     ),
-    "deletes": plan([line("delete", "old.a", before={"num_partitions": "4"}), line("delete", "old.b")]),
+    "deletes": plan(
+        [
+            line("delete", "old.a", before={"num_partitions": "4"}, destroys=True),
+            *(line("delete", f"old.b{number:02}", destroys=True) for number in range(51)),
+            *(create(f"new.{number:02}") for number in range(51)),
+        ]
+    ),
     "configs": plan(
         [
             configs("orders.a", {"retention.ms": "604800000"}, {"retention.ms": "1209600000", "flush.ms": "5"}),
@@ -287,6 +305,42 @@ def test_colours_are_for_terminals() -> None:
     coloured = "".join(text(PLANS["deletes"], colours=True))
     assert "\x1b[31m- delete old.a: 4 partitions" in coloured
     assert re.sub(r"\x1b\[\d*m", "", coloured) == plain
+
+
+def test_removals_and_possible_losses_come_first_and_are_never_folded(spark: SparkSession) -> None:
+    """Else a comment that is cut could lack the deletes of an owner late in the alphabet."""
+    shorter = {"before": {"retention.ms": "9"}, "after": {"retention.ms": "8"}}
+    longer = {"before": {"retention.ms": "8"}, "after": {"retention.ms": "9"}}
+    grown = {"before": {"num_partitions": "1"}, "after": {"num_partitions": "2"}}
+    fewer = {"before": {"assignments": "0:1,2"}, "after": {"assignments": "0:1"}}
+    actions = (
+        ("a", "create", "new", {}),
+        ("a", "alter_configs", "longer", longer),
+        ("a", "add_partitions", "grown", grown),
+        ("b", "acl_add", "User:x", {}),
+        ("b", "acl_delete", "User:y", {}),
+        ("b", "alter_configs", "shorter", shorter),
+        ("b", "reassign", "fewer", fewer),
+        ("c", "delete", "gone", {}),
+    )
+    given = [
+        {"owner": owner, "cluster": "orders", "topic": topic, "resource": topic, "action": action, **values}
+        for owner, action, topic, values in actions
+    ]
+    plans = frame(spark, nullable(PLANS_TABLE.schema), given).select(*ROW)
+    rows = plans.withColumns(
+        {"is_line": F.lit(True), "outcome": F.lit("planned"), "warned": F.array().cast("array<string>")}
+    )
+    found = [(each.destroys, each.action.resource) for each in _lines(rows, None)]
+    assert found == [
+        *((True, name) for name in ("User:y", "fewer", "shorter", "gone")),
+        *((False, name) for name in ("grown", "longer", "new", "User:x")),
+    ]
+    told = "".join(markdown(PLANS["deletes"]))
+    assert re.findall("<details.*summary>", told) == [
+        "<details open><summary>no owner on <code>orders</code>: removals and possible losses</summary>",
+        "<details><summary>no owner on <code>orders</code></summary>",
+    ]
 
 
 def test_only_what_fits_is_read() -> None:

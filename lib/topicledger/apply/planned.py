@@ -15,7 +15,7 @@ from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
 from topicledger.plan.allowing import StoppedActions, approve_command, most_of, stopped_in_words
-from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
+from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action, with_destroys
 from topicledger.schemas import ACTION_KEY
 from topicledger.text import SHOWN_FAILURES, first_of, plain, show
 
@@ -29,7 +29,7 @@ class Pending:
 
     count: int = 0
     first: Sequence[PlannedAction] = ()
-    """The first 20 of a plan, by owner."""
+    """The first 20 of a plan: those that can lose something, then the others; each by owner."""
     files: Sequence[str] = ()
     """The files and folders of a plan from files: `apply` loads them."""
     waits_for: str | None = None
@@ -47,7 +47,7 @@ class Pending:
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
-    """Read the first planned actions that passed validate, by owner, cluster and topic.
+    """Read the first planned actions that passed validate, in the order of `lines.in_order`.
 
     `results`: from `summary.results`.
     """
@@ -59,6 +59,7 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
         .join(pending, on=list(ACTION_KEY), how="inner")
         .withColumns(as_returned())
         .select(*ROW)
+        .transform(with_destroys)
         .orderBy(*in_order())
         .limit(SHOWN_FAILURES)
     )
@@ -79,7 +80,7 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
             style = STYLES.get(action.sign)
             console.print(f"  {action}", style=style, markup=False, soft_wrap=True)
     if pending.count > len(pending.first):
-        first = f"{first_of(len(pending.first), pending.count)}, by owner"
+        first = f"{first_of(len(pending.first), pending.count)}, removals and losses first"
         console.print(f"{first}; all of them: runs show {plain(run_id)}", soft_wrap=True)
     render_moves(pending.moves, console)
 

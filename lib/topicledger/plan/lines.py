@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.actions.kind import DECLARED
-from topicledger.actions.showing import Shown, changes
+from topicledger.actions.showing import REMOVES, Shown, changes
 from topicledger.model import Action, Target
+from topicledger.plan import effects
 from topicledger.resources.registry import ACTIONS
 from topicledger.text import show
 
@@ -92,9 +93,21 @@ def _shown(action: str) -> Shown:
     return ACTIONS[action].shown if action in ACTIONS else changes(action)
 
 
+def with_destroys(plans: DataFrame) -> DataFrame:
+    """Add `destroys` (boolean) to actions of plans: whether one removes a resource, or can lose records.
+
+    Added partitions don't count: they lose no record. In: `action`, `before`, `after`.
+    """
+    removes = F.col("action").isin(*(name for name in ACTIONS if sign_of(name) == REMOVES))
+    loses = effects.losses().isNotNull() & (F.col("action") != Action.ADD_PARTITIONS.value)
+    found = plans.transform(effects.of_plans).withColumn("destroys", F.coalesce(removes | loses, F.lit(False)))
+    return found.select(*plans.columns, "destroys")
+
+
 def in_order() -> Sequence[Column]:
-    """The order of lines: by owner and cluster, topics first, by name."""
-    return (F.asc_nulls_last("owner"), F.asc("cluster"), F.asc_nulls_last("topic"), F.asc("resource"), F.asc("action"))
+    """The order of lines: what `destroys` comes first; then by owner and cluster, topics first, by name."""
+    by_owner = (F.asc_nulls_last("owner"), F.asc("cluster"), F.asc_nulls_last("topic"))
+    return (F.desc("destroys"), *by_owner, F.asc("resource"), F.asc("action"))
 
 
 def returned() -> dict[str, Column]:

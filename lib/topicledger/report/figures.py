@@ -9,14 +9,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.actions.showing import REMOVES
 from topicledger.ledger import outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.model import OURS, Action, Outcome, Phase, RunState
-from topicledger.plan import effects
-from topicledger.plan.lines import ROW, as_returned, returned, sign_of
+from topicledger.plan.lines import ROW, as_returned, returned, with_destroys
 from topicledger.report.facts import PROBLEMS, Age, Changed, ShownState
-from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import ACTION_KEY
 from topicledger.text import MESSAGE_CHARACTERS
 
@@ -61,19 +58,12 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     acts = plans.where(F.col("action").isNotNull()).join(found, on=["run_id", *ACTION_KEY], how="left")
     as_planned = (
         acts.withColumns(as_returned())
-        .transform(effects.of_plans)
-        .select(*_RESOURCE, "action", F.struct(*ROW).alias("plan"), _destroys().alias("destroys"))
+        .transform(with_destroys)
+        .select(*_RESOURCE, "action", F.struct(*ROW).alias("plan"), "destroys")
     )
     rows = last.join(as_planned.dropDuplicates([*_RESOURCE, "action"]), on=[*_RESOURCE, "action"], how="left")
     destroys = F.coalesce("destroys", F.lit(False))
     return rows.withColumns({"outcome": outcome, "error_message": short, "destroys": destroys}).select(*RESULTS)
-
-
-def _destroys() -> Column:
-    """In: the result of `effects.of_plans`. Added partitions don't count: they lose no record."""
-    removes = F.col("action").isin(*(name for name in ACTIONS if sign_of(name) == REMOVES))
-    loses = effects.losses().isNotNull() & (F.col("action") != Action.ADD_PARTITIONS.value)
-    return removes | loses
 
 
 def unsent(found: DataFrame, runs: DataFrame) -> DataFrame:

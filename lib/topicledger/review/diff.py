@@ -16,7 +16,7 @@ from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.phases import VIOLATIONS
 from topicledger.plan.allowing import StoppedActions, read_stopped, stopped_load
 from topicledger.plan.approvals import is_unsent_plan
-from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
+from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned, with_destroys
 from topicledger.plan.planned_files import removals_in
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import MESSAGE_CHARACTERS, show
@@ -36,6 +36,8 @@ class Line:
     """`planned`, `open`, or an outcome of `audit`."""
     warnings: Sequence[str] = ()
     """Names of the policies that warn about it."""
+    destroys: bool = False
+    """Whether it removes a resource, or can lose records."""
 
     def __str__(self) -> str:
         warned = f" (warning of {', '.join(map(show, self.warnings))})" if self.warnings else ""
@@ -85,7 +87,7 @@ class PlanDiff:
     """Counts of the lines: action, outcome, number."""
     ended: Sequence[Ended] = ()
     lines: Iterable[Line]
-    """By owner and cluster, topics first, by name. May be read lazily: iterate over it only once."""
+    """In the order of `lines.in_order`. May be read lazily: iterate over it only once."""
     moves: Sequence[PlannedMoves] = ()
     """Totals of the planned reassignments."""
     removals: Sequence[str] = ()
@@ -214,6 +216,6 @@ def _grouped(rows: DataFrame) -> DataFrame:
 
 
 def _lines(rows: DataFrame, most: int | None) -> Iterator[Line]:
-    found = rows.where("is_line").select(*ROW, "outcome", "warned").orderBy(*in_order())
+    found = rows.where("is_line").select(*ROW, "outcome", "warned").transform(with_destroys).orderBy(*in_order())
     for row in (found if most is None else found.limit(most)).toLocalIterator():
-        yield Line(action=planned_action(row), outcome=row["outcome"], warnings=row["warned"])
+        yield Line(action=planned_action(row), outcome=row["outcome"], warnings=row["warned"], destroys=row["destroys"])

@@ -17,7 +17,7 @@ from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.model import Outcome
 from topicledger.model.config_texts import with_units
 from topicledger.plan.allowing import approve_command, most_of, stopped_in_words
-from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
+from topicledger.review.diff import PLANNED, Ended, Line, PlanDiff, Reason
 from topicledger.text import listed, show
 
 COMMENT_CHARACTERS = 65_536
@@ -50,14 +50,14 @@ class _Block:
     """A title, and lines, each with the number of actions that it describes."""
 
     title: Words
-    is_long: bool
+    is_folded: bool
     lines: Iterable[tuple[str, int]]
 
     @classmethod
-    def of(cls, title: Words, lines: Iterator[tuple[str, int]]) -> _Block:
-        """Create a block, reading only the lines that show whether it is long."""
+    def of(cls, title: Words, lines: Iterator[tuple[str, int]], *, folds: bool = True) -> _Block:
+        """Create a block, reading only the lines that show whether it is long. `folds`: whether it is folded then."""
         first = list(islice(lines, _OPENED + 1))
-        return cls(title, len(first) > _OPENED, chain(first, lines))
+        return cls(title, folds and len(first) > _OPENED, chain(first, lines))
 
 
 def text(diff: PlanDiff, *, most: int | None = None, colours: bool = False) -> Iterator[str]:
@@ -89,7 +89,7 @@ def markdown(diff: PlanDiff, *, most: int = COMMENT_CHARACTERS) -> Iterator[str]
         )
 
     def opening(block: _Block) -> str:
-        opened = "" if block.is_long else " open"
+        opened = "" if block.is_folded else " open"
         return f"\n<details{opened}><summary>{inline(block.title)}</summary>\n\n```diff\n"
 
     head = f"<p>{'<br>'.join(map(inline, _head(diff)))}</p>\n"
@@ -139,9 +139,14 @@ def _blocks(diff: PlanDiff) -> Iterator[_Block]:
             for broker, (comes, goes) in sorted(moves.brokers.items())
         )
         yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{_FACT} {moves}", *brokers)))
-    for (owner, cluster), lines in groupby(diff.lines, key=lambda each: (each.action.owner, each.action.cluster)):
-        of_owner = _Name(owner) if owner else "no owner"
-        yield _Block.of((of_owner, " on ", _Name(cluster)), ((with_units(str(each)), 1) for each in lines))
+    for (destroys, owner, cluster), lines in groupby(diff.lines, key=_of_block):
+        of_owner, what = _Name(owner) if owner else "no owner", ": removals and possible losses" if destroys else ""
+        title = (of_owner, " on ", _Name(cluster), what)
+        yield _Block.of(title, ((with_units(str(each)), 1) for each in lines), folds=not destroys)
+
+
+def _of_block(line: Line) -> tuple[bool, str | None, str]:
+    return line.destroys, line.action.owner, line.action.cluster
 
 
 def _of_ended(ended: Sequence[Ended]) -> Iterator[tuple[str, int]]:
