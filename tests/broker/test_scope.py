@@ -55,6 +55,7 @@ topics:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_commands_with_an_owner_concern_its_topics_alone(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=POLICY)

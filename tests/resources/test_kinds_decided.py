@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +26,8 @@ from topicledger.files.resource_reasons import ignored, reasons
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.rows import Transform
-from topicledger.model import Refusal
+from topicledger.model import Decision, Refusal
+from topicledger.model.scope import Scope
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
@@ -36,7 +38,9 @@ from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.listings import listings_of
 from topicledger.resources import building, ignoring
 from topicledger.resources.acls.names import AclSettings
+from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import ACTIONS, KINDS
+from topicledger.resources.scoped import left_outside, with_inside
 
 of_every_kind = pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.table)
 MANY = dict.fromkeys(OF_KINDS, 100)
@@ -80,17 +84,42 @@ def decided(
 
     `wrong` is the refused row, `protected` the live resource that it may mean.
     """
-    kind = example.kind
-    names = ("same", "gone", "wrong", "stranger", *(("other",) if example.others is not None else ()))
-    live = [{"cluster": "main", **example.row(name)} for name in names]
-    there = frame(spark, kind.observed.table.schema, live).drop("run_id")
-    listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
-    judged = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.judge(["main"], None))
-    rows = dicts(judged.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, judged_by)))
+    rows = decisions(spark, example, made, judged_by)
     by_text = {row["resource"]: row for row in rows}
-    known = {name: by_text[example.text(name)] for name in (*names, "new", "never") if name != "wrong"}
+    known = {name: by_text[example.text(name)] for name in (*live(example), "new", "never") if name != "wrong"}
     (wrong,) = (row for row in rows if row["phase"] == "manifest")
     return known | {"wrong": wrong, "protected": by_text[example.text("wrong")]}
+
+
+def live(example: Example) -> Sequence[str]:
+    return ("same", "gone", "wrong", "stranger", *(("other",) if example.others is not None else ()))
+
+
+def decisions(spark: SparkSession, example: Example, made: Settings, *transforms: Transform) -> list[dict[str, Any]]:
+    kind = example.kind
+    rows = [{"cluster": "main", **example.row(name)} for name in live(example)]
+    there = frame(spark, kind.observed.table.schema, rows).drop("run_id")
+    listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
+    judged = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.judge(["main"], None))
+    return dicts(judged.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, *transforms)))
+
+
+def scoped_by(kind: ResourceKind, scope: Scope) -> Transform:
+    within = with_inside(scope, kind.deciding.scoped, None, text="resource")
+    outside = left_outside(tuple(each.name for each in kind.actions), "resource")
+    return lambda rows: rows.transform(within).transform(outside)
+
+
+@of_every_kind
+def test_a_scope_selects_by_owner_and_by_text(spark: SparkSession, example: Example) -> None:
+    """Nothing outside is planned, guarded or refused."""
+    kind, new = example.kind, example.text("new")
+    for scope in (Scope(owners=(" A",)), Scope(resources=(f"^{re.escape(new)}$",))):
+        made = settings(dict.fromkeys(OF_KINDS, 1))
+        rows = decisions(spark, example, made, lambda rows: rows, scoped_by(kind, scope))
+        assert {row["resource"] for row in rows if row["decision"] in ACTIONS or row["phase"] is not None} == {new}
+        pending = {row["resource"] for row in rows if row["decision"] == Decision.OUTSIDE}
+        assert example.text("gone") in pending
 
 
 @of_every_kind

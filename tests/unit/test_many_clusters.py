@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from tests.unit.manifest_texts import BAD, OTHERS, PAYMENTS, VARIABLES
 from topicledger.cli import main
@@ -277,6 +277,26 @@ def test_show_prints_what_files_expand_to(tmp_path: Path, settings_file: Path, p
             assert (row.cluster, row.state, row.owner, row.labels, row.values) in have
     document = CliRunner().invoke(main, [*arguments, "--format", "json", *files])
     assert [row["line"] for row in json.loads(document.stdout)["rows"]["manifests"]] == [5, 5, 6]
+
+
+def test_entries_of_other_clusters_are_left_out_and_counted(tmp_path: Path, settings_file: Path) -> None:
+    (tmp_path / "m.yaml").write_text(
+        "cluster: prod\ntopics: [{topic: live}, {topic: no name}]\n---\ncluster: staging\ntopics: [{topic: tried}]\n"
+    )
+
+    def shown(cluster: str) -> Result:
+        arguments = ["load-manifests", "--config", str(settings_file), "--dry-run", "--show", "--cluster", cluster]
+        return CliRunner().invoke(main, [*arguments, str(tmp_path / "m.yaml")])
+
+    staging, none = shown("staging"), shown("a")
+    assert ('topic: "tried"' in staging.stdout, "live" in staging.stdout) == (True, False)
+    assert staging.stderr == "left out by --cluster: 2 entries of cluster prod\n"
+    assert none.stderr.splitlines() == [
+        "left out by --cluster: 2 entries of cluster prod",
+        "left out by --cluster: 1 entry of cluster staging",
+        "the files have no entry of the clusters that --cluster names",
+    ]
+    assert shown("prod").exit_code == 2, "its own rows are checked"
 
 
 def test_an_error_on_several_clusters_is_reported_once(tmp_path: Path, settings_file: Path) -> None:

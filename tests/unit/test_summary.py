@@ -6,7 +6,7 @@ import io
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import create_autospec
 
 import pytest
@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.unit.frames import frame
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render_waiting
-from topicledger.apply.summary import Failure, Summary, Warned, _failures, _warnings, summarise
+from topicledger.apply.summary import Failure, Summary, Warned, _failures, _left_alone, _warnings, summarise
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kinds import NAMES
 from topicledger.ledger.rows import WARNING
@@ -62,6 +62,13 @@ def test_an_unapproved_apply_prints_one_line() -> None:
     )
     render_waiting(summary, Console(file=out, width=200))
     assert out.getvalue() == "not approved: it needs the approval of 1 person other than ann, who requested it\n"
+
+
+def test_a_revert_counts_only_what_it_is_about() -> None:
+    """Topics that its run never touched would be called unmanaged, although most are declared."""
+    counted: Any = {"unchanged": 3, "drifted": 2, "unmanaged": 227}
+    names = [_left_alone(cast(Run, SimpleNamespace(reverts=each)), counted) for each in ("r0", None)]
+    assert names == [("unchanged",), ("unchanged", "drifted", "unmanaged")]
 
 
 @pytest.mark.parametrize(("planning_only", "code", "pending"), [(True, 0, 2), (False, 1, 1)])
