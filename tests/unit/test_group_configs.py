@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tests.unit.frames import dicts, frame
 from topicledger.config.guards import OF_KINDS, GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import beside
+from topicledger.files.export_resources import export
 from topicledger.files.reading import read_manifest_files
 from topicledger.kafka.connection import Connection, TooOld
 from topicledger.manifests.files import ParsedManifests
@@ -162,3 +164,10 @@ def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None
         ("other", "group_config_differs"),
         ("new", "group_config_missing"),
     }
+    observed: Any = SimpleNamespace(observe=lambda *_: listed)
+    ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: frame(spark, table.schema, []))
+    exported = export(ledger, replace(KIND, observed=observed), [], settings, {}, owner="a", unmanaged=False)
+    assert [row["group"] for row in dicts(exported.exported)] == ["other"]
+    assert {each.resource: each.message for each in exported.left_out()} == dict.fromkeys(
+        ("denied", "silent", "undeclared"), "why"
+    )
