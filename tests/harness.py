@@ -36,6 +36,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.model import Phase, RunState
 from topicledger.model.scope import Scope
+from topicledger.plan import approvals
 from topicledger.resources import building
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -168,6 +169,11 @@ class Estate:
         asked = runs.Request(command=runs.AUDIT_COMMAND, run_id=run_id, **scoped(request))
         run = runs.start(self.ledger, self.settings, asked)
         return auditing.audit(run, progress or Progress(shown=False), fail_on=fail_on)
+
+    def approve(self, run_id: str, **given: Any) -> approvals.Approvals:
+        """Do what `runs approve` does."""
+        row = approvals.approve(self.ledger, self.settings, run_id, **given)
+        return approvals.of_run(self.ledger, self.settings.guards, row)
 
     def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of a table, of one run where named."""

@@ -14,7 +14,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.verifying import verify
-from topicledger.plan.approvals import approve, classes_of, needed
+from topicledger.plan.approvals import classes_of, needed
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -29,18 +29,18 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
     assert (summary.exit_code, summary.state, summary.pending_changes) == (5, "planned", 1)
     assert "the approval of 1 person other than ann" in str(summary.waits_for)
     with pytest.raises(UsageError, match=r"Ann  requested run r: another person must approve it"):
-        approve(estate.ledger, settings, "r", by="Ann ")
+        estate.approve("r", by="Ann ")
     assert live(kafka, "approvals.") == {}
 
-    assert approve(estate.ledger, settings, "r", by="bob", note="ticket 17").missing == 0
-    assert approve(estate.ledger, settings, "r", by="BOB").by == ("bob",)
+    assert estate.approve("r", by="bob", note="ticket 17").missing == 0
+    assert estate.approve("r", by="BOB").by == ("bob",)
     summary = estate.run("apply", "r")
     assert (summary.exit_code, summary.state, summary.waits_for) == (0, "finished", None)
     assert set(live(kafka, "approvals.")) == {"approvals.a"}
     ((by, note),) = [(row["by"], row["note"]) for row in estate.rows(APPROVALS)]
     assert (by, note) == ("bob", "ticket 17")
     with pytest.raises(UsageError, match="run r is finished"):
-        approve(estate.ledger, settings, "r", by="carol")
+        estate.approve("r", by="carol")
 
     # Deletes that a guard stops wait for an approval that allows them; they are applied with the rest of the plan.
     estate.declare_anew({"topic": "approvals.a", "state": "absent"}, {"topic": "approvals.b", "num_partitions": 1})
@@ -48,8 +48,8 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
     assert (summary.exit_code, summary.state, summary.pending_changes) == (5, "planned", 1)
     assert [(each.cluster, each.needs) for each in summary.pending.stopped] == [("main", {"deletes": 1})]
     with pytest.raises(UsageError, match="more than needed: deletes=1"):
-        approve(estate.ledger, settings, "d", by="bob", allow={"deletes": 2})
-    assert approve(estate.ledger, settings, "d", by="bob", allow={"deletes": 1}).allowed_by == {"deletes": 1}
+        estate.approve("d", by="bob", allow={"deletes": 2})
+    assert estate.approve("d", by="bob", allow={"deletes": 1}).allowed_by == {"deletes": 1}
     summary = estate.run("apply", "d")
     assert (summary.exit_code, summary.state, summary.failures) == (0, "finished", [])
     assert set(live(kafka, "approvals.")) == {"approvals.b"}
@@ -70,25 +70,25 @@ def test_approvals_lapse_with_the_plan_and_need_a_plan(
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
     guards = GuardSettings(max_deletes=5, approvals_for={"deletes": 2, "rights": 1})
-    settings = estate.settings = replace(estate.settings, guards=guards)
+    estate.settings = replace(estate.settings, guards=guards)
     estate.declare({"topic": "approvals-lapse.a", "num_partitions": 1})
     summary = estate.run("provision", "creates", requested_by="ann")
     assert (summary.exit_code, summary.waits_for) == (0, None)
 
     estate.declare_anew({"topic": "approvals-lapse.a", "state": "absent"})
     assert estate.run("plan", "deletes", requested_by="ann").waits_for is not None
-    found = approve(estate.ledger, settings, "deletes", by="bob")
+    found = estate.approve("deletes", by="bob")
     assert (found.needed, found.missing) == (2, 1)
     assert "1 person in addition to bob other than ann" in str(found)
-    assert approve(estate.ledger, settings, "deletes", by="carol").missing == 0
+    assert estate.approve("deletes", by="carol").missing == 0
     delta_table(estate.ledger, PLANS).update("run_id = 'deletes'", {"topic_id": "'another'"})
     assert estate.run("apply", "deletes").exit_code == 5
     assert set(live(kafka, "approvals-lapse.")) == {"approvals-lapse.a"}
     runs.abandon(estate.ledger, estate.settings, "deletes")
     with pytest.raises(UsageError, match="run deletes was abandoned: plan again"):
-        approve(estate.ledger, settings, "deletes", by="bob")
+        estate.approve("deletes", by="bob")
     with pytest.raises(UsageError, match="there is no run nobody"):
-        approve(estate.ledger, settings, "nobody", by="bob")
+        estate.approve("nobody", by="bob")
     (row,) = estate.rows(RUNS, "creates")
     assert row["digest"]
 

@@ -24,7 +24,6 @@ from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
-from topicledger.plan.approvals import approve
 from topicledger.schemas import DRIFT, MANIFESTS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -156,10 +155,10 @@ def test_moves_wait_for_their_approvals(spark: SparkSession, kafka_three: Embedd
     estate.declare_anew({"topic": "asked.moved", "placement": "brokers:3"})
     summary = estate.run(run_id="move", requested_by="ann")
     assert (summary.exit_code, summary.state) == (5, "planned")
-    assert approve(estate.ledger, estate.settings, "move", by="bob").missing == 1
+    assert estate.approve("move", by="bob").missing == 1
     assert estate.run("apply", "move").exit_code == 5
     assert replicas(kafka_three, "asked.moved") == {0: (1,)}
-    assert approve(estate.ledger, estate.settings, "move", by="carol").missing == 0
+    assert estate.approve("move", by="carol").missing == 0
     assert estate.run("apply", "move").exit_code == 0
     assert ended(estate, "move") == {("asked.moved", "reassign"): OK}
     assert replicas(kafka_three, "asked.moved") == {0: (3,)}

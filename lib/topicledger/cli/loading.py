@@ -10,6 +10,7 @@ from typing import Literal
 
 import click
 
+from topicledger.apply.display import display_only
 from topicledger.config import ownership
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
@@ -145,4 +146,5 @@ def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
     parsed = planned_files.without_barred(run.ledger, planned_files.as_planned(run, found), run.scope.barred)
     planned_files.load_planned(run, parsed, found)
-    click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)
+    with display_only("the loaded files", instead="`runs list` has the load"):
+        click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

@@ -47,7 +47,7 @@ from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
-from topicledger.plan.wanted import kinds_of, narrowed
+from topicledger.plan.wanted import compares_configs
 from topicledger.resources import building, registry
 from topicledger.text import nearest, show
 
@@ -309,13 +309,14 @@ def run_request(
             if request.command == "apply":
                 loading.require_files_of(run, files)
             summary = _provisioned(run, request, rules, options, stop, files)
-    changes = narrowed(settings.changes, kinds_of(run))
-    compared = not request.by_manifests or all(
-        name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
-    )
-    if request.command == "apply" and summary.waits_for is not None:
-        return _show(summary, options, render_waiting)
-    return _show(summary, options, partial(render, configs_compared=compared))
+
+    def rendered(found: Summary, console: Console) -> None:
+        if request.command == "apply" and found.waits_for is not None:
+            render_waiting(found, console)
+        else:
+            render(found, console, configs_compared=not request.by_manifests or compares_configs(run))
+
+    return _show(summary, options, rendered)
 
 
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
@@ -338,9 +339,8 @@ def _provisioned(
     stop: Stop,
     files: Sequence[Path | Literal["-"]],
 ) -> Summary:
-    progress = options.metrics.count(Progress())
     context = Context(
-        progress=progress,
+        progress=options.metrics.count(Progress()),
         stop=stop,
         policies=rules,
         wait=request.wait,
@@ -348,12 +348,12 @@ def _provisioned(
     )
     planning_only, applying_only = request.command == "plan", request.command == "apply"
     if run.state is RunState.FINISHED:
+        # The files are loaded last: a result that can't be read must not make a load look failed.
+        found = summarise(run, results(run), run.counts, planning_only=False)
+        click.echo(f"run {run.run_id} has already finished: nothing is sent, and this is its result", err=True)
         if applying_only:
             loading.load_files_of_finished(run, files)
-        click.echo(f"run {run.run_id} has already finished: nothing is sent, and this is its result", err=True)
-        return dataclasses.replace(
-            summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
-        )
+        return dataclasses.replace(found, exit_code=run.exit_code)
     with with_resume_hint(run):
         summary = pipeline.provision(
             run,

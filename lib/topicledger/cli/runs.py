@@ -99,11 +99,11 @@ def runs_approve(options: Options, by: str | None, note: str | None, allow: str 
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     with for_few_rows(ledger.spark):
-        found = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
-
-    result = document(ExitCode.DONE, {**asdict(found), "missing": found.missing})
-    with display_only(f"the approval of run {found.run_id}", instead="`runs approve` shows it again"):
-        print_result(result, lambda console: render_approval(found, console), options)
+        row = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
+        with display_only(f"the approval of run {options.run_id}", instead="`runs approve` shows it again"):
+            found = approvals.of_run(ledger, settings.guards, row)
+            result = document(ExitCode.DONE, {**asdict(found), "missing": found.missing})
+            print_result(result, lambda console: render_approval(found, console), options)
     return ExitCode.DONE
 
 
@@ -164,7 +164,7 @@ def runs_abandon(options: Options, cancel: bool) -> int:
     runs.abandon(ledger, settings, options.run_id)
     with display_only("the result", instead="`runs list` shows the run's state"):
         click.echo(abandoned(options.run_id))
-    take_away_left(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
+    _take_away_throttles(ledger, settings, options.run_id)
     with display_only("what stays set", instead="the next run on the cluster removes throttles"):
         for name in _throttled(ledger, settings, options.run_id):
             click.echo(
@@ -176,6 +176,11 @@ def runs_abandon(options: Options, cancel: bool) -> int:
 def abandoned(run_id: str) -> str:
     """Return the line that reports that a run was abandoned."""
     return f"run {printable(run_id)} is abandoned"
+
+
+def _take_away_throttles(ledger: Ledger, settings: Settings, run_id: str) -> None:
+    """Remove the run's throttles. This is work, not display: if it fails, the command can be repeated."""
+    take_away_left(ledger, settings, run_id, _throttled(ledger, settings, run_id), Stop())
 
 
 def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, tuple[str, Leftover]]:

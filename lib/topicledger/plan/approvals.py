@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -136,6 +136,7 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
         plan_digest=plan_digest,
         needed=max(needed(guards, classes), 1 if allows else 0),
         by=tuple(by.values()),
+        files=paths_in(row["arguments"]),
         allows=allows,
         allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in allows.items()},
         stopped=stopped,
@@ -188,8 +189,8 @@ def approve(
     by: str | None = None,
     note: str | None = None,
     allow: Mapping[str, int] | None = None,
-) -> Approvals:
-    """Record an approval of a run's plan, unless the same person has approved it already.
+) -> Row:
+    """Record an approval of a run's plan, unless the same person has approved it already. Return the run's row.
 
     `by` is the OS user by default. `allow`: guard -> number per cluster that exactly this plan may do although guards
     stopped it. Raises UsageError if the run has no plan that waits to be applied, if `by` is its requester, or if
@@ -233,5 +234,4 @@ def approve(
         }
         rows = ledger.rows(APPROVALS, [approval])
         ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)
-    found = of_run(ledger, settings.guards, row)
-    return replace(found, files=paths_in(row["arguments"]))
+    return row

@@ -166,3 +166,9 @@ def narrowed(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> M
     off: dict[str, Any] = {switch: "off" for switch in get_args(Switch) if switch not in wanted}
     of_kinds = {name: replace(each, **off) for name, each in changes.items()}
     return {name: each for name, each in of_kinds.items() if each.any}
+
+
+def compares_configs(run: Run) -> bool:
+    """Return whether the run compares the configs of topics on all its clusters."""
+    changes = narrowed(run.settings.changes, kinds_of(run))
+    return all(name in changes and changes[name].configs != "off" for name in run.selected or run.settings.clusters)
