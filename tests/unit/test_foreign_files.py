@@ -20,7 +20,7 @@ from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.read import Foreign
 from topicledger.files.read import read as read_checked
-from topicledger.files.reading import read_foreign_files
+from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests.files import ManifestRow, ParsedManifests
 
 
@@ -49,6 +49,41 @@ SMALLEST = {
 _OF_OTHERS = {form.name for part in PARTS.values() for form in part.formats}
 OF_TOPICS = [form for form in FOREIGN_FORMATS if form not in _OF_OTHERS]
 EVERY = pytest.mark.parametrize("form", OF_TOPICS)
+QUOTA_LIST = "Quota configs for user-principal 'bob' are producer_byte_rate=1024.0\n"
+
+
+def test_a_file_of_another_tool_without_from_is_one_error(tmp_path: Path) -> None:
+    files = {**SMALLEST, "kafka-acls": ACL_LIST, "kafka-configs": QUOTA_LIST}
+    assert set(files) == set(FOREIGN_FORMATS)
+    for name, text in files.items():
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(text)
+        (error,) = errors(read_manifest_files([file], NOTHING))
+        assert error == f"{file}: is in the format {name}: `load-manifests --from {name}` reads it"
+    in_json = tmp_path / "topic.json"
+    in_json.write_text(json.dumps({"kind": "KafkaTopic", "apiVersion": "kafka.strimzi.io/v1", "spec": {}}))
+    many = tmp_path / "many.yaml"
+    many.write_text((SMALLEST["strimzi"] + "---\n") * 2_000)
+    found = errors(read_manifest_files([in_json, many, tmp_path / "julie.yaml"], NOTHING))
+    assert [each.partition(": is in the format ")[2].partition(":")[0] for each in found] == [
+        *("strimzi", "strimzi", "julie")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        ("\n  - {topic: t, partitions: 2}", "unknown field `partitions`; did you mean `num_partitions`?"),
+        ("\n  t: {num_partitions: 2}", "`topics` must be a list, not a mapping"),
+    ],
+)
+def test_a_mistake_in_a_manifest_is_not_taken_for_another_format(tmp_path: Path, topics: str, message: str) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(f"cluster: c\ntopics:{topics}\n")
+    (error,) = errors(read_manifest_files([file], NOTHING))
+    assert message in error
+
+
 EVERY_YAML = pytest.mark.parametrize(
     "form", [form for form in OF_TOPICS if FOREIGN_FORMATS[form].suffixes == YAML_SUFFIXES]
 )

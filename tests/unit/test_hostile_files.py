@@ -335,6 +335,17 @@ HINTS = {
         "cluster: c\ntopics: [{topic: t, num_partitions: '${N}'}]\n",
         "contains a template placeholder",
     ),
+    "a line of ERB": ("m.yaml", "<% topics.each do |t| %>\ncluster: c\n", "m.yaml:1: contains a template placeholder"),
+    "a placeholder in JSON": (
+        "m.json",
+        '[\n{"cluster": "c", "topic": "t", "num_partitions": @N@}]',
+        "m.json:2: not valid JSON: contains a template placeholder",
+    ),
+    "a line for Excel": (
+        "m.csv",
+        "sep=;\r\ncluster;topic\r\nc;t\r\n",
+        "m.csv:1: `sep=;` is a line for Excel, not a header; remove it, and separate cells by commas",
+    ),
     "digits of base 16": (
         "m.yaml",
         "cluster: c\ntopics:\n  - {topic: t, configs: {min.cleanable.dirty.ratio: '0x1p-2'}}\n",
@@ -374,3 +385,30 @@ def test_an_error_names_what_to_write_instead(tmp_path: Path, name: str) -> None
     file, text, message = HINTS[name]
     (found,) = errors(read_text(tmp_path, file, text))
     assert message in found
+
+
+@pytest.mark.parametrize("written", ["<%= x %>", "$(X)", "@X@", "%X%", "[[ x ]]", "[[ .x ]]", "{{ x }}"])
+def test_a_placeholder_as_a_whole_value_is_named(tmp_path: Path, written: str) -> None:
+    for field in ("num_partitions: IT", "configs:\n      retention.ms: IT"):
+        for each in (written, f"'{written}'"):
+            text = f"cluster: c\ntopics:\n  - topic: t\n    {field.replace('IT', each)}\n"
+            found = errors(read_text(tmp_path, "m.yaml", text))
+            assert "contains a template placeholder; render the template first" in found[0]
+    (found_in_csv,) = errors(read_text(tmp_path, "m.csv", f"cluster,topic,num_partitions\nc,t,{written}\n"))
+    assert "contains a template placeholder" in found_in_csv
+
+
+@pytest.mark.parametrize("written", ["@me", "a@b", "50%", "[[1, 2]]", "$X", "[x]"])
+def test_a_wrong_value_that_is_no_placeholder_is_not_taken_for_one(tmp_path: Path, written: str) -> None:
+    (found,) = errors(
+        read_text(tmp_path, "m.yaml", f"cluster: c\ntopics:\n  - topic: t\n    num_partitions: {written}\n")
+    )
+    assert "template" not in found
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_named(tmp_path: Path, encoding: str) -> None:
+    for name in ("m.yaml", "m.json", "m.csv"):
+        path = tmp_path / name
+        path.write_bytes("cluster,topic\nc,t\n".encode(encoding))
+        assert errors(read_manifest_files([path], NOTHING)) == [f"{path}: is UTF-16; save it as UTF-8"]

@@ -528,7 +528,8 @@ def test_paths_that_cannot_be_read_are_errors_beside_the_others(tmp_path: Path) 
     parsed = read_manifest_files([tmp_path / name for name in names], NOTHING)
     assert [text.removeprefix(f"{tmp_path}/").split(" (", maxsplit=1)[0] for text in texts(parsed)] == [
         "empty: no manifest files in this folder",
-        "m.txt: unknown kind of file; its name must end in .yaml, .yml, .json, .jsonl, .ndjson, .csv",
+        "m.txt: unknown kind of file; its name must end in .yaml, .yml, .json, .jsonl, .ndjson, .csv; `load-manifests "
+        "--from FORMAT` reads other tools' files",
         "latin1.yaml:2: not UTF-8",
         "dangling.json: no such file or folder",
         "absent.yaml: no such file or folder",

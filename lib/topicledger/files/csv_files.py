@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 
 from topicledger.files.json_files import JSON, json_reason
@@ -16,9 +17,12 @@ from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import Key, Object, Value, named, plain_number, text_key
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
+from topicledger.text import show
 
 _MAX_CELL = 64 * 1024 * 1024
 _NUMBERS = ("num_partitions", "replication_factor", *(name for kind in KINDS for name in kind.entries.numbers))
+
+_EXCELS_LINE = re.compile(r'"?sep=(.)"?[ \r,;]*(?:\n|$)', re.IGNORECASE)
 
 
 def read_csv(text: str, report: Report) -> None:
@@ -31,6 +35,10 @@ def read_csv(text: str, report: Report) -> None:
 
 
 def _read_csv_records(text: str, report: Report) -> None:
+    if (separator := _EXCELS_LINE.match(text)) is not None:
+        commas = "" if separator[1] == "," else ", and separate cells by commas"
+        report.error(1, f"`sep={show(separator[1])}` is a line for Excel, not a header; remove it{commas}")
+        return
     reader = Reader(report)
     columns: list[str] | None = None
     kind: ResourceKind | None = None

@@ -15,12 +15,14 @@ from topicledger.files.documents import ENTRY_FIELDS, SECTIONS, read_document
 from topicledger.manifests.files.entries import Reader, Report, TooMuchError
 from topicledger.manifests.files.overriding import Outer, on_clusters
 from topicledger.manifests.files.values import (
+    TEMPLATE_HINT,
     Lines,
     Number,
     Object,
     Surprise,
     Value,
     plain_number,
+    template_at,
     text_key,
     type_of,
 )
@@ -60,7 +62,10 @@ _LIKE_A_DOCUMENT = re.compile(rf'"(?:{"|".join(map(re.escape, _ONLY_IN_DOCUMENTS
 
 def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
     """Return the description of a decoding error."""
-    return "nested too deeply" if isinstance(error, RecursionError) else error.msg
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    line = error.doc[error.pos - error.colno + 1 :].partition("\n")[0]
+    return TEMPLATE_HINT if template_at(line, error.colno - 1) else error.msg
 
 
 def read_json(text: str, report: Report) -> None:
@@ -193,7 +198,7 @@ class _Scanner:
         try:
             value, self._position = JSON.raw_decode(self._text, self._position)
         except json.JSONDecodeError as error:
-            self._fail(error.msg, error.lineno)
+            self._fail(json_reason(error), error.lineno)
             return None
         except RecursionError as error:
             self._fail(json_reason(error))

@@ -7,21 +7,24 @@ file.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
 from topicledger.files.csv_files import read_csv
 from topicledger.files.foreign.contract import ForeignFormat, Source
+from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.json_files import read_json
 from topicledger.files.yaml_files import read_yaml
 from topicledger.manifests.files.entries import Report, TooManyErrorsError
 from topicledger.manifests.files.results import FileError, Format, ParsedManifests
+from topicledger.manifests.files.values import TEMPLATE_HINT
 from topicledger.manifests.files.variables import Variables
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -61,10 +64,33 @@ def read_manifest_files(
             if form is None:
                 form = "json" if text.lstrip()[:1] in ("[", "{") else "yaml"
             report.variables = Variables(variables)
-            {"csv": read_csv, "json": read_json, "yaml": read_yaml}[form](text, report)
+            with _named_as_foreign(text, report, result):
+                {"csv": read_csv, "json": read_json, "yaml": read_yaml}[form](text, report)
             if report.variables.used:
                 _add_to_digest(result, "-" if suffix is None else report.file, report.variables)
     return result
+
+
+@contextmanager
+def _named_as_foreign(text: str, report: Report, result: ParsedManifests) -> Iterator[None]:
+    """Context in which the errors of a file that has the sign of another tool's format become a hint at `--from`.
+
+    A template must be rendered first, for any tool: these errors stay.
+    """
+    before = len(result.errors)
+    too_many = None
+    try:
+        yield
+    except TooManyErrorsError as error:
+        too_many = error
+    found = result.errors[before:]
+    form = next((each for each in FOREIGN_FORMATS.values() if found and each.sign.search(text)), None)
+    if form is not None:
+        message = f"is in the format {form.name}: `load-manifests --from {form.name}` reads it"
+        templates = [each for each in found if TEMPLATE_HINT in each.message]
+        result.errors[before:] = [FileError(report.file, None, message), *templates]
+    elif too_many is not None:
+        raise too_many
 
 
 def _add_to_digest(result: ParsedManifests, name: str, variables: Variables) -> None:
@@ -119,8 +145,11 @@ def _texts(
                     return
                 result.digests[str(file)] = hashlib.sha256(content).hexdigest()
                 text = content.decode("utf-8-sig")
+                if _is_utf16(content):
+                    raise _NotReadError(_UTF16)
             except UnicodeDecodeError as error:
-                report.error(error.object.count(b"\n", 0, error.start) + 1, "not UTF-8")
+                bad = error.object.count(b"\n", 0, error.start) + 1
+                report.error(*((None, _UTF16) if _is_utf16(error.object) else (bad, "not UTF-8")))
             except FileNotFoundError:
                 report.error(None, "no such file or folder")
             except _NotReadError as error:
@@ -129,6 +158,16 @@ def _texts(
                 report.error(None, f"can't be read: {getattr(error, 'strerror', None) or error}")
             else:
                 yield None if is_stdin else file.suffix.lower(), text, report
+
+
+_WITH_FROM = "; `load-manifests --from FORMAT` reads other tools' files"
+_UTF16 = "is UTF-16; save it as UTF-8"
+
+
+def _is_utf16(content: bytes) -> bool:
+    """Return whether a file is UTF-16: by its mark, or since one of its first two bytes is zero, as of ASCII text."""
+    start = content[:2]
+    return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or (start.count(0) == 1 and len(content) % 2 == 0)
 
 
 class _NotReadError(Exception):
@@ -200,7 +239,7 @@ def _read_file(path: Path, folder: Path | None, suffixes: Sequence[str] | None, 
     with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123
         _require_regular(os.fstat(file.fileno()))
         if suffixes is not None and path.suffix.lower() not in suffixes:
-            raise _NotReadError(f"unknown kind of file; its name must end in {', '.join(suffixes)}")
+            raise _NotReadError(f"unknown kind of file; its name must end in {', '.join(suffixes)}{_WITH_FROM}")
         return _read(file, left)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ class ForeignFormat:
     """Suffixes of the files to read in folders; a file that is named explicitly may have any suffix."""
     names_cluster: bool
     """Whether the files can name a topic's cluster."""
+    sign: re.Pattern[str]
+    """Found in files of the format and in no manifest. Repetitions have limits: searching takes linear time."""
     is_listing: bool = False
     """Whether the files list a cluster's live resources. Then those that a run would refuse are left out, and are not
     an error."""
@@ -44,6 +47,11 @@ def no_line_of(command: str) -> str:
 def unknown_principal(principal: str) -> str:
     """Return why what a file says about a principal can't be carried over."""
     return f"principal {show(principal)}: Kafka's authorizer knows only User:name"
+
+
+def api_sign(group: str) -> re.Pattern[str]:
+    """Return the sign of files with resources of an API, such as kafka.strimzi.io; JSON is YAML, too."""
+    return re.compile(rf"""apiVersion["']?: *["']?{re.escape(group)}/""")
 
 
 YAML_SUFFIXES = (".yaml", ".yml", ".json")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, api_sign
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
@@ -119,4 +119,6 @@ def _configs(spec: Fields, maps: ConfigMaps, reader: Reader) -> dict[str, str] |
     return configs
 
 
-JIKKOU = ForeignFormat(name="jikkou", suffixes=YAML_SUFFIXES, names_cluster=False, read=yaml_reader(_read))
+JIKKOU = ForeignFormat(
+    name="jikkou", suffixes=YAML_SUFFIXES, names_cluster=False, sign=api_sign(_API.group), read=yaml_reader(_read)
+)

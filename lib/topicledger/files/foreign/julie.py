@@ -11,6 +11,7 @@ Files of plans and Julie's properties file must be loaded together with the desc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from topicledger.text import nearest, show
 _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
 _PARTS = [part.julie for part in PARTS.values() if part.julie is not None]
 _OTHER_ACCESS = ("ksql", "schemas", "rbac")
+_SIGN = re.compile(r"^context: (?:.*\n){1,100}?projects:", re.MULTILINE)
 _DEFAULT = "Julie's own default (3 partitions, 2 replicas): here, the brokers' default applies"
 
 Plans = dict[str, dict[str, str]]
@@ -165,4 +167,4 @@ def _counts(row: TopicRow, fields: Fields, config: dict[str, str] | None, reader
     row.entry.configs = configs or None
 
 
-JULIE = ForeignFormat(name="julie", suffixes=YAML_SUFFIXES, names_cluster=False, read=_read)
+JULIE = ForeignFormat(name="julie", suffixes=YAML_SUFFIXES, names_cluster=False, sign=_SIGN, read=_read)

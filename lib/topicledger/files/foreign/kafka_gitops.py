@@ -9,6 +9,7 @@ file doesn't name its cluster. Kinds of resources read their own parts of a stat
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,11 @@ from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.text import show
 
+_SIGN = re.compile(
+    r"^topics: *\n +[^\s#-](?:.*\n){0,20}?.*(?<![\w.])(?:partitions|replication): |"
+    r"^services: *\n +[^\s#-].*: *\n +(?:type|principal): ",
+    re.MULTILINE,
+)
 _ELSEWHERE = ("services", "users")
 
 
@@ -139,4 +145,6 @@ def _topic(name: str, fields: Fields, line: int, state: _State, defaults: _Defau
     row.add()
 
 
-KAFKA_GITOPS = ForeignFormat(name="kafka-gitops", suffixes=YAML_SUFFIXES, names_cluster=False, read=yaml_reader(_read))
+KAFKA_GITOPS = ForeignFormat(
+    name="kafka-gitops", suffixes=YAML_SUFFIXES, names_cluster=False, sign=_SIGN, read=yaml_reader(_read)
+)

@@ -23,6 +23,7 @@ _TOPIC = re.compile(
     r"Topic: ?([^\s:]+)\s+(?:TopicId: ?\S+\s+)?PartitionCount: ?([0-9]{1,10})\s+ReplicationFactor: ?(-?[0-9]{1,10})\s+"
     r"Configs:(.*)"
 )
+_SIGN = re.compile(r"^Topic: ?\S+\s+(?:TopicId: ?\S+\s+)?PartitionCount:", re.MULTILINE)
 _MARKED = re.compile(r"\sMarkedForDeletion: ?(true|false)$")
 _PARTITION = re.compile(r"\s*Topic: ?([^\s:]+)\s+Partition: ?([0-9]{1,10})\s+Leader: ?\S+\s+Replicas: ?([0-9,]*)\s.*")
 _CONFIG = re.compile(r"(?:^|,)([A-Za-z0-9._-]+)=")
@@ -155,4 +156,6 @@ def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
     return configs or None
 
 
-KAFKA_TOPICS = ForeignFormat(name="kafka-topics", suffixes=(".txt", ".out", ".log"), names_cluster=False, read=_read)
+KAFKA_TOPICS = ForeignFormat(
+    name="kafka-topics", suffixes=(".txt", ".out", ".log"), names_cluster=False, sign=_SIGN, read=_read
+)

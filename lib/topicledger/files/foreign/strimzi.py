@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, api_sign
 from topicledger.files.foreign.fields import TopicRow, YamlFile, yaml_reader
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.foreign.resources import Api, Resource, Resources, annotations_of
@@ -115,4 +115,6 @@ def _topic(resource: Resource, cluster: str | None) -> None:
         row.add()
 
 
-STRIMZI = ForeignFormat(name="strimzi", suffixes=YAML_SUFFIXES, names_cluster=True, read=yaml_reader(_read))
+STRIMZI = ForeignFormat(
+    name="strimzi", suffixes=YAML_SUFFIXES, names_cluster=True, sign=api_sign(_API.group), read=yaml_reader(_read)
+)

@@ -8,6 +8,7 @@ topicctl's configs of clusters, users and ACLs may be in the same folder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
@@ -16,6 +17,7 @@ from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Key, Object, Value
 from topicledger.text import nearest, show
 
+_SIGN = re.compile(r"^meta:(?:.*\n){1,100}?spec:", re.MULTILINE)
 _OTHER_KINDS = {
     "bootstrapAddrs": "cluster config",
     "zkAddrs": "cluster config",
@@ -113,4 +115,6 @@ def _assignments(placement: Fields, row: TopicRow, reader: Reader) -> dict[int, 
     return assignments
 
 
-TOPICCTL = ForeignFormat(name="topicctl", suffixes=YAML_SUFFIXES, names_cluster=True, read=yaml_reader(_read))
+TOPICCTL = ForeignFormat(
+    name="topicctl", suffixes=YAML_SUFFIXES, names_cluster=True, sign=_SIGN, read=yaml_reader(_read)
+)

@@ -19,7 +19,6 @@ from topicledger.manifests.files.results import (
     meant,
 )
 from topicledger.manifests.files.values import (
-    TEMPLATE,
     TEMPLATE_HINT,
     Number,
     Object,
@@ -27,6 +26,7 @@ from topicledger.manifests.files.values import (
     Value,
     advised,
     describe,
+    is_template,
     kind_of,
     named,
     plain_number,
@@ -234,6 +234,7 @@ class Reader:
             self.report.error(line, f"`{name}`: {value.reason}")
         elif not isinstance(value, str):
             quote = "; quote it" if isinstance(value, bool | Number) else ""
+            quote = f": it {TEMPLATE_HINT}" if is_template(value) else quote
             self.report.error(line, f"`{name}` must be a string, not {kind_of(value)}{quote}")
         elif self._is_unicode(f"`{name}`", value, line):
             self.visit(weight(value))
@@ -322,7 +323,7 @@ class Reader:
         try:
             return stored(name, text)
         except ConfigTextError as error:
-            hint = f": it {TEMPLATE_HINT}" if TEMPLATE.search(text) else ""
+            hint = f": it {TEMPLATE_HINT}" if is_template(text) else ""
             self.report.error(line, f"`configs`: `{show(name)}` {error}{hint}")
             return None
 
@@ -373,9 +374,9 @@ def _plain_digits(value: Value) -> str:
     """Return a hint for a value that should be a number."""
     if isinstance(value, Surprise) and "${" in value.text:
         return f": {value.reason}"
-    text = value.text if isinstance(value, Surprise) else value
-    if isinstance(text, str) and TEMPLATE.search(text):
+    if is_template(value):
         return f": it {TEMPLATE_HINT}"
+    text = value.text if isinstance(value, Surprise) else value
     return "; write plain digits, not quoted" if isinstance(text, str | Number) else ""
 
 
@@ -385,6 +386,7 @@ def _not_a_text(key: str, value: Value) -> str:
     if value is None:
         return " is null; for the broker's default, leave the key out"
     hint = ': write a comma-separated string, "a,b"' if isinstance(value, list) else ""
+    hint = f": it {TEMPLATE_HINT}" if is_template(value) else hint
     return f" must be a string, number or boolean, not {kind_of(value)}{hint}"
 
 

@@ -71,12 +71,35 @@ class Lines(list["Value"]):
         self.lines: list[int] = []
 
 
-TEMPLATE = re.compile(r"\{\{|\{%|\$\{")
+TEMPLATE = re.compile(r"\{\{|\{%|\$\{|<%")
+_PLACEHOLDER = re.compile(
+    r"(?<![^\s,:=\[{\"'])(?:\{\{.*?\}\}|\{%.*?%\}|<%.*?%>|\[\[[^\[\]]*\]\]|\$\(\w[\w.]*\)|@\w[\w.-]*@|%\w[\w.]*%)"
+    r"(?![^\s,\]}\"'])"
+)
+"""A placeholder that is a whole value; beside others, texts in these brackets may be meant as they are."""
 TEMPLATE_HINT = "contains a template placeholder; render the template first"
+_WORD = re.compile(r"[.$]?\w[\w.$ -]*")
+_LONGEST_LINE = 1_000
+"""Characters of a line in which placeholders are searched."""
 _NAME = re.compile(r"\w[\w./ -]*")
 _LONGEST_NAME = 64
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
+
+
+def is_template(value: Value) -> bool:
+    """Return whether a value that is wrong has a template's placeholder; YAML reads `[[ x ]]` as a list in a list."""
+    match value:
+        case [[str(text)]]:
+            return bool(_WORD.fullmatch(text))
+        case str(text) | Surprise(text=text):
+            return bool(TEMPLATE.search(text) or _PLACEHOLDER.fullmatch(text.strip()))
+    return False
+
+
+def template_at(line: str, column: int) -> bool:
+    """Return whether a placeholder covers a column (from 0) of a line."""
+    return any(found.start() <= column <= found.end() for found in _PLACEHOLDER.finditer(line[:_LONGEST_LINE]))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -129,6 +152,6 @@ def advised(config: str, value: Surprise) -> str:
         stored(config, value.text)
     except ConfigTextError as error:
         what_to_write = str(error).partition("; ")[2]
-        if what_to_write and not TEMPLATE.search(value.text):
+        if what_to_write and not is_template(value):
             return f"{value.reason.partition('; ')[0]}; {what_to_write}"
     return value.reason

@@ -25,6 +25,7 @@ from topicledger.manifests.files.values import (
     kind_of,
     named,
     plain_number,
+    template_at,
     text_key,
 )
 from topicledger.manifests.files.variables import VariableError, Variables
@@ -287,21 +288,24 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
             report.error(None, f"not valid YAML: {error.problem or error.context}")
             return
         line = mark.line + 1
-        hint = _template_hint(source.text, line) or _character_hint(source.text, line, mark.column)
+        hint = _template_hint(source.text, line, mark.column) or _character_hint(source.text, line, mark.column)
         begun = line if error.context_mark is None else error.context_mark.line + 1
         if hint is None and begun < line and (hint := _template_hint(source.text, begun)):
             # YAML finds out at the end of what it takes for a mapping.
             line = begun
+        elif hint is None and line > 1 and _text_of_line(source.text, line - 1).startswith("<%"):
+            # YAML takes both lines for one text.
+            line, hint = line - 1, TEMPLATE_HINT
         report.error(line, hint or f"not valid YAML: {error.problem or error.context}")
     except yaml.YAMLError as error:
         report.error(_line_of_bad_character(source.text), f"not valid YAML: {_reason_of_bad_character(error)}")
 
 
-def _template_hint(text: str, line: int) -> str | None:
+def _template_hint(text: str, line: int, column: int = 0) -> str | None:
     written = _text_of_line(text, line)
     if "${" in written and "{{" not in written and "{%" not in written:
         return "not valid YAML: in { } and [ ], no text can have a variable; write each field on its own line"
-    return TEMPLATE_HINT if TEMPLATE.search(written) else None
+    return TEMPLATE_HINT if TEMPLATE.search(written) or template_at(written, column) else None
 
 
 def _character_hint(text: str, line: int, column: int) -> str | None:

@@ -27,6 +27,7 @@ _ENTRY = re.compile(r"\s*\(principal=(.*), operation=(\w+), permissionType=(\w+)
 _OLD_ENTRY = re.compile(r"\s*(.*) has (Allow|Deny) permission for operations: (\w+) from hosts: (\S+)\s*", re.DOTALL)
 _HEADING = re.compile(r"ACLs for principal `.*`\s*")
 _BEGINS = re.compile(r"Current ACLs for resource `|\s*\(principal=")
+_SIGN = re.compile(r"^Current ACLs for resource `", re.MULTILINE)
 _MOST_LINES = 100
 """Largest number of lines of one resource or entry; no name has more line breaks."""
 
@@ -89,5 +90,5 @@ def _is_whole(text: str) -> bool:
 
 
 KAFKA_ACLS = ForeignFormat(
-    name="kafka-acls", suffixes=(".txt", ".out", ".log"), names_cluster=False, is_listing=True, read=_read
+    name="kafka-acls", suffixes=(".txt", ".out", ".log"), names_cluster=False, is_listing=True, sign=_SIGN, read=_read
 )

@@ -22,6 +22,7 @@ _QUOTA = re.compile(
     + "".join(f"(?:{_PART.format(kind=_KINDS[name], name=name)}(?:, (?=.))?)?" for name in ENTITY)
     + f" are (?P<limits>{_LIMIT}(?:, {_LIMIT})*)?"
 )
+_SIGN = re.compile(r"^(?:Quota configs for |SCRAM credential configs for user-principal ')", re.MULTILINE)
 _LONGEST_LINE = 4_096
 """Longest accepted line; matching names that contain separators takes quadratic time."""
 _SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*")
@@ -70,5 +71,10 @@ def _limits(text: str, line: int, report: Report) -> dict[str, float]:
 
 
 KAFKA_CONFIGS = ForeignFormat(
-    name="kafka-configs", suffixes=(".txt", ".out", ".log"), names_cluster=False, is_listing=True, read=_read
+    name="kafka-configs",
+    suffixes=(".txt", ".out", ".log"),
+    names_cluster=False,
+    is_listing=True,
+    sign=_SIGN,
+    read=_read,
 )
