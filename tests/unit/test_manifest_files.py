@@ -307,7 +307,7 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("labels: {a: }", "`labels`: `a` is null"),
         ("assignments: [[1]]", "`assignments` must map partitions to lists of broker ids, not a list"),
         ("assignments: {0: 1}", "partition `0` must be a list of broker ids, not the number 1"),
-        ("assignments: {x: [1]}", 'partition `x` must be an integer, not the string "x"'),
+        ("assignments: {x: [1]}", 'partition `x` must be an integer, not the string "x"; write plain digits'),
         ('assignments: {0: ["1"]}', 'a broker id must be an integer, not the string "1"'),
         ("assignments: {0: [1], '0': [2]}", "`0` is written twice"),
         ("assignments: {0: [99999999999]}", "which does not fit into 32 bits"),

@@ -97,7 +97,7 @@ WRONG: Mapping[str, str] = {
     "{producer_byte_rate: 5}": "it names no user, client_id or ip; write one of them",
     '{user: ""}': "user is empty; write a name, <default>, or null; it has no limit; write one, or state absent",
     "{user: a}": "it has no limit; write one, or state absent to remove all",
-    "{user: a, producer_byte_rate: 0.5}": "producer_byte_rate is 0.5; it must be a whole number",
+    "{user: a, producer_byte_rate: 0.5}": "producer_byte_rate is 0.5; it must be a whole number below 2^63",
     "{user: a, ip: 10.0.0.1, connection_creation_rate: 5}": "ip can't be combined",
     "{user: a, connection_creation_rate: 5}": "connection_creation_rate is 5.0; only an ip can have it",
     "{ip: h, request_percentage: 5}": "request_percentage is 5.0; an ip can have only connection_creation_rate",
@@ -290,3 +290,28 @@ def test_the_output_of_kafka_configs_about_quotas_is_read(tmp_path: Path) -> Non
     assert left == [(2, "SCRAM credential configs"), (7, "new_limit")]
     (error,) = told(foreign(tmp_path, "kafka-configs", "Dynamic configs for broker 1 are:\n" + DESCRIBED))
     assert error.startswith("1: is not a line of `kafka-configs.sh --describe`")
+
+
+OLD = """\
+Configs for user-principal 'CN=b, O=x' are consumer_byte_rate=20000,producer_byte_rate=1024.5
+Configs for default user-principal are request_percentage=12.5
+Configs for user-principal 'a', default client-id are producer_byte_rate=2
+Configs for user-principal 's' are producer_byte_rate=1,SCRAM-SHA-256=salt=x,stored_key=y,server_key=z,iterations=1
+Configs for user-principal 't' are SCRAM-SHA-512=salt=x=,stored_key=y=,server_key=z=,iterations=4096
+"""
+
+
+def test_the_output_of_kafka_configs_before_2_6_is_read(tmp_path: Path) -> None:
+    parsed = foreign(tmp_path, "kafka-configs", OLD)
+    assert [(row[3], row[4]) for row in said(parsed)] == [
+        (1, {"user": "CN=b, O=x", "consumer_byte_rate": 20000.0, "producer_byte_rate": 1024.5}),
+        (2, {"user": "<default>", "request_percentage": 12.5}),
+        (3, {"user": "a", "client_id": "<default>", "producer_byte_rate": 2.0}),
+        (4, {"user": "s", "producer_byte_rate": 1.0}),
+    ]
+    assert [(each.line, each.key) for each in parsed.not_carried_over] == [
+        (4, "SCRAM credential configs"),
+        (5, "SCRAM credential configs"),
+    ]
+    (error,) = told(foreign(tmp_path, "kafka-configs", OLD.replace("1024.5", "1-2")))
+    assert error.startswith("1: is not a line of")

@@ -41,7 +41,7 @@ WRONG = {
     "ip can't be combined": {"ip": "10.0.0.1", "producer_byte_rate": None, "connection_creation_rate": 1.0},
     "producer_byte_rate is 0.0; it must be above 0": {"producer_byte_rate": 0.0},
     "producer_byte_rate is -1.0; it must be above 0": {"producer_byte_rate": -1.0},
-    "producer_byte_rate is 1000.5; it must be a whole number": {"producer_byte_rate": 1000.5},
+    "producer_byte_rate is 1000.5; it must be a whole number below 2^63": {"producer_byte_rate": 1000.5},
     "request_percentage is NaN": {"request_percentage": float("nan")},
     "request_percentage is Infinity; for no limit write null": {"request_percentage": float("inf")},
     "connection_creation_rate is 5.0; only an ip can have it": {"connection_creation_rate": 5.0},
@@ -177,7 +177,10 @@ def test_refused_row_changes_no_entity_that_it_may_mean(spark: SparkSession) -> 
         ({"user": "User:bob"}, "remove User:"),
         ({"user": "*"}, "write <default>"),
         ({"user": None, "client_id": "*"}, "write <default>"),
-        ({"user": "CN=bob"}, None),
+        ({"user": "bob "}, "begins or ends with a blank"),
+        ({"client_id": "\tapp"}, "begins or ends with a blank"),
+        ({"user": "<%= user %>"}, "contains a template placeholder"),
+        ({"user": "CN=bob, O=x"}, None),
     ],
 )
 def test_quota_that_almost_never_applies_is_a_warning(

@@ -241,9 +241,10 @@ class Reader:
             return value
         return None
 
-    def integer(self, name: str, value: Value, line: int) -> int | None:
+    def integer(self, name: str, value: Value, line: int, hint: str | None = None) -> int | None:
         if not isinstance(value, Number) or not value.integer:
-            self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{_plain_digits(value)}")
+            hint = _plain_digits(value) if hint is None else hint
+            self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{hint}")
         elif len(value.text) > 11 or int(value.text) not in _INT32:
             self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 32 bits")
         else:
@@ -338,7 +339,7 @@ class Reader:
         for key, item, key_line in value.pairs:
             at = key_line or line
             name = f"`assignments`: partition `{show(key.text)}`"
-            partition = self.integer(name, plain_number(key.text) or key.text, at)
+            partition = self.integer(name, plain_number(key.text) or key.text, at, "; write plain digits")
             if not isinstance(item, list):
                 self.report.error(at, f"{name} must be a list of broker ids, not {describe(item)}")
                 wrong = True

@@ -12,6 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
 from topicledger.manifests.rows import (
     ABSENT,
     PRESENT,
@@ -215,6 +216,13 @@ def unusual(acl: str) -> Column:
         F.when(
             principal.rlike(r",\s*User:"),
             F.concat(F.lit("principal is "), principal, F.lit("; it is one name with a comma: write one row per name")),
+        ),
+        F.when(
+            principal.rlike(r"^User:\s|\s$") | name.rlike(r"^\s|\s$"),
+            F.lit("its principal or resource_name begins or ends with a blank, which belongs to the name: remove it"),
+        ),
+        F.when(
+            F.concat(principal, name).rlike(TEMPLATE.pattern), F.lit("its principal or resource_name " + TEMPLATE_HINT)
         ),
         F.when(
             literal_prefix,

@@ -48,7 +48,7 @@ def _limit(name: str, value: float, *, of_ip: bool) -> str | None:
     if of_ip != (name == IP_LIMIT):
         return f"{said}; an ip can have only {IP_LIMIT}" if of_ip else f"{said}; only an ip can have it"
     if name in WHOLE_LIMITS and not (value.is_integer() and value <= _LARGEST):
-        return f"{said}; it must be a whole number"
+        return f"{said}; it must be a whole number below 2^63"
     return None
 
 

@@ -61,15 +61,25 @@ def limits_of() -> Column:
     return F.map_filter(entries, lambda _, value: value.isNotNull()).cast(_VALUES)
 
 
+_BLANK = r"^\s|\s$"
+
+
 def _unusual() -> Column:
     """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
     user, named = F.col("user"), F.coalesce("user", "client_id")
-    return F.when(
-        F.startswith(user, F.lit("User:")),
-        F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
-    ).when(
-        named == "*",
-        F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
+    return (
+        F.when(
+            F.startswith(user, F.lit("User:")),
+            F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
+        )
+        .when(
+            named == "*",
+            F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
+        )
+        .when(
+            user.rlike(_BLANK) | F.col("client_id").rlike(_BLANK),
+            F.lit("user or client_id begins or ends with a blank, which belongs to the name: remove it"),
+        )
     )
 
 
@@ -118,7 +128,7 @@ def _legal_limit(name: str) -> Rule:
         .when(elsewhere & value.isNotNull(), F.concat(said, F.lit(only)))
     )
     if name in WHOLE_LIMITS:
-        reason = reason.when(value != F.floor(value), F.concat(said, F.lit("; it must be a whole number")))
+        reason = reason.when(value != F.floor(value), F.concat(said, F.lit("; it must be a whole number below 2^63")))
     return Rule(error=QuotaRefusal.INVALID_QUOTA, reason=F.when(value.isNotNull(), reason))
 
 

@@ -1,7 +1,8 @@
 """Output of `kafka-configs.sh --describe` for users, clients and ips.
 
 According to the tool itself (ConfigCommand of Apache Kafka, https://github.com/apache/kafka), the output has a line for
-each entity with quotas, and another line for each user's credentials.
+each entity with quotas, and another line for each user's credentials. Kafka before 2.6 wrote both into one line,
+without `Quota`, `the` and blanks after commas.
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ from topicledger.resources.quotas.entity import DEFAULT, ENTITY, LIMITS, Entity,
 from topicledger.resources.quotas.foreign.rows import add_quota
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
-_PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>the default {kind}))"
-_LIMIT = r"[a-z_]+=[0-9.E+-]+"
+_PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>(?:the )?default {kind}))"
+_LIMIT = r"[a-z_]+=-?[0-9]+(?:\.[0-9]+)?(?:E-?[0-9]+)?"
 _QUOTA = re.compile(
-    "Quota configs for "
+    "(?:Quota c|C)onfigs for "
     + "".join(f"(?:{_PART.format(kind=_KINDS[name], name=name)}(?:, (?=.))?)?" for name in ENTITY)
-    + f" are (?P<limits>{_LIMIT}(?:, {_LIMIT})*)?"
+    + f" are (?P<limits>{_LIMIT}(?:, ?{_LIMIT})*)?"
 )
-_SIGN = re.compile(r"^(?:Quota configs for |SCRAM credential configs for user-principal ')", re.MULTILINE)
+_SIGN = re.compile(
+    r"^(?:Quota c|C|SCRAM credential c)onfigs for (?:user-principal|client-id|ip|(?:the )?default) ", re.MULTILINE
+)
 _LONGEST_LINE = 4_096
 """Longest accepted line; matching names that contain separators takes quadratic time."""
+_CREDENTIAL = re.compile(r"SCRAM-SHA-[0-9]+=salt=[^,]*,stored_key=[^,]*,server_key=[^,]*,iterations=[0-9]+,?")
+"""A user's credential among the limits of the older form."""
+_OF_A_USER = "the user's authentication"
 _SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*")
 
 
@@ -42,12 +48,15 @@ def _read_lines(source: Source, cluster: str | None) -> None:
         if len(line) > _LONGEST_LINE:
             report.error(number, no_line_of("kafka-configs.sh --describe"))
             return
-        if found := _QUOTA.fullmatch(f"{line} " if line.endswith(" are") else line):
+        line, credentials = _CREDENTIAL.subn("", line)
+        if credentials:
+            report.leave_out(number, "SCRAM credential configs", _OF_A_USER)
+        if found := _QUOTA.fullmatch(f"{line} " if line.endswith(" are") else line.rstrip(",")):
             limits = _limits(found["limits"] or "", number, report)
             if limits:
                 add_quota(report, cluster, Entity(*(_name(found, part) for part in ENTITY)), limits, number)
         elif _SIGNS_IN.fullmatch(line):
-            report.leave_out(number, "SCRAM credential configs", "the user's authentication")
+            report.leave_out(number, "SCRAM credential configs", _OF_A_USER)
         else:
             report.error(number, no_line_of("kafka-configs.sh --describe"))
             return
@@ -61,7 +70,7 @@ def _name(found: re.Match[str], part: str) -> str | None:
 
 def _limits(text: str, line: int, report: Report) -> dict[str, float]:
     limits = {}
-    for each in text.split(", ") if text else ():
+    for each in re.split(", ?", text) if text else ():
         name, _, value = each.partition("=")
         if name in LIMITS:
             limits[name] = float(value)
