@@ -96,7 +96,7 @@ def test_loading_what_was_exported_plans_nothing(
 
 
 @pytest.mark.thorough
-def test_a_cluster_with_unlistable_acls_is_not_exported(
+def test_a_cluster_whose_resources_can_not_be_listed_is_not_exported(
     spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, own, tmp_path, user="nobody")
@@ -104,8 +104,7 @@ def test_a_cluster_with_unlistable_acls_is_not_exported(
     found = export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), both)
     assert found.exit_code == ExitCode.ERROR
     assert [each.partition(":")[2].partition(":")[0] for each in found.problems] == [
-        " its acls can't be listed",
-        " its quotas can't be listed",
+        f" its {kind.table.name} can't be listed" for kind in KINDS
     ]
     assert not (tmp_path / "main.yaml").exists()
 
