@@ -113,7 +113,7 @@ def declared(*parsed: ParsedManifests) -> tuple[list[dict[str, Any]], list[Any]]
         assert each.errors == []
     topics = [{name: getattr(row, name) for name in FIELDS} for each in parsed for row in each.rows]
     others = [
-        (row.cluster, row.state, row.owner, row.labels or None, sorted(row.values.items(), key=str))
+        (row.cluster, row.state, row.owner, sorted((row.labels or {}).items()), sorted(row.values.items(), key=str))
         for each in parsed
         for row in each.rows_of("quotas")
     ]
