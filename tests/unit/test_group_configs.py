@@ -20,6 +20,8 @@ from topicledger.config.guards import OF_KINDS, GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import beside
 from topicledger.files.export_resources import export
+from topicledger.files.exported import ExportRequest
+from topicledger.files.exported_rows import REASON
 from topicledger.files.reading import read_manifest_files
 from topicledger.kafka.connection import Connection, TooOld
 from topicledger.manifests.files import ParsedManifests
@@ -166,8 +168,8 @@ def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None
     }
     observed: Any = SimpleNamespace(observe=lambda *_: listed)
     ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: frame(spark, table.schema, []))
-    exported = export(ledger, replace(KIND, observed=observed), [], settings, {}, owner="a", unmanaged=False)
+    exported = export(ledger, replace(KIND, observed=observed), [], settings, {}, ExportRequest(to=None, owner="a"))
     assert [row["group"] for row in dicts(exported.exported)] == ["other"]
-    assert {each.resource: each.message for each in exported.left_out()} == dict.fromkeys(
+    assert {each.resource: each.message for each in exported.messages(REASON)} == dict.fromkeys(
         ("denied", "silent", "undeclared"), "why"
     )
