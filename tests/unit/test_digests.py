@@ -12,12 +12,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
+from tests.unit.frames import frame
 from topicledger.arrow import arrow_schema
 from topicledger.ledger import appended as appending
+from topicledger.ledger import digests
 from topicledger.ledger.appended import Appended
 from topicledger.ledger.digests import RowsDigest, row_texts, text_of_row
-from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, QUOTAS, RUNS
 
 AT = datetime(2026, 11, 24, 2, 0, 7, 123456, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -134,3 +137,19 @@ def test_appended_rows_have_a_digest_if_few_and_all_known(
     other_order.add(None)
     other_order.add(one)
     assert other_order.digest is None, "one isn't known"
+
+
+def test_many_rows_without_runs_have_the_digest_that_few_have(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load may remove more rows of declarations than the driver reads."""
+    topics = [
+        {"cluster": "main", "topic": f"t{number}", "state": "present", "configs": {"retention.ms": "1"}}
+        for number in range(3)
+    ]
+    quotas = [{"cluster": "main", "user": "a", "state": "present", "producer_byte_rate": 0.5}]
+    tables = {table.name: frame(spark, table.schema, rows) for table, rows in ((MANIFESTS, topics), (QUOTAS, quotas))}
+    few = digests.of_run(tables)
+    assert {name: each.rows for name, each in few.items()} == {"manifests": 3, "quotas": 1}
+    monkeypatch.setattr(digests, "_FEW_ROWS", 0)
+    assert digests.of_run(tables) == few

@@ -36,7 +36,7 @@ class RowsDigest:
 
 
 def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
-    """Compute the digests of all rows of one run, by table.
+    """Compute the digests of all rows of each table: those of one run, or of a table without runs.
 
     For few rows, the driver does the work of `of_runs` itself, which saves a Python worker and a sort.
     """
@@ -59,6 +59,8 @@ def of_hashes(hashes: Iterable[str]) -> RowsDigest:
 
 def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDigest]:
     """Compute the digests of all rows of each run, by table and run id; runs without rows have none.
+
+    All rows of a table without the column `run_id` are one run's, whose id is None.
 
     Each row's text is hashed with SHA-256 (hex). The hashes with the same first two digits are sorted and concatenated;
     the SHA-256 of that is a part. The SHA-256 of all rows is that of the parts, sorted by these digits.
@@ -93,10 +95,11 @@ def _sha256_of(texts: Column) -> Column:
 
 
 def _hashed(table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """table, run_id, hash: SHA-256 (hex) of each row's text."""
+    """table, run_id (null if the table has none), hash: SHA-256 (hex) of each row's text."""
     for batch in batches:
         hashes = hashes_of(batch)
-        columns = {"table": [table] * len(hashes), "run_id": batch.column("run_id"), "hash": hashes}
+        run_ids = batch.column("run_id") if "run_id" in batch.schema.names else [None] * len(hashes)
+        columns = {"table": [table] * len(hashes), "run_id": run_ids, "hash": hashes}
         yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.string()) for name, column in columns.items()})
 
 
