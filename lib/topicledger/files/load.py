@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
@@ -111,10 +111,8 @@ def load(
     Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
     and UsageError if the run id already exists.
     """
-    known = {} if removals is None else removals.rows
-    # Rows may leave a table that these files have no entries of.
-    tables = frames(ledger.spark, {**dict.fromkeys(known, ()), **parsed.tables})
-    removed = known or _gone(ledger, tables, parsed, replace)
+    tables = frames_beside(ledger, parsed, removals)
+    removed = _gone(ledger, tables, parsed, replace) if removals is None else removals.rows
     ledger.ensure(RUNS, *(table for table in DECLARING if table.name in tables))
     require_new(ledger, run_id, "a load can't be resumed")
     named = clusters_of(parsed.every_row)
@@ -168,18 +166,25 @@ class Removals:
 
 def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace) -> Removals:
     """Return the rows that `load` would remove, regardless of guards."""
-    tables = frames(ledger.spark, parsed.tables)
-    removed = _gone(ledger, tables, parsed, replace)
-    loaded, changes = _changes(ledger, tables, removed, replace)
-    lines = list(map(str, loaded.removed_rows))
-    for each in changes[1:]:
-        if each.removed is not None and each.counts["removed"]:
-            first = each.removed.select(*each.table.key).orderBy(*each.table.key).limit(SHOWN_REMOVED).collect()
-            lines += [f"{each.table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
-    note = [first_of(len(lines), loaded.all_removed)] if loaded.all_removed > len(lines) else []
-    found = {name: each.sha256 for name, each in of_run(removed).items() if each.rows}
-    digest = json.dumps(found, sort_keys=True)
-    return Removals(rows=removed, lines=[*lines, *note], count=loaded.all_removed, digest=digest)
+    removed = _gone(ledger, frames(ledger.spark, parsed.tables), parsed, replace)
+    digests = {name: each for name, each in of_run(removed).items() if each.rows}
+    lines: list[str] = []
+    for table in (each for each in DECLARING if each.name in digests):
+        if table is MANIFESTS:
+            lines += map(str, _first_removed(removed[table.name]))
+            continue
+        first = removed[table.name].select(*table.key).orderBy(*table.key).limit(SHOWN_REMOVED).collect()
+        lines += [f"{table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
+    count = sum(each.rows for each in digests.values())
+    note = [first_of(len(lines), count)] if count > len(lines) else []
+    digest = json.dumps({name: each.sha256 for name, each in digests.items()}, sort_keys=True)
+    return Removals(rows=removed, lines=[*lines, *note], count=count, digest=digest)
+
+
+def frames_beside(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None) -> Mapping[str, DataFrame]:
+    """Return the rows of files by table; rows may also leave a table that the files have no entries of."""
+    left = () if removals is None else removals.rows
+    return frames(ledger.spark, {**dict.fromkeys(left, ()), **parsed.tables})
 
 
 def _gone(
@@ -216,16 +221,18 @@ def _changes(
         for table in DECLARING
         if table.name in tables
     ]
-    first: Sequence[Row] = []
-    if of_topics.removed is not None and of_topics.counts["removed"]:
-        shown = of_topics.removed.select(*MANIFESTS.key, "owner")
-        first = shown.orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
+    leaving = of_topics.removed if of_topics.counts["removed"] else None
     loaded = dataclasses.replace(
         of_counts(of_topics.counts),
-        removed_rows=tuple(Removed(**row.asDict()) for row in first),
+        removed_rows=() if leaving is None else _first_removed(leaving),
         resources={each.table.name: each.counts for each in others},
     )
     return loaded, [of_topics, *others]
+
+
+def _first_removed(topics: DataFrame) -> Sequence[Removed]:
+    first = topics.select(*MANIFESTS.key, "owner").orderBy(*MANIFESTS.key).limit(SHOWN_REMOVED).collect()
+    return tuple(Removed(**row.asDict()) for row in first)
 
 
 def clusters_of(rows: Sequence[FileRow]) -> Sequence[str]:

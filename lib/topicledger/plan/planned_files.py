@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.files.changes import frames
-from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Removals, Replace, load, removals_of
+from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Removals, Replace, frames_beside, load, removals_of
 from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
@@ -192,7 +192,7 @@ def without_barred(ledger: Ledger, parsed: ParsedManifests, barred: Collection[s
 def unloaded(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None) -> Mapping[str, Unloaded]:
     """Return what loading files changes, by table name."""
     gone = {} if removals is None else removals.rows
-    tables = frames(ledger.spark, {**dict.fromkeys(gone, ()), **parsed.tables})
+    tables = frames_beside(ledger, parsed, removals)
     return {name: Unloaded(rows=rows, removed=gone.get(name)) for name, rows in tables.items()}
 
 
