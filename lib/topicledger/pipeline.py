@@ -37,7 +37,7 @@ from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import approvals, renames, resources, scoping
-from topicledger.plan.allowing import StoppedActions, read_stopped, stopped_load
+from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -123,7 +123,7 @@ def provision(
 
 def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:
     """Return what guards stopped and no approval allows yet."""
-    found = [*(read_stopped(run.plans()) if planned.guarded else ()), *stopped_load(run.arguments)]
+    found = all_stopped(run.plans() if planned.guarded else None, run.arguments)
     return [each for each in found if not each.passes(run.allowed.get(each.cluster, {}))]
 
 

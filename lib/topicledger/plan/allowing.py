@@ -63,6 +63,14 @@ def stopped_load(arguments: Mapping[str, str] | None) -> Sequence[StoppedActions
     return [StoppedActions(cluster=LOAD, needs={REMOVED_ROWS: count}, actions=count)] if count else []
 
 
+def all_stopped(plans: DataFrame | None, arguments: Mapping[str, str] | None) -> Sequence[StoppedActions]:
+    """Return what guards stopped: actions by cluster, and the load of a plan's files.
+
+    `plans`: rows of `plans` of one run; None if guards stopped no action. `arguments`: the run's.
+    """
+    return [*(() if plans is None else read_stopped(plans)), *stopped_load(arguments)]
+
+
 def read_stopped(plans: DataFrame) -> Sequence[StoppedActions]:
     """Read the actions that guards stopped, by cluster. In: rows of `plans` of one run."""
     needs = F.array_sort(F.map_entries("guards")).alias("needs")

@@ -145,7 +145,7 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
 
 def _stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[StoppedActions]:
     of_plan = ledger.read(PLANS).where(F.col("run_id") == row["run_id"])
-    return [*allowing.read_stopped(of_plan), *allowing.stopped_load(row["arguments"])]
+    return allowing.all_stopped(of_plan, row["arguments"])
 
 
 def _person(name: str | None) -> str:

@@ -14,7 +14,7 @@ from topicledger.ledger.rows import read_violations
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.phases import VIOLATIONS
-from topicledger.plan.allowing import StoppedActions, read_stopped, stopped_load
+from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned, with_destroys
 from topicledger.plan.planned_files import removals_in
@@ -127,7 +127,6 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
             reasons = [Reason(**{**each.asDict(), "count": -each["count"]}) for each in row["reasons"]]
             known = {name: row[name] for name in ("cluster", "action", "outcome", "phase", "error", "count")}
             ended.append(Ended(**known, reasons=reasons, reason_count=row["reason_count"]))
-    stopped = [*(read_stopped(plans) if any(map(_by_guard, ended)) else ()), *stopped_load(run["arguments"])]
     return PlanDiff(
         run_id=run_id,
         state=run["state"],
@@ -139,7 +138,9 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
         lines=_lines(rows, most) if counts else (),
-        stopped=stopped if is_unsent_plan(run) else (),
+        stopped=all_stopped(plans if any(map(_by_guard, ended)) else None, run["arguments"])
+        if is_unsent_plan(run)
+        else (),
         moves=planned_moves(plans, throttle)
         if ReplicaAction.REASSIGN in {name for name, _ in counts} | {each.action for each in filter(_by_guard, ended)}
         else (),
