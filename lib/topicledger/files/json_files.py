@@ -64,7 +64,8 @@ def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
     """Return the description of a decoding error."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
-    line = error.doc[error.pos - error.colno + 1 :].partition("\n")[0]
+    begin, end = error.pos - error.colno + 1, error.doc.find("\n", error.pos)
+    line = error.doc[begin : None if end < 0 else end]
     return TEMPLATE_HINT if template_at(line, error.colno - 1) else error.msg
 
 

@@ -29,7 +29,7 @@ from topicledger.manifests.files import (
     ResourceRow,
 )
 from topicledger.manifests.files.entries import MAX_ERRORS
-from topicledger.manifests.files.values import TEMPLATE_HINT, is_template
+from topicledger.manifests.files.values import template_hint
 from topicledger.manifests.reasons import broken
 from topicledger.resources.registry import KINDS
 from topicledger.text import first_of, nearest, show
@@ -204,8 +204,7 @@ def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) ->
 
 def _row_errors(rows: Sequence[ManifestRow]) -> Iterator[FileError]:
     for row, reason in broken(rows):
-        hint = f": it {TEMPLATE_HINT}" if is_template(row.topic) else ""
-        message = f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}{hint}"
+        message = f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}{template_hint(row.topic)}"
         yield FileError(file=row.file, line=row.line, message=message)
 
 

@@ -144,12 +144,11 @@ def _texts(
                     report.error(None, f"too large: a load reads at most {MAX_BYTES // 1024**2} MiB of all its files")
                     return
                 result.digests[str(file)] = hashlib.sha256(content).hexdigest()
-                text = content.decode("utf-8-sig")
                 if _is_utf16(content):
-                    raise _NotReadError(_UTF16)
+                    raise _NotReadError("is UTF-16; save it as UTF-8")
+                text = content.decode("utf-8-sig")
             except UnicodeDecodeError as error:
-                bad = error.object.count(b"\n", 0, error.start) + 1
-                report.error(*((None, _UTF16) if _is_utf16(error.object) else (bad, "not UTF-8")))
+                report.error(error.object.count(b"\n", 0, error.start) + 1, "not UTF-8")
             except FileNotFoundError:
                 report.error(None, "no such file or folder")
             except _NotReadError as error:
@@ -161,7 +160,6 @@ def _texts(
 
 
 _WITH_FROM = "; `load-manifests --from FORMAT` reads other tools' files"
-_UTF16 = "is UTF-16; save it as UTF-8"
 
 
 def _is_utf16(content: bytes) -> bool:

@@ -19,17 +19,16 @@ from topicledger.manifests.files.results import (
     meant,
 )
 from topicledger.manifests.files.values import (
-    TEMPLATE_HINT,
     Number,
     Object,
     Surprise,
     Value,
     advised,
     describe,
-    is_template,
     kind_of,
     named,
     plain_number,
+    template_hint,
 )
 from topicledger.manifests.files.variables import Variables
 from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
@@ -233,9 +232,8 @@ class Reader:
         if isinstance(value, Surprise):
             self.report.error(line, f"`{name}`: {value.reason}")
         elif not isinstance(value, str):
-            quote = "; quote it" if isinstance(value, bool | Number) else ""
-            quote = f": it {TEMPLATE_HINT}" if is_template(value) else quote
-            self.report.error(line, f"`{name}` must be a string, not {kind_of(value)}{quote}")
+            hint = template_hint(value, "; quote it" if isinstance(value, bool | Number) else "")
+            self.report.error(line, f"`{name}` must be a string, not {kind_of(value)}{hint}")
         elif self._is_unicode(f"`{name}`", value, line):
             self.visit(weight(value))
             return value
@@ -324,8 +322,7 @@ class Reader:
         try:
             return stored(name, text)
         except ConfigTextError as error:
-            hint = f": it {TEMPLATE_HINT}" if is_template(text) else ""
-            self.report.error(line, f"`configs`: `{show(name)}` {error}{hint}")
+            self.report.error(line, f"`configs`: `{show(name)}` {error}{template_hint(text)}")
             return None
 
     def assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:
@@ -375,10 +372,8 @@ def _plain_digits(value: Value) -> str:
     """Return a hint for a value that should be a number."""
     if isinstance(value, Surprise) and "${" in value.text:
         return f": {value.reason}"
-    if is_template(value):
-        return f": it {TEMPLATE_HINT}"
     text = value.text if isinstance(value, Surprise) else value
-    return "; write plain digits, not quoted" if isinstance(text, str | Number) else ""
+    return template_hint(value, "; write plain digits, not quoted" if isinstance(text, str | Number) else "")
 
 
 def _not_a_text(key: str, value: Value) -> str:
@@ -386,8 +381,7 @@ def _not_a_text(key: str, value: Value) -> str:
         return f": {advised(key, value)}"
     if value is None:
         return " is null; for the broker's default, leave the key out"
-    hint = ': write a comma-separated string, "a,b"' if isinstance(value, list) else ""
-    hint = f": it {TEMPLATE_HINT}" if is_template(value) else hint
+    hint = template_hint(value, ': write a comma-separated string, "a,b"' if isinstance(value, list) else "")
     return f" must be a string, number or boolean, not {kind_of(value)}{hint}"
 
 

@@ -97,6 +97,11 @@ def is_template(value: Value) -> bool:
     return False
 
 
+def template_hint(value: Value, otherwise: str = "") -> str:
+    """Return what to add to a message about a wrong value that has a template's placeholder."""
+    return f": it {TEMPLATE_HINT}" if is_template(value) else otherwise
+
+
 def template_at(line: str, column: int) -> bool:
     """Return whether a placeholder covers a column (from 0) of a line."""
     return any(found.start() <= column <= found.end() for found in _PLACEHOLDER.finditer(line[:_LONGEST_LINE]))
