@@ -245,8 +245,16 @@ def topic_configs() -> str:
         versions = f"from {each.since}" if each.until is None else f"{each.since} to {each.until}"
         cautions = [] if each.caution is None else [f"any: {each.caution}"]
         of_change = "; ".join([*_directions(each.changes), *cautions]) or catalogue.HARMLESS
-        kind = (f"`{each.name}`", each.type, each.unit or "", default, _accepted(each.accepted))
-        cells = (*kind, versions, ", ".join(each.editable_on), of_change)
+        cells = (
+            f"`{each.name}`",
+            each.type,
+            each.unit or "",
+            default,
+            _accepted(each.accepted),
+            versions,
+            ", ".join(each.editable_on),
+            of_change,
+        )
         lines.append(f"| {' | '.join(map(generate_reference.cell, cells))} |")
     return "\n".join([*lines, ""])
 

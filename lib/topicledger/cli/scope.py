@@ -16,7 +16,7 @@ from topicledger.config.settings import Settings
 from topicledger.ledger.tables import Ledger
 from topicledger.model.scope import Scope
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import MANIFESTS, RESOURCES
+from topicledger.schemas import DECLARING
 from topicledger.text import nearest, show
 
 Command = Callable[..., Any]
@@ -82,9 +82,9 @@ def warn_of_unknown_owners(
     """
     if not owners:
         return
-    tables = [ledger.read(table) for table in (MANIFESTS, *RESOURCES) if ledger.exists(table)]
+    tables = map(ledger.read_if_exists, DECLARING)
     rows = [table.select("owner").where("owner is not null") for table in (*tables, *unloaded)]
-    found = reduce(DataFrame.union, rows).distinct().collect() if rows else []
+    found = reduce(DataFrame.union, rows).distinct().collect()
     in_file = (name for line in settings.owners.lines for name in line.owners)
     known = [*(row["owner"] for row in found), *settings.owners.names, *in_file]
     keys = set(map(owner_key, known))

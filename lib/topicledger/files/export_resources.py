@@ -12,7 +12,7 @@ from topicledger.files.changes import as_declared
 from topicledger.files.exported import ExportRequest
 from topicledger.files.exported_rows import REASON, TableExport
 from topicledger.frames import materialised
-from topicledger.ledger.tables import Ledger
+from topicledger.ledger.tables import Ledger, same_key
 from topicledger.manifests.rows import PRESENT, Transform, with_reasons
 from topicledger.resources.ignoring import without_ignored
 from topicledger.resources.kind import ResourceKind
@@ -31,8 +31,8 @@ def export(
     rows = listed.rows.transform(without_ignored(kind, settings.scope))
     declared = ledger.read_if_exists(kind.table).transform(kind.rows.complete)
     if request.unmanaged:
-        same = [rows[name].eqNullSafe(declared[name]) for name in kind.table.key]
-        rows = rows.join(declared, on=same, how="left_anti")
+        same = same_key(kind.table, "live", "declared")
+        rows = rows.alias("live").join(declared.alias("declared"), on=same, how="left_anti")
     option = kind.names.export_option
     problems = {
         name: f"{name}: its {kind.table.name} can't be listed: {status.message}; to export the rest, omit {option}"

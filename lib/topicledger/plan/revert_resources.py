@@ -22,7 +22,7 @@ from topicledger.plan.intent import declarations_of, declared_now, reason
 from topicledger.plan.revert import STILL_DECLARED, changed_later
 from topicledger.policies.contract import text
 from topicledger.resources import ignoring
-from topicledger.resources.deciding import undescribed
+from topicledger.resources.deciding import of_described
 from topicledger.resources.deciding import warned as with_warning
 from topicledger.resources.ending import ended, lookup, with_ended
 from topicledger.resources.kind import ResourceKind
@@ -86,9 +86,7 @@ def judged(
     )
     # A resource that its cluster doesn't list or describe is not stale: deciding reports why it is unknown.
     told = F.col("cluster").isin(*listed.known)
-    hidden = undescribed(listed, kind.rows.text_of())
-    if hidden is not None:
-        of_done = of_done.join(hidden.select(*_KEY), on=[*_KEY], how="left_anti")
+    of_done = of_done.transform(of_described(listed, kind.rows.text_of()))
     judge = ignoring.judged_by(kind, run.settings, None)
     rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")

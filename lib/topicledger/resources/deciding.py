@@ -76,6 +76,14 @@ def undescribed(listed: Listed, text: Column) -> DataFrame | None:
     return listed.undescribed.select("cluster", text.alias("resource"), "error", "error_message")
 
 
+def of_described(listed: Listed, text: Column) -> Transform:
+    """Leave out rows about undescribed resources. In: cluster, resource."""
+    unknown = undescribed(listed, text)
+    if unknown is None:
+        return lambda rows: rows
+    return lambda rows: rows.join(unknown, on=["cluster", "resource"], how="left_anti")
+
+
 def without_undescribed(listed: Listed, text: Column) -> Transform:
     """End declared rows of resources that brokers don't describe; the other rows of their clusters stay open."""
     unknown = undescribed(listed, text)

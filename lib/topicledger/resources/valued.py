@@ -22,7 +22,7 @@ from topicledger.naming import DriftName
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
-from topicledger.resources.deciding import at_most, beside_live, decided, undescribed, warned, without_undescribed
+from topicledger.resources.deciding import at_most, beside_live, decided, of_described, warned, without_undescribed
 from topicledger.resources.kind import DIFFERENCE, AsRows, Deciding, Drift, OwnerLists
 from topicledger.resources.scoped import ON_NO_TOPIC
 from topicledger.schemas import Table
@@ -238,11 +238,9 @@ def _differences(of: Valued, words: DriftWords, listed: Listed, judged: DataFram
     )
     values = {"topic": F.lit(None), "kind": kind, "what": F.col("resource"), "message": message}
     values |= {"declared": _text("after"), "live": _text("before")}
-    unknown = undescribed(listed, of.text_of())
-    if unknown is not None:
-        declared = declared.join(unknown, on=["cluster", "resource"], how="left_anti")
     return (
-        declared.join(live, on=["cluster", "resource"], how="full_outer")
+        declared.transform(of_described(listed, of.text_of()))
+        .join(live, on=["cluster", "resource"], how="full_outer")
         .where(~F.coalesce("refused", F.lit(False)))
         .withColumns(differing(of))
         .where((F.size("before") > 0) | (F.size("after") > 0))
