@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench docs check format package wheel lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench pictures docs check format package wheel lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -106,6 +106,9 @@ test-versions: setup  ## run the tests of what is done to a broker against Kafka
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)
+
+pictures: setup-browser  ## take the pictures of docs/pictures again
+	TOPICLEDGER_PICTURES=write TOPICLEDGER_BROWSER=required .venv/bin/python -m pytest tests/browser/test_documented_pictures.py
 
 docs: setup-docs  ## build the site of docs/ into build/docs; a dead link or anchor is an error
 	@.venv/bin/python -m scripts.generate_docs --site build/docs-source

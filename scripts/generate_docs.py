@@ -316,6 +316,7 @@ def make_site_sources(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copy(WORKER, folder)
+    shutil.copytree(DOCS / "pictures", folder / "pictures")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (folder / "index.md").write_text(_for_site(readme, REPOSITORY), encoding="utf-8")
     for path in sorted(DOCS.glob("*.md")):
@@ -332,7 +333,7 @@ def _for_site(text: str, folder: Path) -> str:
         if found == REPOSITORY / "README.md":
             return f"[{shown}](index.md{sharp}{anchor})"
         if found.is_relative_to(DOCS):
-            return f"[{shown}]({found.name}{sharp}{anchor})"
+            return f"[{shown}]({found.relative_to(DOCS)}{sharp}{anchor})"
         name = str(found.relative_to(REPOSITORY))
         return f"`{name}`" if name.endswith(shown.replace("\\", "")) else f"{shown} (`{name}`)"
 

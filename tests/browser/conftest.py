@@ -45,6 +45,12 @@ VIEWS: dict[str, dict[str, Any]] = {
 """How people look at a page: options of `Page.open_text`."""
 
 
+def dimensions(png: bytes) -> tuple[int, int]:
+    """Return width and height of a PNG: its first chunk begins with them."""
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
 class Page:
     """A page that is open in the browser."""
 
@@ -74,18 +80,21 @@ class Page:
 
     def picture(self, name: str) -> tuple[int, int]:
         """Write a picture of the whole page into `PICTURES`; return its width and height."""
+        data = self.image()
         PICTURES.mkdir(parents=True, exist_ok=True)
+        (PICTURES / f"{name}.png").write_bytes(data)
+        return dimensions(data)
+
+    def image(self, most: int | None = None) -> bytes:
+        """Return a PNG of the whole page, or of its first `most` pixels."""
         height, before = self._height(), 0
         # The layout may change while the picture is taken, since the window then has the size of the page.
         while height != before:
-            clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": height, "scale": 1}
+            shown = min(height, most or height)
+            clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": shown, "scale": 1}
             taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
             before, height = height, self._height()
-        data = base64.b64decode(taken["data"])
-        (PICTURES / f"{name}.png").write_bytes(data)
-        # A PNG's first chunk begins with width and height.
-        width, height = struct.unpack(">II", data[16:24])
-        return width, height
+        return base64.b64decode(taken["data"])
 
     def _height(self) -> int:
         return int(self.run("return document.documentElement.scrollHeight"))

@@ -32,7 +32,7 @@ def test_the_page_shows_the_rows_of_the_views_and_the_index_lists_it(spark: Spar
     counts = {name: told[name] for name in ("kind", "topics", "unused", "over_partitioned", "risky")}
     assert counts == {"kind": "estate", "topics": 6, "unused": 1, "over_partitioned": 2, "risky": 3}
     assert "<h1>6 topics: 1 unused, 2 over-partitioned, 3 at risk; configs of 4 topics unknown</h1>" in page
-    assert page.count("<polyline") == 9, "three charts with a line for each owner"
+    assert page.count("<polyline") == 9, "three charts with a line for each owner; there is one cluster"
     index = (folder / "index.html").read_text(encoding="utf-8")
     assert 'href="all.html"' in index
 

@@ -46,9 +46,21 @@ def test_a_cluster_without_an_audit_on_a_day_keeps_its_numbers() -> None:
     first, *_ = re.findall(r'<polyline class="line-1" points="([^"]+)"', page)
     # 1, 1 + 2 and 3 + 2 GB; the highest is 5 GB.
     assert first == "0.00,80.00 50.00,40.00 100.00,0.00"
-    assert "Cluster <bdi>us</bdi> is in the charts from 2026-11-02 on." in page
-    growth = page[page.index("Numbers of the first and the last day") :]
-    assert "1 GB → 5 GB" in growth[: growth.index("</tbody>")]
+    assert "Cluster <bdi>us</bdi> is in the charts, and in the sums of owners, from 2026-11-02 on." in page
+    assert rows_of(page, "growth-owner")[0] == ["payments", "1 GB → 5 GB", "200 → 300", "20 → 30"]
+
+
+def test_growth_is_drawn_by_cluster_too_if_there_are_several() -> None:
+    estate = reports.estate()
+    page = render_estate(estate)
+    found = page[page.index('id="growth-cluster"') :]
+    first, second, *_ = re.findall(r'<polyline class="line-\d" points="([^"]+)"', found)
+    # eu grows from 1 to 3 GB, us has 2 GB from the second day on; the highest is that of eu.
+    assert re.findall(r'<li class="line-key-\d"><bdi>([^<]+)', found) == ["eu", "us"]
+    assert first.split()[-1] == "100.00,0.00"
+    assert second.split()[0] == "50.00,33.38", "no audit had read us on the first day"
+    eu = [each for each in estate.growth if each.cluster == "eu"]
+    assert "growth-cluster" not in render_estate(replace(estate, growth=eu))
 
 
 def test_one_day_makes_no_chart_and_more_owners_than_colours_share_a_line() -> None:
@@ -59,7 +71,7 @@ def test_one_day_makes_no_chart_and_more_owners_than_colours_share_a_line() -> N
     grown = [replace(each, owner=owner.owner) for each in estate.growth for owner in many]
     page = render_estate(replace(estate, owners=many, growth=grown))
     names = re.findall(r'<li class="line-key-\d"><bdi>([^<]+)', page)
-    assert names == [*(f"team-{number}" for number in range(6)), "other owners"]
+    assert names == [*(f"team-{number}" for number in range(6)), "other owners", "eu", "us"]
     *_, bytes_of_others = re.findall(r'<polyline class="line-7" points="([^"]+)"', page)[:1]
     assert bytes_of_others.endswith("100.00,0.00"), "three owners share the highest line"
 
@@ -69,7 +81,7 @@ def test_owners_without_topics_by_now_are_in_the_charts() -> None:
     gone = replace(estate, owners=[each for each in estate.owners if each.owner != "payments"])
     page = render_estate(gone)
     names = re.findall(r'<li class="line-key-\d"><bdi>([^<]+)', page)
-    assert names == ["search", "no owner", "payments"]
+    assert names == ["search", "no owner", "payments", "eu", "us"]
     assert '<polyline class="line-3" points="0.00,80.00' in page
     assert "<polyline" in render_estate(replace(estate, owners=()))
 

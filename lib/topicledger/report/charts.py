@@ -84,21 +84,21 @@ class Line:
     points: str
     """Points as SVG's polyline has them: hundredths of the chart's width, and of its height from the top."""
     first: float
+    """The first value that is known."""
     last: float
 
 
-def lines(series: Mapping[str, Sequence[float]], places: Sequence[int], highest: float) -> list[Line]:
-    """Lay out lines over the same places, such as days since the first one; `highest` takes the full height."""
+def lines(series: Mapping[str, Sequence[float | None]], places: Sequence[int], highest: float) -> list[Line]:
+    """Lay out lines over the same places, such as days since the first one; `highest` takes the full height.
+
+    A line begins at its first value that is known; None is unknown.
+    """
     width, height = max(places[-1] - places[0], 1), max(highest, 1)
-    return [
-        Line(
-            name=name,
-            points=" ".join(
-                f"{100 * (place - places[0]) / width:.2f},{100 - 100 * value / height:.2f}"
-                for place, value in zip(places, values, strict=True)
-            ),
-            first=values[0],
-            last=values[-1],
+    found = []
+    for name, values in series.items():
+        known = [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
+        points = " ".join(
+            f"{100 * (place - places[0]) / width:.2f},{100 - 100 * value / height:.2f}" for place, value in known
         )
-        for name, values in series.items()
-    ]
+        found.append(Line(name=name, points=points, first=known[0][1], last=known[-1][1]))
+    return found

@@ -13,8 +13,7 @@ from topicledger.report.listings import NO_OWNER, Cell, ReportLine, ReportList
 from topicledger.text import counted
 
 SERIES = 6
-"""Most owners with a line of their own in a chart; the others share one."""
-OTHERS = "other owners"
+"""Most owners or clusters with a line of their own in a chart; the others share one."""
 _RISKS: Mapping[str, str] = {
     "one_replica": "one replica: a lost disk loses its records",
     "no_spare_replica": "min.insync.replicas needs all replicas: one broker down refuses writes of acks=all",
@@ -102,11 +101,21 @@ class GrowthChart:
         return size(value) if self.name == "bytes" else words.number(int(value))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    """The charts with a line for each owner, or for each cluster."""
+
+    by: str
+    """`owner` or `cluster`."""
+    series: Sequence[str]
+    """Names of the lines."""
+    charts: Sequence[GrowthChart]
+
+
 def render_estate(estate: Estate) -> str:
     """Render the page. The same estate always gives the same bytes."""
     headline = _headline(estate)
     owners = _by_owner(estate.owners)
-    series = _series(owners, estate.growth)
     days = _days(estate.growth)
     clusters = ", ".join(estate.limits.clusters)
     return page.filled(
@@ -118,9 +127,8 @@ def render_estate(estate: Estate) -> str:
         total=_shown(_added(owners)) if len(owners) > 1 else None,
         unknown=sum(each.topics_of_unknown_size for each in estate.owners),
         priced=any(each.cost is not None for each in estate.owners),
-        series=series,
         days=days,
-        charts=list(_charts(estate.growth, days, series)),
+        growth=list(_grouped(estate.growth, days, owners)),
         late=_audited_later(estate.growth, days),
         listings=[_unused(estate), _over_partitioned(estate), _risks(estate)],
     )
@@ -186,11 +194,27 @@ def _shown(row: OwnerSize) -> Mapping[str, object]:
     }
 
 
-def _series(owners: Sequence[OwnerSize], growth: Sequence[Growth]) -> Sequence[str]:
-    """Return the names of the charts' lines: owners in the table's order, then owners that have no topics now."""
-    all_owners = [*(each.owner for each in owners), *(each.owner for each in growth)]
-    names = list(dict.fromkeys(words.name(each) or NO_OWNER for each in all_owners))
-    return names if len(names) <= SERIES + 1 else [*names[:SERIES], OTHERS]
+def _grouped(growth: Sequence[Growth], days: Sequence[date], owners: Sequence[OwnerSize]) -> Iterator[Grouped]:
+    """Draw the growth by owner and, if there are several clusters, by cluster; nothing for fewer than two days."""
+    if len(days) < 2:
+        return
+    # The first lines are the largest ones; owners that have no topics now come last.
+    of_owners = [*(each.owner for each in owners), *(each.owner for each in growth)]
+    names = {"owner": [words.name(each) or NO_OWNER for each in of_owners], "cluster": _clusters(growth)}
+    for by, found in names.items():
+        series = list(dict.fromkeys(found))
+        if by == "owner" or len(series) > 1:
+            series = series if len(series) <= SERIES + 1 else [*series[:SERIES], f"other {by}s"]
+            yield Grouped(by=by, series=series, charts=list(_charts(growth, days, series, by)))
+
+
+def _clusters(growth: Sequence[Growth]) -> Sequence[str]:
+    """Return the clusters' names, the largest on its last day first."""
+    last: dict[str, tuple[date, int]] = {}
+    for each in growth:
+        day, size_before = last.get(each.cluster, (each.day, 0))
+        last[each.cluster] = (each.day, (each.bytes or 0) + (size_before if day == each.day else 0))
+    return [words.name(cluster) for cluster in sorted(last, key=lambda name: (-last[name][1], name))]
 
 
 def _days(growth: Sequence[Growth]) -> Sequence[date]:
@@ -205,31 +229,34 @@ def _audited_later(growth: Sequence[Growth], days: Sequence[date]) -> Sequence[t
     return sorted((cluster, day) for cluster, day in first.items() if day != days[0])
 
 
-def _charts(growth: Sequence[Growth], days: Sequence[date], series: Sequence[str]) -> Iterator[GrowthChart]:
-    """Draw bytes, partitions and topics over time; nothing if there are fewer than two days."""
-    if len(days) < 2:
-        return
+def _charts(growth: Sequence[Growth], days: Sequence[date], series: Sequence[str], by: str) -> Iterator[GrowthChart]:
+    """Draw bytes, partitions and topics over time."""
     places = [(day - days[0]).days for day in days]
     for name, title in (("bytes", "Size"), ("partitions", "Partitions"), ("topics", "Topics")):
-        sums = _over_days(growth, days, series, name)
-        highest = max(max(values) for values in sums.values())
+        sums = _over_days(growth, days, series, name, by)
+        highest = max(value for values in sums.values() for value in values if value is not None)
         yield GrowthChart(name=name, title=title, highest=highest, lines=charts.lines(sums, places, highest))
 
 
 def _over_days(
-    growth: Sequence[Growth], days: Sequence[date], series: Sequence[str], quantity: str
-) -> Mapping[str, Sequence[float]]:
-    """Add up a quantity of each series on each day; a cluster without an audit on a day has that of its last one."""
+    growth: Sequence[Growth], days: Sequence[date], series: Sequence[str], quantity: str, by: str
+) -> Mapping[str, Sequence[float | None]]:
+    """Add up a quantity of each series on each day; a cluster without an audit on a day has that of its last one.
+
+    Values of a cluster are None before its first audit. Sums of owners are of the clusters that were audited by then.
+    """
     last: dict[str, dict[str, float]] = {}
     of_days: dict[date, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
     for each in growth:
-        owner = words.name(each.owner) or NO_OWNER
-        of_days[each.day][each.cluster][owner if owner in series else OTHERS] += getattr(each, quantity) or 0
-    sums: dict[str, list[float]] = {each: [] for each in series}
+        name = words.name(getattr(each, by)) or NO_OWNER
+        of_days[each.day][each.cluster][name if name in series else series[-1]] += getattr(each, quantity) or 0
+    sums: dict[str, list[float | None]] = {each: [] for each in series}
     for day in days:
         last.update(of_days[day])
         for name, values in sums.items():
-            values.append(sum(counts.get(name, 0) for counts in last.values()))
+            of_clusters = [counts.get(name) for counts in last.values()]
+            known = [each for each in of_clusters if each is not None]
+            values.append(None if by == "cluster" and not known else sum(known))
     return sums
 
 
