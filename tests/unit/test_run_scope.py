@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.unit.frames import decision_rows, dicts, judged_rows
+from tests.harness import cluster_settings, policy
+from tests.unit.frames import decision_rows, dicts, frame, judged_rows, manifest_rows, observed_rows, policy_facts
 from topicledger.apply.rendering import scope_line
 from topicledger.cli.live_policies import only_inside
-from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
+from topicledger.config.settings import OwnerLine, Owners, OwnerSettings, PolicySettings, Settings, TablesSettings
+from topicledger.manifests import rows as manifests
 from topicledger.model import Action
 from topicledger.model.scope import EVERYTHING, Scope
+from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import guards
+from topicledger.plan.decisions import decided
 from topicledger.plan.scoping import topics
+from topicledger.plan.wanted import brought_about
+from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, OF_TOPICS, left_outside, with_inside
+from topicledger.schemas import BROKERS
 
 ALL_LIMITS = Scope(
     clusters=("c",), kinds=("creates",), owners=("B", "a"), topics=("^x",), resources=("r",), files=True, barred=("z",)
@@ -148,6 +157,58 @@ def test_guards_count_only_what_is_inside(decisions: DataFrame) -> None:
     assert [row["topic"] for row in rows if row["phase"] == "guard"] == []
     rows = dicts(decisions.transform(guards.max_deletes(1)))
     assert {row["topic"] for row in rows if row["phase"] == "guard"} == {"mine", "gone"}
+
+
+TOGETHER = Settings(
+    path=Path("scoped.toml"),
+    tables=TablesSettings(root=""),
+    clusters={"main": cluster_settings("main", "127.0.0.1:1")},
+    policies=PolicySettings(
+        create=(
+            policy("partition_budget", max=9),
+            policy("replicas_per_broker", max=9),
+            policy("topics_per_owner", max=2),
+            policy("partitions_per_owner", max=8),
+        )
+    ),
+)
+OUTSIDE = (
+    {"topic": "out.large", "owner": "a", "num_partitions": 7},
+    {"topic": "out.wrong", "owner": "a", "num_partitions": 1, "state": "gone"},
+    {"topic": "in_new", "owner": "b", "num_partitions": 1},
+)
+
+
+def test_rules_about_topics_together_count_what_is_outside(spark: SparkSession) -> None:
+    """All of them, in a whole decision: a budget that only the scope used up would let each team exceed it alone."""
+    new = {"topic": "in.new", "owner": "a", "num_partitions": 1, "replication_factor": 1}
+    judged = manifest_rows(spark, new, *OUTSIDE).transform(manifests.judged_by(TOGETHER, None))
+    within = with_inside(Scope(topics=("^in[.]",)), OF_TOPICS, None)
+    wanted = replace(brought_about(judged, {}, list(Action)), inside=within)
+    rules, known = building.from_settings(TOGETHER), policy_facts(spark)
+
+    def broken(*live: Any) -> tuple[str | None, list[str]]:
+        seen = Observation(
+            topics=observed_rows(spark, *live),
+            brokers=frame(spark, BROKERS.schema, [{"cluster": "main", "broker_id": 1}]),
+            statuses={"main": ClusterStatus(cluster_id="kafka-main")},
+        )
+        found = dicts(judged.transform(decided(seen, wanted, None, rules, known, TOGETHER)))
+        assert {row["topic"] for row in found if row["phase"] is not None} <= {"in.new"}
+        (row,) = (each for each in found if each["topic"] == "in.new")
+        return row["error"], [each["policy"] for each in row["violations"] or ()]
+
+    assert broken({"topic": "out.stranger"}) == (None, [])
+    live = [{name: row[name] for name in ("topic", "num_partitions")} for row in OUTSIDE]
+    everything = [
+        "name_collision",
+        "partition_budget",
+        "partitions_per_owner",
+        "replicas_per_broker",
+        "topics_per_owner",
+    ]
+    error, violations = broken(*live, {"topic": "out.stranger"})
+    assert (error, sorted(violations)) == ("NAME_COLLISION", everything)
 
 
 def test_rows_that_are_always_inside_stay_as_they_are(spark: SparkSession) -> None:
