@@ -11,7 +11,7 @@ from chispa import assert_df_equality
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.files.export import _folder
@@ -22,7 +22,14 @@ from topicledger.files.writing import write_manifests
 from topicledger.manifests.files import FIELDS, ManifestRow
 from topicledger.schemas import CONFIGS, OBSERVED
 
-LIVE = StructType([*OBSERVED.schema, StructField("configs", CONFIGS), StructField("config_error", StringType())])
+LIVE = StructType(
+    [
+        *OBSERVED.schema,
+        StructField("configs", CONFIGS),
+        StructField("config_error", StringType()),
+        StructField("moving", BooleanType()),
+    ]
+)
 OUT = StructType([*MANIFEST_ROWS, StructField("not_exported", StringType()), StructField("note", StringType())])
 
 
@@ -35,9 +42,17 @@ TWO = {"num_partitions": 2, "replication_factor": 2, "assignments": {0: [1, 2], 
 TOPICS: list[dict[str, Any]] = [
     {"topic": "plain", **TWO, "configs": [config("a", "1", "DEFAULT_CONFIG")]},
     {"topic": "set", **TWO, "configs": [config("a", "1"), config("b", ""), config("c", "2", "STATIC_BROKER_CONFIG")]},
-    {"topic": "moving", **TWO, "configs": [config("a", "1"), config("throttled", "0:1")]},
+    {"topic": "throttled", **TWO, "configs": [config("a", "1"), config("throttled", "0:1")]},
     {"topic": "secret", **TWO, "configs": [config("a", "1"), config("s", None, sensitive=True)]},
     {"topic": "uneven", **TWO, "assignments": {0: [1, 2], 1: [2]}, "configs": []},
+    {
+        "topic": "moved",
+        "num_partitions": 2,
+        "replication_factor": 4,
+        "assignments": {0: [3, 4, 1, 2], 1: [1, 2]},
+        "configs": [],
+        "moving": True,
+    },
     {"topic": "hidden", **TWO, "config_error": "TOPIC_AUTHORIZATION_FAILED"},
 ]
 
@@ -55,21 +70,29 @@ def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSessi
     )
     assert rows["main", "plain"] == {**nothing, **usual, "topic": "plain"}
     assert rows["main", "set"] == {**nothing, **usual, "topic": "set", "configs": {"a": "1", "b": ""}}
-    assert rows["main", "moving"] == {**nothing, **usual, "topic": "moving", "configs": {"a": "1"}}
+    assert rows["main", "throttled"] == {**nothing, **usual, "topic": "throttled", "configs": {"a": "1"}}
     secret = rows["main", "secret"]
     assert (secret["configs"], secret["note"]) == ({"a": "1"}, "sensitive, so not exported: s")
     uneven = rows["main", "uneven"]
     assert (uneven["num_partitions"], uneven["replication_factor"]) == (2, None)
     assert "different numbers of replicas" in uneven["note"]
+    moved = rows["main", "moved"]
+    assert (moved["num_partitions"], moved["replication_factor"]) == (2, None)
+    assert moved["note"] == "its replicas are being moved: replication_factor is left out"
     hidden = rows["main", "hidden"]
     assert hidden["not_exported"] == "its configs can't be described: TOPIC_AUTHORIZATION_FAILED"
     assert hidden["note"] is None
 
 
 def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSession) -> None:
-    """C1, C3: uneven ones would be refused."""
-    rows = exported(spark, "payments", with_assignments=True).where("topic in ('plain', 'uneven')")
+    """C1, C3: uneven ones would be refused, and those of a move under way have too many replicas."""
+    rows = exported(spark, "payments", with_assignments=True).where("topic in ('moved', 'plain', 'uneven')")
     expected = [
+        {
+            "topic": "moved",
+            "num_partitions": 2,
+            "note": "its replicas are being moved: replication_factor is left out",
+        },
         {"topic": "plain", "assignments": {0: [1, 2], 1: [2, 1]}},
         {
             "topic": "uneven",
@@ -81,7 +104,7 @@ def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSessio
     wanted = frame(spark, OUT, ({**common, **row} for row in expected))
     maps = ("configs", "labels", "assignments")
     assert_df_equality(rows.drop(*maps), wanted.drop(*maps), ignore_row_order=True, ignore_nullable=True)
-    assert [row["assignments"] for row in rows.orderBy("topic").collect()] == [{0: [1, 2], 1: [2, 1]}, None]
+    assert [row["assignments"] for row in rows.orderBy("topic").collect()] == [None, {0: [1, 2], 1: [2, 1]}, None]
 
 
 SURPRISING = ["no", "1_000", "0777", "2026-11-21", "null", "~", "", " ", "1e3", "a: b", "# x", "'", '"', "\\", "{", "-"]

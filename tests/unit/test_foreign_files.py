@@ -903,7 +903,27 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
     text = DESCRIBED.replace("retention.ms=3600000", "secret=null").replace("Replicas: 2,1", "Replicas: 2,1,3")
     parsed = read("kafka-topics", text)
     assert "secret" not in (only(parsed).configs or {})
-    assert {"clicks: Configs: secret", "clicks: Replicas"} <= set(leftovers(parsed))
+    assert {"clicks: Configs: secret", "clicks: ReplicationFactor"} <= set(leftovers(parsed))
+    assert only(parsed).replication_factor is None
+
+
+@pytest.mark.parametrize(
+    ("moves", "factor"),
+    [
+        (["Adding Replicas: 3,4\tRemoving Replicas: 1,2"] * 2, 2),
+        (["Adding Replicas: 3,4\tRemoving Replicas: 1,2", ""], None),
+        (["Adding Replicas: 3,4\tRemoving Replicas: "] * 2, None),
+        (["Adding Replicas: \tRemoving Replicas: 3,4"] * 2, None),
+    ],
+)
+def test_a_move_under_way_never_inflates_the_replication_factor(read: Read, moves: list[str], factor: int) -> None:
+    """`ReplicationFactor` and `Replicas` count old and new replicas."""
+    lines = ["Topic: a\tTopicId: x\tPartitionCount: 2\tReplicationFactor: 4\tConfigs: "]
+    for number, move in enumerate(moves):
+        lines.append(f"\tTopic: a\tPartition: {number}\tLeader: 1\tReplicas: 3,4,1,2\tIsr: 1,2\tElr: \t{move}")
+    parsed = read("kafka-topics", "\n".join(lines))
+    assert only(parsed).replication_factor == factor
+    assert ("a: ReplicationFactor" in leftovers(parsed)) == (factor is None)
 
 
 @pytest.mark.parametrize(
@@ -921,7 +941,7 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
         ),
         ("cleanup.policy=", "", ["f.yaml:1: `Configs` must be name=value,..."]),
         ("retention.ms=", "cleanup.policy=", ["f.yaml:1: `Configs` has cleanup.policy twice"]),
-        ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 is which does not fit into 32 bits"]),
+        ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 does not fit into 32 bits"]),
         ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: is not a line of"]),
         ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: is not a line of", "f.yaml: 2 lines are not lines of"]),
     ],

@@ -114,6 +114,21 @@ topics:
     assert rows(parse("m.yaml", text)) == {("a", "t"): {"configs": configs}}
 
 
+@pytest.mark.parametrize("level", ["defaults", "file", "entry"])
+@pytest.mark.parametrize("name", ["configs", "labels"])
+def test_an_empty_mapping_in_an_override_changes_nothing(parse: Parse, level: str, name: str) -> None:
+    empty = {"overrides": {"b": {name: None}}}
+    own = {name: {"cleanup.policy": "compact"}}
+    in_defaults = level == "defaults"
+    document = {
+        "clusters": ["a", "b"],
+        "defaults": {**(own if in_defaults else {}), **(empty if in_defaults else {})},
+        **(empty if level == "file" else {}),
+        "topics": [{"topic": "t", **({} if in_defaults else own), **(empty if level == "entry" else {})}],
+    }
+    assert rows(parse("m.yaml", yaml.safe_dump(document))) == {("a", "t"): own, ("b", "t"): own}
+
+
 def test_override_of_one_kind_of_counts_removes_the_other(parse: Parse) -> None:
     text = """\
 clusters: [a, b, c]

@@ -21,6 +21,7 @@ from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import INTERNAL_TOPICS, SET_ON_TOPIC, TOPIC
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
+from topicledger.observe.moves import observe_moves
 from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import as_expected
 from topicledger.schemas import MANIFESTS
@@ -59,8 +60,10 @@ def export(
         wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").transform(materialised)
     described = observe_configs(spark, reached, settings.kafka, wanted)
     configs = described.configs.select("cluster", "topic", "configs", "config_error")
+    moves = observe_moves(spark, reached, settings.kafka).select("cluster", "topic", F.lit(True).alias("moving"))
     rows = (
         wanted.join(configs, on=["cluster", "topic"], how="inner")
+        .join(moves.distinct(), on=["cluster", "topic"], how="left")
         .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
         .transform(as_declared(MANIFESTS, declared))
         .transform(_without_replaced(declared))
@@ -86,27 +89,31 @@ def _selected(request: ExportRequest) -> Column:
 def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool) -> Transform:
     """Convert live topics to rows of `manifests`.
 
-    In: the columns of `observed`, `configs` as in `observed_configs` and `config_error`. Out: the columns of
-    `manifests`, with the configs that are set on the topic, readable and not `ignored`; `not_exported`, why a topic
-    can't be exported (else null); `note`, what the row doesn't contain (else null).
+    In: the columns of `observed`, `configs` as in `observed_configs`, `config_error`, and `moving`, true if replicas of
+    the topic are being moved: its assignments then have old and new ones. Out: the columns of `manifests`, with the
+    configs that are set on the topic, readable and not `ignored`; `not_exported`, why a topic can't be exported (else
+    null); `note`, what the row doesn't contain (else null).
     """
     set_here = F.filter(
         "configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~is_ignored(ignored, each["name"])
     )
     readable = F.filter(set_here, lambda each: ~each["is_sensitive"] & each["value"].isNotNull())
     hidden = F.transform(F.filter(set_here, lambda each: each["is_sensitive"]), lambda each: each["name"])
-    uneven = F.size(F.array_distinct(F.transform(F.map_values("assignments"), F.size))) > 1
+    moving = F.coalesce(F.col("moving"), F.lit(False))
+    uneven = ~moving & (F.size(F.array_distinct(F.transform(F.map_values("assignments"), F.size))) > 1)
     by_name = F.map_from_entries(F.transform(readable, lambda each: F.struct(each["name"], each["value"])))
     notes = F.concat_ws(
         "; ",
         F.when(F.size(hidden) > 0, F.concat(F.lit("sensitive, so not exported: "), F.array_join(hidden, ", "))),
         F.when(uneven, F.lit("its partitions have different numbers of replicas: replication_factor is left out")),
+        F.when(moving, F.lit("its replicas are being moved: replication_factor is left out")),
     )
-    assigned = F.lit(with_assignments) & ~uneven
+    usual = ~uneven & ~moving
+    assigned = F.lit(with_assignments) & usual
     values = {
         "state": F.lit(PRESENT),
         "num_partitions": F.when(~assigned, F.col("num_partitions")),
-        "replication_factor": F.when(~assigned & ~uneven, F.col("replication_factor")),
+        "replication_factor": F.when(~assigned & usual, F.col("replication_factor")),
         "assignments": F.when(assigned, F.col("assignments")),
         "configs": F.when(F.size(readable) > 0, by_name),
         "owner": F.lit(owner).cast("string"),

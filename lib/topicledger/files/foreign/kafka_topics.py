@@ -5,7 +5,8 @@ output has a line for each topic, then one for each of its partitions. Fields ar
 converted to blanks; Kafka 2.x wrote no blank after `Topic:`, and no TopicId. `Configs` has all configs that differ from
 Kafka's defaults, set on the topic or on the brokers. The line doesn't tell which, so all become the topic's own.
 
-Partitions and replication factor are carried over. Assignments aren't, since they pin a topic to brokers.
+Partitions and replication factor are carried over. Assignments aren't, since they pin a topic to brokers. While
+replicas are moved, `Replicas` has the old ones and the new ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _TOPIC = re.compile(
 )
 _SIGN = re.compile(r"^Topic: ?\S+\s+(?:TopicId: ?\S+\s+)?PartitionCount:", re.MULTILINE)
 _MARKED = re.compile(r"\sMarkedForDeletion: ?(true|false)$")
-_PARTITION = re.compile(r"\s*Topic: ?([^\s:]+)\s+Partition: ?([0-9]{1,10})\s+Leader: ?\S+\s+Replicas: ?([0-9,]*)\s.*")
+_PARTITION = re.compile(r"\s*Topic: ?([^\s:]+)\s+Partition: ?([0-9]{1,10})\s+Leader: ?\S+\s+Replicas: ?([0-9,]*)\s(.*)")
+_MOVED = re.compile(r"(?:^|\s)(?:Adding|Removing) Replicas: ?([0-9,]*)")
 _CONFIG = re.compile(r"(?:^|,)([A-Za-z0-9._-]+)=")
 _LARGEST = 2**31 - 1
 
@@ -39,8 +41,10 @@ class _Topic:
     partitions: int
     replication_factor: int
     configs: str
-    replicas: list[int] = field(default_factory=list)
-    """The number of replicas of each partition with a line."""
+    lines: int = 0
+    """The number of its partitions that have a line."""
+    factors: set[int] = field(default_factory=set)
+    """The partitions' numbers of replicas, before and after what moves them."""
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
@@ -71,7 +75,7 @@ class _Description:
             self._finish()
             self._begin(header, number)
         elif partition := _PARTITION.fullmatch(line):
-            self._partition(partition[1], partition[3], number)
+            self._partition(partition, number)
         else:
             self._strange += 1
             if self._strange == 1:
@@ -102,9 +106,13 @@ class _Description:
             self._report.leave_out(number, "Configs", reason)
         self._topic = _Topic(number, name, int(header[2]), int(header[3]), configs.strip())
 
-    def _partition(self, name: str, replicas: str, number: int) -> None:
+    def _partition(self, partition: re.Match[str], number: int) -> None:
+        name = partition[1]
         if self._topic is not None and name == self._topic.name:
-            self._topic.replicas.append(len(replicas.split(",")))
+            self._topic.lines += 1
+            brokers = set(partition[3].split(","))
+            moved = [set(each.split(",")) for each in _MOVED.findall(partition[4])]
+            self._topic.factors |= {len(brokers - each) for each in moved or [set()]}
         elif name != self._skipped:
             reason = "has no line of its topic before it; run --describe without options that omit it"
             self._report.error(number, f"a partition of topic {show(name)} {reason}")
@@ -116,20 +124,22 @@ class _Description:
             return
         report, before = self._report, self._report.errors
         name = show(topic.name)
-        if topic.replicas and len(topic.replicas) != topic.partitions:
-            found = f"{len(topic.replicas)} of topic {name}'s {topic.partitions} partitions"
+        if topic.lines and topic.lines != topic.partitions:
+            found = f"{topic.lines} of topic {name}'s {topic.partitions} partitions"
             report.error(topic.line, f"only {found} have a line: the file is cut off, or not a plain --describe")
-        if any(count != topic.replication_factor for count in topic.replicas):
-            reason = f"not all partitions have {topic.replication_factor} replicas, as during a reassignment"
-            report.leave_out(topic.line, f"{name}: Replicas", reason)
+        factor: int | None = next(iter(topic.factors), topic.replication_factor)
+        if len(topic.factors) > 1:
+            factor = None
+            reason = "not the same number of replicas in all partitions, before and after a reassignment"
+            report.leave_out(topic.line, f"{name}: ReplicationFactor", reason)
         for count in (topic.partitions, topic.replication_factor):
             if count > _LARGEST:
-                report.error(topic.line, f"topic {name}: {count} is which does not fit into 32 bits")
+                report.error(topic.line, f"topic {name}: {count} does not fit into 32 bits")
         entry = Entry(
             cluster=self._cluster,
             topic=topic.name,
             num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
+            replication_factor=factor,
             configs=_configs(topic, report),
         )
         if report.errors == before:

@@ -6,6 +6,7 @@ defaults, their overrides, the entry, the file's overrides, and the entry's over
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -52,7 +53,7 @@ def clusters_in(value: Value, line: int, reader: Reader) -> tuple[str, ...]:
         reader.report.error(line, f"`{CLUSTERS}` is empty; name a cluster, or leave it out")
     reader.visit(len(value))
     names = [name for each in value if (name := reader.text(CLUSTERS, each, line)) is not None]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1):
         reader.report.error(line, f"`{CLUSTERS}` names `{show(name)}` twice")
     return tuple(dict.fromkeys(names))
 
@@ -157,7 +158,10 @@ def overlaid(base: Object, over: Object, fields: Collection[str] | None = None) 
 def _replaced(
     base: Object, taken: Mapping[str, tuple[Key, Value, int]], duplicates: list[tuple[str, int]], *, joined: bool
 ) -> Object:
-    """Return `base` with other values for the keys `taken`; mappings among them are joined, if `joined`."""
+    """Return `base` with other values for the keys `taken`; mappings among them are joined, if `joined`.
+
+    A null in place of a mapping that would be joined changes nothing.
+    """
     left = dict(taken)
     pairs: list[tuple[Key, Value, int]] = []
     for key, value, line in base.pairs:
@@ -165,7 +169,10 @@ def _replaced(
             pairs.append((key, value, line))
             continue
         _, new, at = left.pop(key.text)
-        if joined and key.text != _WHOLE and isinstance(value, Object) and isinstance(new, Object):
+        joins = joined and key.text != _WHOLE and isinstance(value, Object)
+        if joins and new is None:
+            new, at = value, line  # a mapping without keys, as `configs:` in an entry
+        elif joins and isinstance(value, Object) and isinstance(new, Object):
             # Joined mappings have the lines of both, so that errors in either are reported where they are written.
             old, new = _with_lines(value, line), _with_lines(new, at)
             inner = {key.text: (key, each, at) for key, each, at in new.pairs}
