@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.broker.direct import live, make, settings_for
+from tests.broker.direct import live, make, remove, settings_for
 from tests.harness import Estate, policy, topics
 from topicledger.apply.summary import Summary
 from topicledger.config.settings import PolicySettings
@@ -298,3 +299,26 @@ def test_a_broken_policy_sends_nothing_until_it_is_corrected(
     assert estate.run("provision", run_id="own", wait_visible=30.0).exit_code == 4
     assert told(estate.audit("own")["own.b", "policy"]) == ["broken_rules:first_only"]
     assert set(live(kafka, "own.")) == {"own.a"}
+
+
+@pytest.mark.thorough
+def test_topics_of_a_lost_cluster_are_created_again_under_stricter_policies(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Each exemption is a warning. A topic that this ledger never created is refused."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    rows = [{"topic": f"lost.{each}", "num_partitions": 2, "replication_factor": 1} for each in ("a", "b")]
+    estate.declare(*rows)
+    assert estate.run(run_id="first", wait_visible=30.0).exit_code == 0
+    remove(kafka, {name: str(info.topic_id) for name, info in live(kafka, "lost.").items()})
+    estate.declare({"topic": "lost.new", "num_partitions": 2, "replication_factor": 1})
+    stricter = PolicySettings(create=(policy("num_partitions", max=1),), recreated="exempt")
+    estate.settings = replace(estate.settings, policies=stricter)
+    again = estate.run(run_id="again", wait_visible=30.0)
+    assert again.exit_code == 4
+    assert [(each.topic, each.error) for each in again.failures] == [("lost.new", "POLICY_VIOLATION")]
+    assert {(each.topic, each.policy) for each in again.warnings} == {
+        ("lost.a", "num_partitions"),
+        ("lost.b", "num_partitions"),
+    }
+    assert set(live(kafka, "lost.")) == {"lost.a", "lost.b"}
