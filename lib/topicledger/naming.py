@@ -1,4 +1,7 @@
-"""The words that early rooms know a kind of resource by, before they know the kind itself: see `kinds`."""
+"""Base classes for the names of a kind: of its actions, errors and settings.
+
+Packages that `resources` imports need the names without the kind: see `kinds`.
+"""
 
 from __future__ import annotations
 

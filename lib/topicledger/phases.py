@@ -73,7 +73,7 @@ OBSERVED = StructType(
     [
         *(each for each in OBSERVED_TABLE.schema if each.name != "run_id"),
         column("other_leaders", MapType(_INT, _INT), "partition -> leader, unless its first replica leads; -1: none"),
-        column("unknown", _STRING, "the error that brokers answer instead of describing the topic; null: none, or 29"),
+        column("unknown", _STRING, "error instead of a description; null: none, or TOPIC_AUTHORIZATION_FAILED"),
     ]
 )
 """Phase observe: one row per topic that a cluster lists, or that it describes by name."""

@@ -349,7 +349,7 @@ def test_short_lease_after_a_suspend_is_renewed_before_use() -> None:
     table.meanwhile = lambda: setattr(machine, "slept", 25.0)
     assert held._take([])
     table.meanwhile = lambda: None
-    held._make_last()
+    held._renew_until_usable()
     assert len(table.written) == 2
     held.require_for_request()
 

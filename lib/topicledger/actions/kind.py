@@ -30,10 +30,10 @@ class Steps:
     """Compares targets of a saved plan with the cluster, and yields a row of phase apply for each that must not be
     sent: refused, or skipped if nothing is left to do. Targets without a row are still as in the plan."""
     recover: Step
-    """Finds the outcomes of targets that an earlier start may have sent; changes nothing. Yields a row for each target
-    that was carried out, or can't be carried out any more, and a result with outcome pending, which becomes no row, for
-    each that is under way. According to the controller, no other target was applied, except those that `leave_open`
-    named."""
+    """Finds the outcomes of targets that an earlier start may have sent; changes nothing. Yields a row with its outcome
+    for each target that was applied, or can't be applied any more. Yields a result with outcome pending, which becomes
+    no row, for each target under way. Targets that `leave_open` names are unknown. All others were not applied, and may
+    be sent."""
     apply: Step
     """Sends targets, and yields a row of phase apply for each as soon as its outcome is known. Requests must use
     `ClusterContext.send_each`, which checks the cluster's id and the lease right before each. Data read from the
@@ -46,7 +46,7 @@ class Steps:
     that ended. None if the request completes the action."""
     verify: Callable[[ClusterContext, Sequence[tuple[Target, TopicResult]]], Iterator[PhaseResult]]
     """Describes acknowledged targets once, each given with its answer; yields a row of phase verify for each: ok,
-    failed, pending (acknowledged, not visible yet), or skipped (29)."""
+    failed, pending (acknowledged, not visible yet), or skipped (TOPIC_AUTHORIZATION_FAILED)."""
 
 
 @dataclass(frozen=True, kw_only=True)

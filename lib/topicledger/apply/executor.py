@@ -126,7 +126,10 @@ class Executor(ClusterContext):
                 yield from kind.steps.cancel(self, of_kind)
 
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-        """Describe applied targets once: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
+        """Describe applied targets once: ok, failed, pending (acknowledged, not visible yet), or skipped.
+
+        A target is skipped if brokers answer TOPIC_AUTHORIZATION_FAILED.
+        """
         results = {(target.action, target.resource): result for target, result in applied}
         for kind, of_kind in by_kind([target for target, _ in applied]):
             yield from kind.steps.verify(

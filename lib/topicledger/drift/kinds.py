@@ -1,7 +1,8 @@
-"""The kinds of drift, each a check of one topic on declared and live columns side by side.
+"""The checks for drift, one for each kind: `config.severities` has the names and severities of the kinds.
 
-A check is a Column: an array of `FINDING`, empty or null if nothing is wrong. A column is null if the manifest leaves
-the value to the broker, or if this principal may not read it: neither is drift.
+A check is a Column over the declared and live columns of one topic: an array of `FINDING`, empty or null if nothing is
+wrong. A declared or live column is null if the manifest leaves the value to the broker, or if this principal may not
+read it: neither is drift.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Load manifest files into the table `manifests`: check all of them first, then run one MERGE; adds a row to `runs`."""
+"""Load manifest files into the tables of declarations: check all files, then run one MERGE for each table.
+
+A load adds a row to `runs`.
+"""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ _ABSENT = frozenset({UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNKNOWN_TOPIC_ID
 def unknown_topic(topic: Any) -> str | None:
     """Return Kafka's name of the error after which it is unknown whether a topic of Metadata exists, or None.
 
-    A topic that this principal may not describe (29) isn't meant.
+    A topic that this principal may not describe (TOPIC_AUTHORIZATION_FAILED) isn't meant.
     """
     code = topic.error_code
     if code in (NONE, TOPIC_AUTHORIZATION_FAILED, *_ABSENT) or (topic.partitions and code != UNKNOWN_SERVER_ERROR):

@@ -52,7 +52,7 @@ class Outcomes:
     maybe_done: Collection[str] = ()
     """Resources without a known outcome whose request may have taken effect."""
     over_quota: bool = False
-    """Whether some were answered with 89."""
+    """Whether some were answered with THROTTLING_QUOTA_EXCEEDED."""
     too_large: bool = False
     """Whether the whole request was refused for its size."""
     again: Mapping[str, TopicResult] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Part:
     most: int | None = None
     """Largest number of targets; None for no limit."""
     suspect: int = 0
-    """Among this many of the next targets, one kept a whole request without an outcome; 0 if none is suspected."""
+    """A request with this many of the next targets had no outcome, so one of them may be the cause; 0: none is."""
     alive: bool = False
     """Whether the cluster has answered a smaller request since."""
     found: bool = False

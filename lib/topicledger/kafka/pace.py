@@ -24,12 +24,12 @@ class Pace:
 
     A cluster keeps a bucket of tokens for each principal, which fills at the quota's rate, up to a burst. A topic costs
     one token per partition; it is accepted while the bucket isn't below 0, and may leave it below. Later topics are
-    answered with 89 and not charged, and the answer gives the seconds until the bucket is back at 0. Two such answers
-    show the rate: the tokens accepted between them, divided by the time between their moments of 0. If other clients
-    use the same quota, the rate is the share that they leave us.
+    refused with THROTTLING_QUOTA_EXCEEDED and not charged, and the answer gives the seconds until the bucket is back
+    at 0. Two such answers show the rate: the tokens accepted between them, divided by the time between their moments
+    of 0. If other clients use the same quota, the rate is the share that they leave us.
 
-    While everything is accepted, the assumed rate keeps growing above the measured one until an answer with 89 measures
-    it again: this detects a quota that was raised. Before the first 89, no quota is assumed.
+    While everything is accepted, the assumed rate keeps growing above the measured one until a refusal measures
+    it again: this detects a quota that was raised. Before the first refusal, no quota is assumed.
 
     Nothing here waits or reads a clock: times are seconds of any monotonic clock.
     """
@@ -38,7 +38,7 @@ class Pace:
         self.rate: float | None = None
         """Tokens per second as last measured; None before the first measurement."""
         self._zero_at: float | None = None
-        """The moment when the bucket is at 0, as answered or estimated since; None before the first 89."""
+        """The moment when the bucket is at 0, as answered or estimated since; None before the first refusal."""
         self._reckoned = False
         """Whether tokens were spent since that answer."""
         self._measured_from: float | None = None
@@ -76,7 +76,7 @@ class Pace:
     def answered(self, sent: float, now: float, accepted: int, over: float | None) -> None:
         """Learn from a request sent at `sent` and answered `now`: `accepted` tokens were spent.
 
-        `over`: seconds until the bucket is at 0, if topics were answered with 89; else None.
+        `over`: seconds until the bucket is at 0, if topics were refused; else None.
         """
         if over is not None:
             # The broker subtracts the time its answer took, down to 0: then the bucket was at 0 before the answer.
@@ -88,7 +88,7 @@ class Pace:
                 self._zero_at += accepted / (self.rate * self._hope)
                 self._reckoned = True
                 if now - self._zero_at < INTERVAL / 2:
-                    # All assumed tokens are spent without an 89, so there may be more.
+                    # All assumed tokens are spent without a refusal, so there may be more.
                     self._hope = min(self._hope + self._step, _HIGHEST_HOPE)
                     self._step = min(self._step * 2, _HIGHEST_HOPE)
 
@@ -106,7 +106,7 @@ class Pace:
         self._hope, self._step = 1.0, _FIRST_STEP
 
     def lost(self) -> None:
-        """Note a request whose cost is unknown; the rate is then measured from the next answer with 89."""
+        """Note a request whose cost is unknown; the rate is then measured from the next refusal."""
         self._measured_from = None
 
     def seconds_for(self, tokens: float) -> float | None:

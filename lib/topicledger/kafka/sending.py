@@ -133,7 +133,7 @@ class _Silence:
     """Signs that a cluster answers nothing at all, not only nothing about one target."""
 
     targets: int = 0
-    """Targets in a row that had no answer, alone in their requests, and no other target had one in between."""
+    """Number of targets, one after the other, that were sent alone and had no answer; any answer resets it to 0."""
     answered: tuple[Callable[[Sequence[Target]], Response], Target] | None = None
     """The last request that changes nothing and had an outcome, with a target of it."""
 

@@ -134,10 +134,9 @@ class Chain:
     def before(self, run: RunRow) -> Before:
         """The runs before a run: those that it names, and those that they name.
 
-        Authentic rows prove what they name, and their times play no part. Rows under an accepted other key are
-        followed after these. Anybody can make up what such rows name, so what only they lead to must have started and
-        ended before the run, and a run that this key signed isn't skipped for them. A digest of several rows isn't
-        followed, nor is any other row.
+        First along authentic rows: they prove what they name, whatever its times. Then along rows under an accepted
+        other key. Nothing verifies these here, so a run that only they name must have started and ended before the run,
+        and a run that this key signed isn't skipped for them. No other row is followed, and no digest of several rows.
         """
         found: set[str] = set()
         left = list(run.previous) if self.authentic(run) else []

@@ -275,8 +275,11 @@ class Leases:
         except Exception as error:
             log.warning("leases could not be released, other runs wait until they expire: %s", _said(error))
 
-    def _make_last(self) -> None:
-        """Renew leases if their first commit, the slowest one, left them too little time."""
+    def _renew_until_usable(self) -> None:
+        """Renew leases until they outlast a request: the first commit is the slowest, and takes from their time.
+
+        Raises LeaseLost if commits stay too slow.
+        """
         for _ in range(_ATTEMPTS):
             if self._left() > self._request_timeout + self._seconds / 3:
                 return
@@ -348,7 +351,7 @@ def take(
                 raise LeaseHeld(f"{holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
             if not busy:
                 if leases._take(rows):
-                    leases._make_last()
+                    leases._renew_until_usable()
                     return leases
                 # Another driver was faster with one of them. The next round reads which leases this driver holds.
                 continue

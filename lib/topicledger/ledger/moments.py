@@ -16,11 +16,10 @@ log = logging.getLogger(__name__)
 def versions_then(
     ledger: Ledger, version: int, tables: Sequence[Table], latest: Sequence[int], moment: datetime | None
 ) -> Sequence[int | None]:
-    """The version of each of `tables` at `moment`, by default the last one at which `version` of `manifests` was
-    the latest. `latest`: their latest versions.
+    """Return the version of each of `tables` at `moment`. `latest`: their latest versions.
 
-    None if the table didn't exist then: the plan leaves out its resources, with a warning. Raises UsageError if a
-    version of that moment can no longer be read.
+    Without `moment`: at the last moment when `manifests` was at `version`. None if the table didn't exist then: the
+    plan leaves out its resources, with a warning. Raises UsageError if a version of that moment can no longer be read.
     """
     at = moment if moment is not None else ledger.last_moment(MANIFESTS, version)
     if at is None:

@@ -266,7 +266,7 @@ def content(rows: DataFrame, name: str) -> DataFrame:
 
 
 def _with_duplicates(rows: DataFrame) -> DataFrame:
-    """Add `copies`, the number of rows of a (cluster, topic), `copy`, the number of this row, and `differs_in`.
+    """Add `copies`, the number of rows of a (cluster, topic), `copy`, its number among them, from 1, and `differs_in`.
 
     Only the lowest and the highest row are compared. With three or more rows, `differs_in` may omit a column in which
     only a row in the middle differs, but it is never empty if two rows differ.

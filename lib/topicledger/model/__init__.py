@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Action(ActionName):
-    """The kinds of actions that policies evaluate, in that order; `registry.ACTIONS` has every kind."""
+    """Kinds of actions on topics that policies evaluate, in that order; `registry.ACTIONS` has every kind."""
 
     DELETE = "delete"
     CREATE = "create"

@@ -26,10 +26,12 @@ class TopicInfo:
 
     topic: str
     permitted: bool = True
-    """False: brokers don't describe it to this principal (29), or not at all (`unknown`): it may or may not exist (M3).
+    """False: brokers don't describe it to this principal (TOPIC_AUTHORIZATION_FAILED), or not at all (`unknown`). It
+    may exist or not (M3).
     """
     unknown: str | None = None
-    """Kafka's name of the error that brokers answer instead, such as UNKNOWN_SERVER_ERROR; None for 29."""
+    """Kafka's name of the error that brokers answer instead, such as UNKNOWN_SERVER_ERROR; None for
+    TOPIC_AUTHORIZATION_FAILED."""
     topic_id: str | None = None
     internal: bool = False
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

@@ -32,8 +32,8 @@ def batched(most: int, *, guarded: bool = False) -> Transform:
 
     In: `cluster`, `action`, `resource`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `moves`,
     `phase`, `waits`, `guards`; `batch` is null for rows that ended. Resources are ordered by name; those that wait for
-    room which deletes make come last. A resource with more than `most`/2 records has its own batch. The others share
-    batches that start every `most`/2 records: the last resource of a batch may exceed that by at most `most`/2.
+    room which deletes make come last. A resource with more than `most`/2 records has its own batch. The others are cut
+    into batches every `most`/2 records. A batch exceeds that by at most its last resource, which has at most `most`/2.
 
     With `guarded`, actions that guards stopped have batches, too. An approval lets actions with the same `guards`
     through together, so they share no batch with others.

@@ -1,4 +1,4 @@
-"""Phase guard: limits on a run as a whole. A run that a guard stops has exit code 5."""
+"""Phase guard: limits on what a run does to each cluster. A run that a guard stops has exit code 5."""
 
 from __future__ import annotations
 

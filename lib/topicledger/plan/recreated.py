@@ -46,7 +46,7 @@ def judged(rules: Sequence[Policy], known: Facts, created: DataFrame | None) -> 
 
 
 def _exempting(rules: Sequence[Policy]) -> Iterator[Policy]:
-    """Yield policies; each that can be broken deliberately twice, to refuse other topics and to warn about these."""
+    """Yield each policy. One that allows exemptions comes twice: it refuses other topics, and warns about these."""
     mine = F.col(_RECREATED)
     for rule in rules:
         if _can_exempt(rule):

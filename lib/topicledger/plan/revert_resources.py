@@ -96,9 +96,9 @@ def judged(
 def _with_owners(plans: DataFrame, declared: DataFrame, kind: ResourceKind, owners: tuple[str, ...]) -> Transform:
     """Set owners and labels of reverted resources. In: rows of `revert.changed_by` with `_declared`.
 
-    A resource that no row declares belongs to its owner of then. If it had none, since no row declared it then
-    either, it belongs to the last owner that any plan had of it, and to those who declare resources of the
-    same holder; the first of these that is one of `owners` is taken.
+    The owner is the first that is known: that of the row that declares the resource; its owner in the reverted run's
+    plan; one of `owners` among its last owner in any plan and the owners of resources with the same holder; any of
+    these.
     """
 
     def transform(done: DataFrame) -> DataFrame:

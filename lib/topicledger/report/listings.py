@@ -24,7 +24,7 @@ _UNFOLDED = 3
 _EVENTS = 30
 """Most events of a topic's history to show; the last ones are shown."""
 _FOLDED = 3
-"""Fewest rows to fold."""
+"""Rows are folded only if at least this many would be hidden."""
 
 
 @dataclass(frozen=True, kw_only=True)

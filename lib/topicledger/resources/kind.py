@@ -128,7 +128,8 @@ class Deciding:
     manages: Callable[[Settings], bool]
     """Returns whether a run decides on resources that no row declares."""
     now: Mapping[str, Callable[[], Column]]
-    """Columns of validated rows that `ActionKind.not_declared` needs in addition to their state."""
+    """Values of the latest declaration that `ActionKind.not_declared` needs beside its state: name -> Column of
+    validated rows."""
     undeclared: Callable[[], Column]
     """Returns why a planned action without a row isn't declared any more (string); null if it is."""
     protected: Callable[[DataFrame, Collection[str]], Transform] | None

@@ -26,8 +26,9 @@ def limited(
     `number`: the number of counted things of a row, 1 by default. `by_topic`: several rows of a topic count once.
     `also`: rows that are stopped with the others and don't count. `why`: the reason, before the guard's own.
 
-    An action that another guard stopped doesn't count either. But an approval may allow it: if it would be too many
-    with the others, its `guards` have this guard as well, with the number of all of them.
+    Actions that another guard stopped don't count against the limit. If an approval lets them through, they could
+    exceed it: then this guard is added to their `guards`, with the number of all actions, so that the approval must
+    name it, too.
     """
 
     def transform(rows: DataFrame) -> DataFrame:

@@ -102,10 +102,10 @@ def with_inside(
 
 
 def left_outside(actions: Sequence[str], key: str) -> Transform:
-    """Open again all rows outside the scope, without an action. In: decisions with `INSIDE`; out: decisions.
+    """Take the decision, the end and the changes from rows outside the scope.
 
-    The decision is `outside` if one of `actions` was pending, else null. `key` names a resource on its cluster; rows
-    outside without it are dropped.
+    In: decisions with `INSIDE`; out: decisions. Rows outside have the decision `outside` if one of `actions` was
+    pending, else null. `key` names a resource on its cluster; rows outside without it are dropped.
     """
 
     def transform(rows: DataFrame) -> DataFrame:

@@ -1,4 +1,6 @@
-"""Kinds whose resources are names with values, such as an entity with its limits: a row declares all of the values.
+"""Kinds whose resources are names with values, such as entity -> limits or group -> configs.
+
+A row declares all values of a name.
 
 The rows of their table and the observed values are joined to decisions, to drift, and to rows that undo actions.
 Resources that no row names are left alone.

@@ -106,7 +106,10 @@ def level_leaders(topic: Topic, *, everything: bool) -> None:
 
 
 def _turned(topic: Topic, source: int, led: Mapping[int, Sequence[int]], everything: bool) -> bool:
-    """Give the lead of one of the source's partitions to a broker that leads at least two fewer, or via others."""
+    """Make the first chain of handovers from `source` to a broker that leads at least two fewer partitions.
+
+    Each broker in between hands one lead over and gets one. Return whether there was a chain.
+    """
     counts = topic.loads.topic_leaders
     came: dict[int, tuple[int, int]] = {}
     waiting = deque([source])

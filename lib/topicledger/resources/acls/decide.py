@@ -258,9 +258,9 @@ def covers(wide: str, narrow: str) -> Column:
 def _kept(claims: DataFrame, replaced: Column | None = None) -> Transform:
     """Skip removals that a refused row may be meant to prevent (`replaced.of_refused`).
 
-    An undeclared ACL is kept if a refused row may be about the same principal and resource. An ACL that is declared
-    absent is kept if a refused row would replace it. `replaced`: the reason to keep only ACLs that a claim would
-    replace, declared or not.
+    `claims`: what refused rows, or adds outside the scope, ask for. An undeclared ACL stays if a claim overlaps it. An
+    ACL that is declared absent stays only if a claim would replace it. With `replaced`, any ACL stays only if a claim
+    would replace it, and `replaced` is the reason given.
     """
 
     def transform(rows: DataFrame) -> DataFrame:
