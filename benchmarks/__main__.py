@@ -29,6 +29,7 @@ from benchmarks import (
     report,
     rights,
     serving,
+    views,
 )
 from benchmarks.report import Result, Size
 
@@ -68,6 +69,7 @@ SUITE: Mapping[str, Benchmark] = {
     "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),
     "acls": Benchmark(run=rights.run, driver_memory=rights.DRIVER_MEMORY),
     "proof": Benchmark(run=proving.run, driver_memory=proving.DRIVER_MEMORY),
+    "views": Benchmark(run=views.run, driver_memory=views.DRIVER_MEMORY),
 }
 
 

@@ -45,7 +45,7 @@ def write(spark: SparkSession, ledger: Ledger, estate: Estate) -> None:
     topics = spark.range(estate.distinct)
     same = topics.where(F.col("id") % 1_000 == 7).limit(estate.manifests // 1_000)
     other = topics.where(F.col("id") % 1_000 == 8).limit(estate.manifests // 1_000)
-    _append(
+    append(
         ledger,
         MANIFESTS,
         _manifests(topics, estate)
@@ -53,17 +53,17 @@ def write(spark: SparkSession, ledger: Ledger, estate: Estate) -> None:
         .unionByName(_manifests(other, estate).withColumn("owner", F.lit("somebody else"))),
     )
     unmanaged = spark.range(estate.distinct, estate.distinct + estate.live - estate.declared)
-    _append(ledger, OBSERVED, _observed(spark.range(estate.declared).union(unmanaged)))
-    _append(ledger, USAGES, _usages(spark.range(estate.declared)))
-    _append(ledger, BROKERS, _brokers(spark))
+    append(ledger, OBSERVED, _observed(spark.range(estate.declared).union(unmanaged)))
+    append(ledger, USAGES, _usages(spark.range(estate.declared)))
+    append(ledger, BROKERS, _brokers(spark))
 
 
-def _append(ledger: Ledger, table: Table, rows: DataFrame) -> None:
+def append(ledger: Ledger, table: Table, rows: DataFrame, part: str = "") -> None:
+    """Append rows to a table; columns that they lack are null. Each further append to a table needs another part."""
     ledger.ensure(table)
-    # Columns that an estate doesn't have, such as placement, are null.
     given = ((F.col(each.name) if each.name in rows.columns else F.lit(None), each) for each in table.schema)
     columns = (value.cast(each.dataType).alias(each.name) for value, each in given)
-    ledger.append(table, rows.select(*columns), app_id="bench", version=0)
+    ledger.append(table, rows.select(*columns), app_id=f"bench{part}", version=0)
 
 
 def _share(salt: int) -> Column:
