@@ -19,6 +19,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.queries import printing
 from topicledger.queries.asking import answered
 from topicledger.queries.views import all_views
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import TABLES
 
 Ask = Callable[[str], list[tuple[object, ...]]]
@@ -218,3 +219,11 @@ def test_queries_of_the_docs_run_as_they_are(ask: Ask, query: str) -> None:
 
 def test_the_docs_have_queries() -> None:
     assert len(QUERIES) > 10
+
+
+def test_owners_are_counted_for_every_kind_of_resource() -> None:
+    """SQL can't loop over the kinds."""
+    (ownership,) = [view for view in all_views() if view.name == "ownership"]
+    for kind in KINDS:
+        assert f"FROM {kind.table.name}\n" in ownership.query
+        assert f"sum({kind.table.name}) AS {kind.table.name}" in ownership.query
