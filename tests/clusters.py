@@ -78,6 +78,21 @@ def without_deletes() -> EmbeddedKafka:
     return QuickKafka(KAFKA, KafkaOptions(properties={"delete.topic.enable": "false"}))
 
 
+def tiered(classes: Path) -> EmbeddedKafka:
+    """Two brokers whose topics may have remote storage, which keeps nothing; compiled into `classes`."""
+    source = Path(__file__).resolve().parent / "kafka_storage" / "EmptyStorage.java"
+    compile_java(source, [*KAFKA.glob("kafka-clients-*.jar"), *KAFKA.glob("kafka-storage-api-*.jar")], classes)
+    metadata = "rlmm.config.remote.log.metadata"
+    properties = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": source.stem,
+        "remote.log.metadata.manager.listener.name": "CLIENT",
+        f"{metadata}.topic.replication.factor": "1",
+        f"{metadata}.topic.num.partitions": "1",
+    }
+    return QuickKafka(KAFKA, KafkaOptions(brokers=2, properties=properties, classpath=(classes,)))
+
+
 def compile_policies(classes: Path) -> None:
     """Compile the policies against the broker's own jars: the one that they need, since javac reads every one."""
     for name in POLICIES.values():

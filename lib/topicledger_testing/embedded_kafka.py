@@ -39,7 +39,7 @@ from topicledger_testing.options import (
 
 __all__ = ["HOST", "Broker", "EmbeddedKafka", "EmbeddedKafkaError", "KafkaOptions", "Listener"]
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 _BIND_ATTEMPTS = 4
 _JVM_OPTIONS = (

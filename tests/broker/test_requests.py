@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse, DescribeConfigsRequest
 
 from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
 from tests.clusters import VERSION
@@ -14,11 +15,16 @@ from tests.waiting import until
 from topicledger.kafka import created
 from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics, created_topics
 from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
+from topicledger.model.config_texts import MAXIMA
 from topicledger.model.topic_configs import topic_configs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 UNLIMITED = 1_000_000
 BROKER_DEFAULT = "DEFAULT_CONFIG"
+TYPES = {1: "boolean", 2: "string", 3: "int", 5: "long", 6: "double", 7: "list"}
+"""By number of a described config's type."""
+TOGETHER = {"internal.segment.bytes", "remote.storage.enable"}
+"""Configs whose values depend on a broker's settings."""
 
 
 @limits_requests
@@ -81,6 +87,41 @@ def test_validate_creates_nothing_and_tells_what_would_be(kafka: EmbeddedKafka) 
     defaults = {entry.name: entry.value for entry in row.configs if entry.config_source == BROKER_DEFAULT}
     assert defaults == {name: known[name].default_in(VERSION) or value for name, value in defaults.items()}
     assert not live(kafka, "dry.")
+
+
+def test_types_of_the_catalogue_are_those_that_brokers_describe(kafka: EmbeddedKafka) -> None:
+    make(kafka, "types.described")
+    request = DescribeConfigsRequest(resources=[(ConfigResourceType.TOPIC, "types.described", None)])
+    with admin_of(kafka) as admin:
+        (found,) = admin.ask(request).results
+    types = {each.name: TYPES[each.config_type] for each in found.configs}
+    assert types == {name: topic_configs()[name].type for name in types}
+
+
+def test_limits_of_the_catalogue_are_those_of_brokers(kafka: EmbeddedKafka) -> None:
+    """A broker accepts the lowest and the highest value, and each one that is named; it refuses the next ones."""
+    taken, refused = {}, {}
+    for name, each in topic_configs().items():
+        if each.known_in(VERSION) and name not in TOGETHER:
+            accepted = each.accepted
+            least, most = accepted.least_in(VERSION), accepted.most
+            taken[name] = {*accepted.values, *accepted.also, *(str(end) for end in (least, most) if end is not None)}
+            refused[name] = {str(least - 1)} - taken[name] if least is not None else set()
+            refused[name] |= {"another"} if accepted.values else set() if most is None else {str(most + 1)}
+            if each.type in MAXIMA and most is None:
+                taken[name].add(str(MAXIMA[each.type]))
+                refused[name].add(str(MAXIMA[each.type] + 1))
+    texts = [(name, text) for of_each in (taken, refused) for name, found in of_each.items() for text in sorted(found)]
+    topics = {f"limits.{number:03}": each for number, each in enumerate(texts)}
+    targets = [
+        target
+        for topic, (name, text) in topics.items()
+        for target in creates([topic], num_partitions=1, replication_factor=1, configs={name: text})
+    ]
+    with admin_of(kafka) as admin:
+        results = admin.create_topics(targets, validate_only=True).results
+    outcome = {each: results[topic].error_message for topic, each in topics.items() if results[topic].error_code}
+    assert set(outcome) == {(name, text) for name, found in refused.items() for text in found}, outcome
 
 
 def test_a_topic_that_exists_and_is_not_ours_fails_to_validate(kafka: EmbeddedKafka) -> None:
