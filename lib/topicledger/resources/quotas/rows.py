@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
@@ -79,6 +80,10 @@ def _unusual() -> Column:
         .when(
             user.rlike(_BLANK) | F.col("client_id").rlike(_BLANK),
             F.lit("user or client_id begins or ends with a blank, which belongs to the name: remove it"),
+        )
+        .when(
+            F.concat_ws(" ", user, F.col("client_id")).rlike(TEMPLATE.pattern),
+            F.lit("user or client_id " + TEMPLATE_HINT),
         )
     )
 
