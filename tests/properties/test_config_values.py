@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.unit.config_values import any_blanks, any_number, any_text, any_word
 from topicledger.kafka.config_values import LISTS, is_odd, same_value, same_value_column
-from topicledger.model.config_texts import BLANKS, UNITS, ConfigTextError, stored
+from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
 from topicledger.model.topic_configs import TopicConfig, topic_configs
 
 PAIRS = 600
@@ -19,31 +20,11 @@ PAIRS = 600
 Pair = tuple[str | None, str | None, str | None]
 
 NAMES = (*LISTS, "retention.ms", "min.cleanable.dirty.ratio", "preallocate", "new.in.kafka", None)
-DIGITS = ("0", "00", "1", "5", "007", "1000", "999999999999999", "9223372036854775807", "9" * 50, "")
-FRACTIONS = ("", ".", ".0", ".5", ".50", ".10000000000000000001")
-EXPONENTS = ("", "d", "e0f", "D", "e0", "E2", "e-1", "e-3", "e15", "e16", "e400", "e-400")
-WORDS = ("true", "TRUE", "False", "fal\u017fe", "lz4", "LZ4", "CreateTime", "Infinity", "inf", "NaN", "0x10", "1_000",
-         "1.5d", "1.5", "0x1p-2", "5.0e-1F", "compact", "delete", "0:1", "1:1", "*", "", "\u0661\u0662", "\u00a01",
-         "\u2003", "\u0130")  # fmt: skip
 
 
 def any_value(rng: random.Random) -> str:
     parts = [rng.choice((any_number, any_word))(rng) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
     return ",".join(f"{any_blanks(rng)}{part}{any_blanks(rng)}" for part in parts)
-
-
-def any_number(rng: random.Random) -> str:
-    if rng.random() < 0.3:
-        return repr(rng.choice((rng.uniform(-2, 2), rng.uniform(-1e16, 1e16), float(rng.randint(-9, 9)))))
-    return rng.choice(("", "+", "-")) + rng.choice(DIGITS) + rng.choice(FRACTIONS) + rng.choice(EXPONENTS)
-
-
-def any_word(rng: random.Random) -> str:
-    return rng.choice((*WORDS, "".join(map(chr, rng.choices(range(0x250), k=3)))))
-
-
-def any_blanks(rng: random.Random) -> str:
-    return "".join(rng.choices(BLANKS, k=rng.choice((0, 0, 0, 1, 2))))
 
 
 def any_pair(rng: random.Random) -> Pair:
@@ -65,19 +46,6 @@ def test_one_pair_and_a_column_of_pairs_are_compared_alike(spark: SparkSession, 
     plain = [(*pair, same_value(*pair)) for pair in pairs]
     assert [(mine, theirs) for mine, theirs in zip(plain, map(tuple, rows), strict=True) if mine != theirs] == []
     assert {told for *_, told in plain} == {None, True, False}
-
-
-def any_text(config: TopicConfig, rng: random.Random) -> str:
-    """A text that may be a value of the config, in one of its spellings."""
-    if config.accepted.values and rng.random() < 0.8:
-        texts = rng.choices(config.accepted.values, k=rng.choice((1, 2)) if config.type == "list" else 1)
-    elif config.type == "boolean" and rng.random() < 0.8:
-        texts = [rng.choice(("true", "TRUE", "False", "faLse"))]
-    elif config.unit is not None and rng.random() < 0.4:
-        texts = [f"{rng.choice(DIGITS)}{rng.choice(FRACTIONS)}{rng.choice(list(UNITS[config.unit]))}"]
-    else:
-        texts = [rng.choice((any_number, any_word))(rng)]
-    return ",".join(f"{any_blanks(rng)}{text}{any_blanks(rng)}" for text in texts)
 
 
 def as_a_broker_stores(config: TopicConfig, value: str) -> str:

@@ -28,6 +28,7 @@ from topicledger.model.config_texts import ConfigTextError, shown, stored
         ("min.cleanable.dirty.ratio", "5e-1F", "5e-1F"),
         ("cleanup.policy", "compact , delete", "compact , delete"),
         ("cleanup.policy", "", ""),
+        ("cleanup.policy", "\x01compact\v,\fdelete\x00", "\x01compact\v,\fdelete\x00"),
         ("compression.type", " zstd ", " zstd "),
         ("preallocate", " TRUE ", " TRUE "),
         ("message.format.version", "anything", "anything"),
@@ -62,6 +63,8 @@ def test_a_value_that_kafka_accepts_is_stored_as_its_number(name: str, text: str
         ("min.cleanable.dirty.ratio", "NaN", 'is "NaN"; write a number'),
         ("min.cleanable.dirty.ratio", "0x1p-2", "write a number"),
         ("cleanup.policy", "compact,,delete", 'is "compact,,delete"; Kafka accepts compact, delete'),
+        # Kafka removes control characters around the whole value only.
+        ("cleanup.policy", "compact,\x01delete", "Kafka accepts compact, delete"),
         ("cleanup.policy", "Delete", "Kafka accepts compact, delete"),
         ("compression.type", "ZSTD", "Kafka accepts uncompressed, zstd, lz4, snappy, gzip, producer"),
         ("preallocate", "yes", 'is "yes"; write true or false'),

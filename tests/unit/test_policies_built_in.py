@@ -311,8 +311,16 @@ def creates_one_by_one() -> Iterator[Estate]:
         create("unknown yet", configs={"other": "1"}),
         create("not told", f"retention.ms{UNKNOWN}", validated=True, error="UNJUDGEABLE"),
         config="retention.ms",
-        min=1000,
+        min="1s",
         max=86_400_000,
+    )
+    yield of_one(
+        "config_values",
+        "values may have units",
+        create("a week", configs={"retention.ms": "604800000"}),
+        create("a day", "retention.ms is 86400000; allowed is '604800000'", configs={"retention.ms": "86400000"}),
+        config="retention.ms",
+        values=["7d"],
     )
     yield of_one(
         "config_range",

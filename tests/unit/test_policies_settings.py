@@ -208,7 +208,30 @@ CONFIG_LIMIT = 2**63 - 1
         (create("config_range", "config = 'a'"), "config_range: give min, max or both"),
         (create("config_range", "config = ''\nmin = 1"), "config_range: config must not be empty"),
         (create("config_range", "config = 'a'\nmin = 0.5\nmax = 0.4"), "config_range: max is 0.4, below min 0.5"),
-        (create("config_range", "config = 'a'\nmin = '1'"), "config_range: `min` must be an integer or a number"),
+        (
+            create("config_range", "config = 'a'\nmin = '1'"),
+            "config_range: write '1' as a number without quotes: a has no unit",
+        ),
+        (
+            create("config_range", "config = 'a'\nmin = true"),
+            "config_range: `min` must be an integer or a number or a string",
+        ),
+        (
+            create("config_range", "config = 'retention.ms'\nmin = '1 week'"),
+            'config_range: retention.ms is "1 week"; write a whole number or a duration such as 7d or 12h',
+        ),
+        (
+            create("config_range", "config = 'retention.ms'\nmin = '2d'\nmax = '1d'"),
+            "config_range: max is 1d, below min 2d",
+        ),
+        (
+            create("config_range", "config = 'cleanup.policy'\nmin = 1"),
+            "config_range: cleanup.policy is no number but a list; use config_values",
+        ),
+        (
+            create("config_values", "config = 'cleanup.policy'\nvalues = ['compacted']"),
+            'config_values: cleanup.policy is "compacted"; Kafka accepts compact, delete',
+        ),
         (
             create("config_range", "config = 'a'\nmax = nan"),
             f"config_range: min and max must be numbers from -{CONFIG_LIMIT} to {CONFIG_LIMIT}",
@@ -285,7 +308,7 @@ def test_all_problems_of_a_file_are_told_at_once_each_with_its_place(problems_of
         [[policies.create]]
         use = "config_range"
         mx = 3
-        min = "x"
+        min = true
         [[policies.create]]
         use = "no.such.module:factory"
         [[policies.delete]]

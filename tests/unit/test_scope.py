@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests import other_tools
 from topicledger.config.reading import load_settings
 from topicledger.config.scope import OF_KINDS, ScopeSettings
 from topicledger.config.settings import Settings
@@ -19,7 +20,6 @@ from topicledger.manifests.rows import judged_by
 from topicledger.schemas import MANIFESTS
 
 BASE = '[tables]\nroot = "/data/ledger"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n'
-PAGE = Path(__file__).parents[2] / "docs" / "audit-and-drift.md"
 
 
 def settings_of(folder: Path, patterns: str) -> Settings:
@@ -29,35 +29,8 @@ def settings_of(folder: Path, patterns: str) -> Settings:
 
 
 def test_documented_patterns_match_topics_that_tools_create() -> None:
-    block = re.search(r"```toml\n(\[scope\].*?)```", PAGE.read_text(), re.DOTALL)
-    assert block is not None
-    scope = ScopeSettings(ignore_topics=tuple(tomllib.loads(block[1])["scope"]["ignore_topics"]))
-    theirs = [
-        "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",
-        "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition",
-        "app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
-        "app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
-        "app-KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-0000000010-changelog",
-        "app-orders-by-customer-subscription-registration-topic",
-        "app-orders-by-customer-subscription-response-topic",
-        "connect-configs",
-        "connect-offsets",
-        "connect-status",
-        "mm2-offset-syncs.eu.internal",
-        "mm2-configs.eu.internal",
-        "mm2-offsets.eu.internal",
-        "mm2-status.eu.internal",
-        "eu.checkpoints.internal",
-        "heartbeats",
-        "eu.heartbeats",
-        "eu.orders",
-        "dlq.payments",
-        "payments.authorised.dlq",
-        "dlq-payments",
-        "payments-dlq",
-        "payments.authorised-dlt",
-        "payments.authorised.DLT",
-    ]
+    scope = ScopeSettings(ignore_topics=tuple(tomllib.loads(other_tools.documented_scope())["scope"]["ignore_topics"]))
+    theirs = other_tools.TOPICS
     assert dict(zip(theirs, scope.ignored("ignore_topics", theirs), strict=True)) == dict.fromkeys(theirs, True)
     ours = ["payments.authorised", "changelog.orders", "orders.reconnect-events", "adlq.x"]
     ours += ["europe.orders", "orders.eu.v1", "orders-topic", "orders-subscription-topic", "us.heartbeats", "my-adlq"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from topicledger.kafka import abilities
-from topicledger.kafka.config_values import LISTS
 from topicledger.model import topic_configs as catalogue
 from topicledger.model.topic_configs import DISRUPTIONS, LOSSES, ChangeClass, topic_configs
 
@@ -30,10 +29,6 @@ def test_managed_services_are_those_that_a_check_of_clusters_names() -> None:
     services = {service for each in topic_configs().values() for service in each.editable_on}
     assert services
     assert services <= set(abilities._PROVIDERS.values())
-
-
-def test_lists_of_the_catalogue_are_those_that_compare_as_sets() -> None:
-    assert {each.name for each in topic_configs().values() if each.type == "list"} == LISTS
 
 
 @pytest.mark.parametrize(

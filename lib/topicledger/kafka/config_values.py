@@ -18,10 +18,9 @@ from pyspark.sql import functions as F
 
 from topicledger.model import SET_ON_TOPIC
 from topicledger.model.config_texts import BLANKS
+from topicledger.model.topic_configs import topic_configs
 
-LISTS = frozenset(
-    {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
-)
+LISTS = frozenset(name for name, each in topic_configs().items() if each.type == "list")
 """The topic configs of Kafka's type LIST, each of them a set. In other configs, a comma is an ordinary character."""
 
 _WHOLE = r"\A([+-]?)0*([0-9]+)\z"

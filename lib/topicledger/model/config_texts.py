@@ -23,6 +23,8 @@ _DECIMAL: Mapping[str, int] = {"TB": 1000**4, "GB": 1000**3, "MB": 1000**2, "kB"
 UNITS: Mapping[Unit, Mapping[str, int]] = {"ms": _DURATIONS, "bytes": {**_BINARY, **_DECIMAL}}
 """Units that files may write after a number, by the config's unit, the largest first."""
 _EXAMPLES: Mapping[Unit, str] = {"ms": "a duration such as 7d or 12h", "bytes": "a size such as 1GiB or 500MB"}
+_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+"""Separates the elements of a list: Kafka removes fewer characters around a comma than around the whole value."""
 _WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _OTHER_DIGITS = re.compile(r"[^\x00-\x7f]|[+-]?0[xX]")
@@ -58,8 +60,8 @@ def stored(name: str, text: str) -> str:
         if trimmed.lower() not in ("true", "false") or not trimmed.isascii():
             raise ConfigTextError(f"is {_quoted(text)}; write true or false")
     elif config.accepted.values:
-        parts = [trimmed] if config.type == "string" else trimmed.split(",") if trimmed else []
-        if not all(part.strip(BLANKS) in config.accepted.values for part in parts):
+        parts = [trimmed] if config.type == "string" else _COMMA.split(trimmed) if trimmed else []
+        if not all(part in config.accepted.values for part in parts):
             raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {', '.join(config.accepted.values)}")
     return text
 

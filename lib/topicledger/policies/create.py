@@ -15,7 +15,8 @@ from topicledger.kafka.config_values import same_value_column
 from topicledger.ledger.rows import touched
 from topicledger.manifests.owners import is_one_of
 from topicledger.model import Action, ReplicaAction
-from topicledger.model.config_texts import BLANKS
+from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
+from topicledger.model.topic_configs import topic_configs
 from topicledger.policies.built_in import built_in
 from topicledger.policies.change import require_config_names, reset
 from topicledger.policies.contract import (
@@ -29,7 +30,7 @@ from topicledger.policies.contract import (
     text,
 )
 
-_UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
+_UNLIMITED = frozenset(name for name, each in topic_configs().items() if each.changes.unlimited is not None)
 """Topic configs for which -1 means no limit."""
 _NUMBER = "decimal(38,9)"
 _MAX_COUNT = 2**31 - 1
@@ -146,9 +147,13 @@ def _set_configs() -> Column:
 
 @built_in(Action.CREATE, alters=lambda given: F.array_contains(touched(), given["config"]))
 def config_values(*, config: str, values: Sequence[str]) -> RowRule:
-    """The config has one of these values, as Kafka reads them, even if the broker chooses it."""
+    """The config has one of these values, as Kafka reads them, even if the broker chooses it.
+
+    Values may have units, as in manifest files.
+    """
     _some(values)
     value = _config(config)
+    values = [_stored(config, each) for each in values]
     same = (same_value_column(F.lit(config), value, F.lit(each)) for each in values)
     broken = ~reduce(lambda one, other: one | other, same)
     shown = ", ".join(map(repr, values))
@@ -162,23 +167,24 @@ def config_values(*, config: str, values: Sequence[str]) -> RowRule:
 
 
 @built_in(Action.CREATE, alters=lambda given: F.array_contains(touched(), given["config"]))
-def config_range(*, config: str, min: int | float | None = None, max: int | float | None = None) -> RowRule:
-    """The numeric config is from `min` to `max`, even if the broker chooses it.
+def config_range(*, config: str, min: int | float | str | None = None, max: int | float | str | None = None) -> RowRule:
+    """The numeric config is from `min` to `max`, even if the broker chooses it; these may have units, such as "7d".
 
     -1 of retention.ms and retention.bytes is without limit: above any `max`.
     """
     if min is None and max is None:
         raise ValueError("give min, max or both")
-    if any(each is not None and not abs(each) <= _MAX_CONFIG for each in (min, max)):
-        raise ValueError(f"min and max must be numbers from -{_MAX_CONFIG} to {_MAX_CONFIG}")
-    if min is not None and max is not None and max < min:
-        raise ValueError(f"max is {max}, below min {min}")
     value = _config(config)
+    least, most = _bound(config, min), _bound(config, max)
+    if any(each is not None and not abs(each) <= _MAX_CONFIG for each in (least, most)):
+        raise ValueError(f"min and max must be numbers from -{_MAX_CONFIG} to {_MAX_CONFIG}")
+    if least is not None and most is not None and most < least:
+        raise ValueError(f"max is {max}, below min {min}")
     number = F.trim(value).try_cast(_NUMBER)
     endless = (number == -1) if config in _UNLIMITED else F.lit(False)
-    too_low = ~endless & (number < F.lit(Decimal(str(min))).cast(_NUMBER)) if min is not None else F.lit(False)
-    too_high = (endless | (number > F.lit(Decimal(str(max))).cast(_NUMBER))) if max is not None else F.lit(False)
-    allowed = f"allowed is {'any' if min is None else min} to {'any' if max is None else max}"
+    too_low = ~endless & (number < F.lit(Decimal(str(least))).cast(_NUMBER)) if least is not None else F.lit(False)
+    too_high = (endless | (number > F.lit(Decimal(str(most))).cast(_NUMBER))) if most is not None else F.lit(False)
+    allowed = f"allowed is {'any' if least is None else least} to {'any' if most is None else most}"
     of = _config_origin(config)
     return RowRule(
         reason=F.when(value.isNotNull() & number.isNull(), text(f"{config} is ", value, f", not a number; {allowed}"))
@@ -223,6 +229,26 @@ def _config(name: str) -> Column:
         raise ValueError("config must not be empty")
     require_config_names([name])
     return config(name)
+
+
+def _stored(name: str, value: str) -> str:
+    """Return a value as tables have it; raises ValueError if no Kafka accepts it."""
+    try:
+        return stored(name, value)
+    except ConfigTextError as error:
+        raise ValueError(f"{name} {error}") from None
+
+
+def _bound(name: str, value: int | float | str | None) -> int | float | None:
+    """Return a limit as a number; raises ValueError if the config isn't one, or the text isn't one of its values."""
+    known = topic_configs().get(name)
+    if known is not None and known.type not in ("int", "long", "double"):
+        raise ValueError(f"{name} is no number but a {known.type}; use config_values")
+    if not isinstance(value, str):
+        return value
+    if known is None or known.unit is None:
+        raise ValueError(f"write {value!r} as a number without quotes: {name} has no unit")
+    return int(_stored(name, value))
 
 
 def _config_origin(name: str) -> Column:
