@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import zip_longest
+import json
+import random
+from collections.abc import Iterator, Mapping
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests import commands
 from tests.broker.changes import changing, set_on
-from tests.unit.config_values import STORED
+from tests.broker.direct import admin_of, creates
+from tests.broker.invoking import done, planned
+from tests.clusters import VERSION
+from tests.unit.config_values import STORED, any_text
 from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import is_odd
+from topicledger.model import Target
+from topicledger.model.config_texts import ConfigTextError, stored
+from topicledger.model.topic_configs import TopicConfig, topic_configs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
@@ -49,3 +58,63 @@ def test_no_spelling_of_a_value_is_altered_by_a_second_run(
     }
     again = estate.run("plan", run_id="again")
     assert again.pending_changes == 0
+
+
+TEXTS = 8
+"""Texts of each config."""
+TOGETHER = {
+    "local.retention.bytes",
+    "local.retention.ms",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+    "remote.storage.enable",
+    "segment.bytes",
+}
+"""Configs of which a broker refuses values that others accept, by its version, its settings or the topic's others."""
+
+
+def accepted(config: TopicConfig, rng: random.Random) -> Iterator[str]:
+    """Texts that a load accepts."""
+    while True:
+        text = any_text(config, rng)
+        try:
+            stored(config.name, text)
+        except ConfigTextError:
+            continue
+        yield text
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1200)
+def test_a_second_plan_is_empty_for_any_text_that_files_may_have(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """Also, a broker refuses nothing that a load accepts, but for `TOGETHER`."""
+    rng = random.Random(42)
+    configs = [each for each in topic_configs().values() if each.known_in(VERSION)]
+    texts = [
+        (each.name, text)
+        for each in configs
+        if each.name not in ChangeSettings.ignore
+        for text in islice(accepted(each, rng), TEXTS)
+    ]
+    topics = {f"any.{number:03}": (name, text) for number, (name, text) in enumerate(texts)}
+    targets: list[Target] = []
+    for topic, (name, text) in topics.items():
+        targets += creates([topic], num_partitions=1, replication_factor=1, configs={name: stored(name, text)})
+    with admin_of(kafka) as admin:
+        results = admin.create_topics(targets, validate_only=True).results
+    refused = {topics[topic] for topic, result in results.items() if result.error_code}
+    assert {name for name, _ in refused} <= TOGETHER, refused
+    kept = {topic: {name: text} for topic, (name, text) in topics.items() if (name, text) not in refused}
+    assert {name for each in kept.values() for name in each} == {name for name, _ in texts}
+
+    entries = [{"topic": topic, "configs": values} for topic, values in kept.items()]
+    defaults = {"num_partitions": 1, "replication_factor": 1}
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps({"cluster": "main", "defaults": defaults, "topics": entries}))
+    more = '[changes]\nconfigs = "declared"\n'
+    config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=more)
+    done("load-manifests", manifest, "--config", config)
+    done("provision", "--config", config, "--wait-visible", "120s")
+    found = set_on(kafka, *kept)
+    assert {topic: set(each) for topic, each in found.items()} == {topic: set(each) for topic, each in kept.items()}
+    assert planned(config)["pending_changes"] == 0
