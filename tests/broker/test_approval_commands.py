@@ -66,10 +66,12 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {
 FEWER_REPLICAS = {"action": "reassign", "before": {"assignments": "0:1,2"}, "after": {"assignments": "0:1"}}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("names", "action"),
-    [*(({name}, action) for name, action in CLASSES.items()), ({"losses", "moves"}, FEWER_REPLICAS)],
+    [
+        *(pytest.param({name}, action, marks=pytest.mark.thorough, id=name) for name, action in CLASSES.items()),
+        pytest.param({"losses", "moves"}, FEWER_REPLICAS, id="fewer replicas"),
+    ],
 )
 def test_each_class_asks_for_its_approvals_and_no_other(
     names: set[str], action: Mapping[str, Any], spark: SparkSession, tmp_path: Path

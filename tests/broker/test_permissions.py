@@ -15,19 +15,21 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import ACLOperation, ResourceType
 from kafka.structs import OffsetAndMetadata
+from pyspark.sql import SparkSession
 
-from tests.broker.direct import admin_of, creates, deletes, executor_of, make
+from tests.broker.direct import admin_of, creates, deletes, executor_of, make, settings_for
 from tests.broker.granted import ANY_GROUP, ANY_TOPIC, CLUSTER, USER, Rights
 from tests.permissions_page import rows_of_page
 from tests.waiting import until
 from topicledger.actions.throttling import LEADER_RATE, LEADER_REPLICAS
+from topicledger.config.settings import KafkaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response
 from topicledger.model import Action, Outcome, Target
 from topicledger.resources.acls import requests as acls
 from topicledger.resources.acls.names import AclAction
-from topicledger.resources.group_configs import observe
 from topicledger.resources.group_configs import requests as group_configs
+from topicledger.resources.group_configs.kind import KIND
 from topicledger.resources.group_configs.names import GroupConfigAction
 from topicledger.resources.quotas import requests as quotas
 from topicledger.resources.quotas.names import QuotaAction
@@ -258,7 +260,7 @@ def test_deletes_need_delete_alone(kafka_sasl: EmbeddedKafka) -> None:
         rights.take_all()
 
 
-def test_a_group_that_may_not_be_described_ends_no_other_group(kafka_sasl: EmbeddedKafka) -> None:
+def test_a_group_that_may_not_be_described_ends_no_other_group(spark: SparkSession, kafka_sasl: EmbeddedKafka) -> None:
     """It is refused right before the request; the other group of its batch gets its configs."""
     rights, shown, hidden = Rights(kafka_sasl), "permissions.shown", "permissions.hidden"
     configs = {"consumer.session.timeout.ms": "46000"}
@@ -277,14 +279,16 @@ def test_a_group_that_may_not_be_described_ends_no_other_group(kafka_sasl: Embed
             assert found == {shown: (Outcome.OK, None), hidden: (Outcome.REFUSED, "NOT_PERMITTED")}
             assert ok(group_configs.alter_groups(admin, targets[1:], validate_only=False))
             until(lambda: {shown, hidden} <= set(group_configs.list_groups(admin)), seconds=30)
-            columns, _ = observe.describe(executor.admin)
+            cluster, ids = settings_for("main", kafka_sasl, USER), {"main": kafka_sasl.cluster_id}
+            listed = KIND.observed.observe(spark, [cluster], KafkaSettings(), ids)
             removed = [alter(shown, before=configs), alter(hidden, before=configs)]
             assert ok(group_configs.alter_groups(admin, removed, validate_only=False))
-        rows = zip(*(columns[name] for name in ("group", "configs", "error")), strict=True)
-        assert {row for row in map(str, rows) if "permissions." in row} == {
-            str((shown, [*configs.items()], None)),
-            str((hidden, None, "NOT_PERMITTED")),
-        }
+        known = {row["group"]: dict(row["configs"]) for row in listed.rows.collect() if row["group"] in (shown, hidden)}
+        assert (list(listed.known), known) == (["main"], {shown: configs})
+        assert listed.undescribed is not None
+        unknown = {row["group"]: (row["configs"], row["error"]) for row in listed.undescribed.collect()}
+        assert unknown[hidden] == (None, "NOT_PERMITTED")
+        assert listed.observed.count() == listed.rows.count() + len(unknown)
     finally:
         rights.take_all()
 
