@@ -72,7 +72,8 @@ def _columns(schema: StructType) -> Iterator[str]:
     for field in schema:
         required = "" if field.nullable else ", not null"
         comment = generate_reference.prose((field.metadata or {})["comment"])
-        yield f"- `{field.name}` `{field.dataType.simpleString()}`{required}: {comment}"
+        of = field.dataType.simpleString()
+        yield f"- `{field.name}`{'' if of == 'string' else f' `{of}`'}{required}: {comment}"
 
 
 def _keys(partitioned_by: tuple[str, ...]) -> str:
@@ -236,26 +237,28 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def topic_configs() -> str:
     """Return the catalogue of topic configs as a table."""
-    lines = ["| config | type | unit | default | accepted | Kafka | editable on | a change |", f"{'|---' * 8}|"]
+    lines = []
+    editable: dict[str, list[str]] = {}
     for each in catalogue.topic_configs().values():
         default = "; ".join(
             [f"`{each.default}`" if each.default else "none"]
             + [f"`{value}` from {version}" for version, value in each.defaults_since.items()]
         )
-        versions = f"from {each.since}" if each.until is None else f"{each.since} to {each.until}"
+        versions = f"since {each.since}" if each.until is None else f"{each.since} to {each.until}"
         cautions = [] if each.caution is None else [f"any: {each.caution}"]
-        of_change = "; ".join([*_directions(each.changes), *cautions]) or catalogue.HARMLESS
-        cells = (
-            f"`{each.name}`",
-            each.type,
-            each.unit or "",
-            default,
-            _accepted(each.accepted),
+        accepted = _accepted(each.accepted)
+        parts = (
+            f"default {default}",
+            accepted and f"accepts {accepted}",
             versions,
-            ", ".join(each.editable_on),
-            of_change,
+            *_directions(each.changes),
+            *cautions,
         )
-        lines.append(f"| {' | '.join(map(generate_reference.cell, cells))} |")
+        of = each.type if each.unit is None else f"{each.type}, {each.unit}"
+        lines.append(f"- `{each.name}` ({of}): {generate_reference.prose('; '.join(filter(None, parts)))}")
+        for service in each.editable_on:
+            editable.setdefault(service, []).append(f"`{each.name}`")
+    lines += ["", *(f"Users may set these on {service}: {', '.join(names)}." for service, names in editable.items())]
     return "\n".join([*lines, ""])
 
 
@@ -312,13 +315,18 @@ def _sentence(text: str) -> str:
 
 
 def make_site_sources(folder: Path) -> None:
-    """Write all pages with their version, and the README as index.md. Links to other files become their names."""
+    """Write all pages with their version, README.md as index.md, and CONTRIBUTING.md.
+
+    Links to other files become their names.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copy(WORKER, folder)
     shutil.copytree(DOCS / "pictures", folder / "pictures")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (folder / "index.md").write_text(_for_site(readme, REPOSITORY), encoding="utf-8")
+    contributing = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (folder / "contributing.md").write_text(_for_site(contributing, REPOSITORY), encoding="utf-8")
     for path in sorted(DOCS.glob("*.md")):
         (folder / path.name).write_text(_for_site(path.read_text(encoding="utf-8"), DOCS), encoding="utf-8")
 
@@ -330,6 +338,8 @@ def _for_site(text: str, folder: Path) -> str:
             return match[0]
         path, sharp, anchor = target.partition("#")
         found = (folder / path).resolve()
+        if found == REPOSITORY / "CONTRIBUTING.md":
+            return f"[{shown}](contributing.md{sharp}{anchor})"
         if found == REPOSITORY / "README.md":
             return f"[{shown}](index.md{sharp}{anchor})"
         if found.is_relative_to(DOCS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import cycle
@@ -35,11 +36,6 @@ def prose(text: str) -> str:
     """Return text for one line of Markdown; code keeps its `<`."""
     parts = text.replace("\n", " ").split("`")
     return "`".join(part if code else part.replace("<", "&lt;") for part, code in zip(parts, cycle([False, True])))
-
-
-def cell(text: str) -> str:
-    """Return text for a cell of a table."""
-    return prose(text).replace("|", "\\|")
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -76,10 +72,10 @@ def command_line() -> str:
     for name, command in commands():
         also = f" Also: `{aliases[name]}`." if name in aliases else ""
         given = [each for each in command.params if isinstance(each, click.Option) and not _is_common(each)]
-        own = [each for each in given if _shown(each) not in shared]
+        own = [each for each in given if _shown(each) not in shared and not (each.help or "").endswith("as RUN_ID.")]
         others = [f"`{each.opts[0]}`" for each in given if _shown(each) in shared]
-        lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", "", "```text", *_usage(name, command)]
-        lines += [*_example(command), "```", ""]
+        lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", ""]
+        lines += [*(f"    {line}" for line in (*_usage(name, command), *_example(command))), ""]
         lines += _list(own) if own else []
         lines += [f"Shared options: {', '.join(others)}.", ""] if others else []
     return "\n".join(lines)
@@ -110,7 +106,7 @@ def _usage(name: str, command: click.Command) -> list[str]:
         return []
     # Click keeps the option for help that it makes for the first context of a command.
     context = click.Context(command, **main.context_settings)
-    return [" ".join(["topicledger", name, *command.collect_usage_pieces(context)])]
+    return [" ".join(["topicledger", name, *command.collect_usage_pieces(context)]).replace(" [OPTIONS]", "")]
 
 
 def _example(command: click.Command) -> list[str]:
@@ -160,22 +156,19 @@ def policy_list() -> str:
     listed: dict[str, str] = {}
     for section, actions in _SECTIONS.items():
         named = {name: factory for action in actions for name, factory in BUILT_IN.get(action, {}).items()}
-        rows = {
-            name: f"{cell('; '.join(map(_setting, options(factory))))} | {cell(policies_rule(factory))}"
-            for name, factory in named.items()
-        }
+        rows = {name: f"{_settings(factory)}: {prose(policies_rule(factory))}" for name, factory in named.items()}
         again = [f"`{name}`" for name, row in rows.items() if listed.get(name) == row]
-        lines += [f"## {section}", "", "| policy | settings | rule |", "|---|---|---|"]
+        lines += [f"## {section}", ""]
         lines += [
-            f"| `{name}` | {row}{_also(name) if section == 'create' else ''} |"
+            f"- `{name}`{row}{_also(name) if section == 'create' else ''}"
             for name, row in rows.items()
             if listed.get(name) != row
         ]
         lines += ["", *([f"As above: {', '.join(again)}.", ""] if again else [])]
         listed |= rows
-    lines += ["## Always on", "", "No setting turns these off:", "", "| policy | actions | rule |", "|---|---|---|"]
+    lines += ["## Always on", "", "No setting turns these off:", ""]
     for action, always in ALWAYS.items():
-        lines += [f"| `{name}` | {action} | {cell(policies_rule(each))} |" for name, (each, _) in always.items()]
+        lines += [f"- `{name}` ({action}): {prose(policies_rule(each))}" for name, (each, _) in always.items()]
     return "\n".join([*lines, ""])
 
 
@@ -184,8 +177,20 @@ def policies_rule(factory: Factory) -> str:
     return _prose((inspect.getdoc(factory) or "").split("\n\n")[0])
 
 
+_ARTICLE = re.compile(r"\ban? ")
+
+
+def _settings(factory: Factory) -> str:
+    shown = "; ".join(map(_setting, options(factory)))
+    return f" ({prose(shown)})" if shown else ""
+
+
 def _setting(option: Option) -> str:
-    words = [] if option.type is None else [type_name(option.type)]
+    words = (
+        []
+        if option.type is None
+        else [_ARTICLE.sub("", type_name(option.type).replace("a list, each a string", "strings"))]
+    )
     if not option.required:
         left_out = option.default in (None, ())
         words.append("optional" if left_out else f"default `{json.dumps(option.default, default=str)}`")
@@ -199,21 +204,34 @@ def _also(name: str) -> str:
     return f" Also for {', '.join(each for each, holds in changes.items() if holds)}."
 
 
+_OF_GUARD = re.compile(r"MAX_[A-Z_]+_EXCEEDED")
+_GUARD_STOPPED = (
+    "The run would do more on the cluster than [the guard](settings.md#guards) of this name allows, and does none of "
+    "it. If it is intended, allow it for one plan: `runs approve --allow NAME=N`."
+)
+
+
 def error_list() -> str:
     """Return the exit codes of all commands, and every error of a topic or other resource with its advice."""
-    lines = ["## Exit codes", "", "| code | commands | meaning |", "|---|---|---|"]
-    lines += [f"| {int(code)} | every command | {meaning} |" for code, meaning in exits.OF_EVERY_COMMAND.items()]
+    lines = ["## Exit codes", ""]
+    lines += [f"- {int(code)}, every command: {prose(meaning)}" for code, meaning in exits.OF_EVERY_COMMAND.items()]
     by_meaning: dict[tuple[ExitCode, str], list[str]] = {}
     for name, codes in exits.OF_COMMANDS.items():
         for code, meaning in codes.items():
             by_meaning.setdefault((code, meaning), []).append(f"`{name}`")
     for (code, meaning), named in sorted(by_meaning.items(), key=lambda each: each[0][0]):
-        lines.append(f"| {int(code)} | {', '.join(named)} | {meaning} |")
+        lines.append(f"- {int(code)}, {', '.join(named)}: {prose(meaning)}")
     lines += ["", "## Errors of topicledger", "", "Their `error_code` is -1. Each says what to do last.", ""]
     ours: Sequence[type[RefusalName]] = (Refusal, *(names.refusals for names in NAMES))
     for errors in ours:
         meanings = documented(errors)
-        lines += [f"- {each.value}: {prose(meanings[each.name])} {prose(advice.OF_ERRORS[each])}" for each in errors]
+        lines += [
+            f"- {each.value}: {prose(meanings[each.name])} {prose(advice.OF_ERRORS[each])}"
+            for each in errors
+            if not _OF_GUARD.fullmatch(each.value)
+        ]
+    of_guards = [each.value for errors in ours for each in errors if _OF_GUARD.fullmatch(each.value)]
+    lines.append(f"- {', '.join(of_guards)}: {_GUARD_STOPPED}")
     lines += [f"- {each.value}: {prose(text)} It is no error." for each, text in notes()]
     lines += ["", "## Errors of brokers", "", "The message in `audit` is the broker's.", ""]
     known = {each.value for errors in ours for each in errors}
@@ -226,9 +244,10 @@ def error_list() -> str:
 
 def metric_list() -> str:
     """Return every metric with its labels and its text."""
-    lines = ["| metric | further labels | meaning |", "|---|---|---|"]
+    lines = []
     for name, (text, labels) in METRICS.items():
-        lines.append(f"| `{name}` | {', '.join(f'`{each}`' for each in labels)} | {cell(text)} |")
+        also = f" (`{'`, `'.join(labels)}`)" if labels else ""
+        lines.append(f"- `{name}`{also}: {prose(text)}")
     return "\n".join([*lines, ""])
 
 

@@ -167,7 +167,7 @@ FEATURES: Mapping[str, Feature] = {
     "move replicas, elect leaders": Feature(
         needs={"on the cluster": ["Alter"], "on topics": ["Describe"]}, works=moved
     ),
-    "throttle moves (or `replicas.throttle = 0`)": Feature(
+    "throttle moves": Feature(
         needs={"on the cluster": ["AlterConfigs"], "on topics": ["AlterConfigs", "Describe"]}, works=throttled
     ),
     'count hidden topics: policies with `needs = "full"`, `rebalance --drain`': Feature(

@@ -33,7 +33,7 @@ from topicledger.ledger.verifying import Verified, verify
 from topicledger.model import ConfigEntry, Outcome, Phase, PhaseResult, RunState, Target, TopicResult, Violation
 from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 
-DOCS = Path(__file__).parents[2] / "docs" / "proof.md"
+DOCS = Path(__file__).parents[2] / "examples" / "proof" / "README.md"
 TRANSCRIPT = Path(os.environ["TOPICLEDGER_TRANSCRIPT"]) if "TOPICLEDGER_TRANSCRIPT" in os.environ else None
 """File for the printed output, to be copied into docs."""
 KEY = "0123456789abcdef" * 4
@@ -183,7 +183,7 @@ def restored(ledger: Ledger) -> None:
 
 
 SHOWN = (one_changed, run_removed)
-"""Manipulations whose output is in docs/proof.md."""
+"""Manipulations whose output is in examples/proof/README.md."""
 
 
 @pytest.mark.thorough
@@ -209,7 +209,7 @@ def test_manipulation_is_found_and_names_the_run(
     verified = verify(three, settings_of(three))
     assert found(verified) == findings
     if manipulate in SHOWN:
-        assert printed(verified) in DOCS.read_text(encoding="utf-8"), "docs/proof.md has what is printed"
+        assert printed(verified) in DOCS.read_text(encoding="utf-8"), "the page has what is printed"
 
 
 @pytest.mark.thorough
@@ -224,7 +224,7 @@ def test_optimize_and_vacuum_do_not_change_digests(three: Ledger) -> None:
         three.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
     verified = verify(three, settings_of(three))
     assert found(verified) == []
-    assert printed(verified) in DOCS.read_text(encoding="utf-8"), "docs/proof.md has what is printed"
+    assert printed(verified) in DOCS.read_text(encoding="utf-8"), "the page has what is printed"
     one_removed(three)
     later = verify(three, settings_of(three), since="run-2")
     assert (found(later), later.runs) == ([], 1)

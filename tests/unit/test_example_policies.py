@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from tests.commands import REPOSITORY
 from tests.unit.frames import by_topic, decision_rows, policy_facts
+from topicledger.config.reading import load_settings
 from topicledger.model import Action
 from topicledger.policies import Policy, Rule, judge
+from topicledger.resources import building
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +73,35 @@ def test_the_example_policies_refuse_what_they_say(spark: SparkSession, house_ru
 def test_the_example_refuses_settings_that_make_no_sense(house_rules: ModuleType) -> None:
     with pytest.raises(ValueError, match="at least one tier"):
         house_rules.retention_by_tier(days={})
+
+
+def test_the_file_on_the_page_refuses_what_the_page_shows(
+    spark: SparkSession, house_rules: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "policies.md").read_text(encoding="utf-8").partition("## A policy of your own")[2]
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```\n(  ! .*?)```", page, re.DOTALL)
+    assert inspect.getsource(house_rules.retention_by_tier) in source
+    (tmp_path / "house_rules.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "house_rules", raising=False)
+    path = tmp_path / "my.toml"
+    minimal = '[tables]\nroot = "ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'
+    path.write_text(minimal + settings, encoding="utf-8")
+    rules = [each for each in building.from_settings(load_settings(path)) if each.users_own]
+    create = {"decision": "create", "owner": "payments"}
+    month = {"retention.ms": str(30 * 86_400_000)}
+    rows = decision_rows(
+        spark,
+        {"topic": "payments.audit", **create, "labels": {"tier": "gold"}, "configs": month},
+        {"topic": "payments.raw", **create},
+        {"topic": "payments.authorised", **create, "labels": {"tier": "silver"}},
+    )
+    refused = by_topic(rows.transform(judge(rules, policy_facts(spark)))).items()
+    assert shown == "".join(
+        f"  ! create {topic} (policy): {row['error']}: {each['policy']}: {each['message']}\n"
+        for (_, topic), row in sorted(refused)
+        for each in row["violations"] or ()
+    )
+    monkeypatch.delitem(sys.modules, "house_rules")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from tests.commands import REPOSITORY
 from tests.permissions_page import PAGE, rows_of_page
@@ -31,13 +32,6 @@ CONFLUENT = {
     "on groups": {"Describe", "Read"},
 }
 """Operations that ACLs of Confluent Cloud may have, from Confluent's page "ACL Operations"."""
-UNCLEAR = {
-    "move replicas, elect leaders",
-    'count hidden topics: policies with `needs = "full"`, `rebalance --drain`',
-    "list client quotas",
-    "`audit --usage`: sizes",
-}
-"""Features about whose requests Confluent's page has no word."""
 WITHOUT_ACTIONS = {"list group configs", "change group configs"}
 """Features for which MSK has no action."""
 KINDS = {"Topic": "topic", "Data": "topic", "Group": "group", "Cluster": "cluster", "Connect": "cluster"}
@@ -55,25 +49,22 @@ def test_msk_role_allows_every_feature_of_the_page() -> None:
         assert kinds == {each["Resource"].split(":")[5].split("/")[0]}, each["Sid"]
 
 
-def managed_rows() -> list[str]:
-    """The rows about managed clusters that follow from the operations of each feature."""
-    found = []
-    for feature, needs in rows_of_page().items():
-        operations = [(where, each) for where, names in needs.items() for each in names]
-        actions = dict.fromkeys(ACTIONS.get(each, "") for each in operations)
-        lacking = [f"{each} {where}" for where, each in operations if each not in CONFLUENT[where]]
-        msk = "none" if feature in WITHOUT_ACTIONS else ", ".join(f"`{each}`" for each in actions)
-        confluent = f"no ACL for {' and '.join(lacking)}" if lacking else "the same ACLs"
-        found.append(f"| {feature} | {msk} | {'unknown' if feature in UNCLEAR else confluent} |")
-    return found
-
-
-def test_page_has_what_managed_clusters_need_for_each_feature() -> None:
+def test_page_has_the_equivalent_of_every_operation_on_managed_clusters() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Managed clusters")[2].partition("\n## ")[0]
-    assert [line for line in section.splitlines() if line.startswith("| ")][1:] == managed_rows()
+    found = {
+        operation: action
+        for names, action in re.findall(r"^- (.*): (.*)$", section, re.MULTILINE)
+        for operation in names.split(", ")
+    }
+    needed = {(where, each) for needs in rows_of_page().values() for where, names in needs.items() for each in names}
+    assert found == {
+        f"{each} {where}": f"`{ACTIONS[where, each]}`" if (where, each) in ACTIONS else "none" for where, each in needed
+    }
+    without = sorted(f"{each} {where}" for where, each in needed if each not in CONFLUENT[where])
+    assert f"has an ACL for each operation, except {', '.join(without)}." in section.replace("\n", " ")
 
 
 def test_page_describes_every_statement_of_the_role() -> None:
-    page = PAGE.read_text(encoding="utf-8").partition("## AWS MSK")[2]
+    page = (REPOSITORY / "examples" / "msk" / "README.md").read_text(encoding="utf-8")
     found = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert found == [each["Sid"] for each in ROLE["Statement"]]
