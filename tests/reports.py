@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -44,6 +45,11 @@ ARABIC = "طلبات.الدفع"
 CONTROL = "bell\x07 null\x00 escape\x1b[31m line\nnext\u2028separator"
 LONG = "very-long." * 60
 HOSTILE = (SCRIPT, CLOSING, QUOTES, RIGHT_TO_LEFT, ARABIC, CONTROL, LONG)
+DOTTED = (
+    "payments.europe.authorised.retries.version2.deadletter.archive",
+    "com.example.platform.search.index.documents.changed.compacted",
+    "orders.dead_letter_queue.invoices_of_customers.europe_central_1",
+)
 
 
 def run_facts(command: str = "provision", **changed: object) -> RunFacts:
@@ -355,6 +361,42 @@ def _rights(since: str, *words: str) -> Owned:
 def hostile() -> Report:
     """Return the same run with hostile text in every word from outside."""
     usual = run()
+    facts = run_facts(
+        run_id=CLOSING,
+        requested_by=SCRIPT,
+        principal=QUOTES,
+        arguments={"command": "provision", "clusters": CONTROL},
+        versions={SCRIPT: CLOSING},
+    )
+    worded = _worded(HOSTILE, SCRIPT)
+    return replace(
+        worded,
+        run=facts,
+        rows=[*worded.rows, *usual.rows[:20]],
+        query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
+    )
+
+
+def dotted() -> Report:
+    """Return the same run with long names of many parts in every word from outside, and drift of such topics."""
+    facts = run_facts(
+        requested_by=DOTTED[0],
+        approved_by=[*DOTTED],
+        principal=f"User:{DOTTED[1]}",
+        arguments={"command": "provision", "clusters": ", ".join(DOTTED)},
+    )
+    drift = _drift(facts)
+    tallies = [replace(each, cluster=DOTTED[2]) for each in drift.tallies]
+    rows = [replace(each, cluster=name, topic=name, owner=name) for each in drift.rows[:3] for name in DOTTED]
+    compared = replace(drift.compared, rows=_changed(DOTTED)) if drift.compared else None
+    return replace(
+        _worded(DOTTED, DOTTED[0]), run=facts, drift=replace(drift, tallies=tallies, rows=rows, compared=compared)
+    )
+
+
+def _worded(words: Sequence[str], since: str) -> Report:
+    """Return the usual run with a topic, cluster, error, message, policy and owner of each word."""
+    usual = run()
     rows = [
         replace(
             usual.rows[0],
@@ -365,36 +407,27 @@ def hostile() -> Report:
             outcome="failed",
             history=told(text),
         )
-        for text in HOSTILE
+        for text in words
     ]
-    tallies = [_tally(text, "apply", "failed", 1, error=text[:60], example=text, message=text) for text in HOSTILE]
     return replace(
         usual,
-        run=run_facts(
-            run_id=CLOSING,
-            requested_by=SCRIPT,
-            principal=QUOTES,
-            arguments={"command": "provision", "clusters": CONTROL},
-            versions={SCRIPT: CLOSING},
-        ),
-        tallies=tallies,
-        rows=[*rows, *usual.rows[:20]],
+        tallies=[_tally(text, "apply", "failed", 1, error=text[:60], example=text, message=text) for text in words],
+        rows=rows,
         policies=[
             PolicyTally(policy=text, mode="refuse", cluster=text, topics=1, example=text, message=text)
-            for text in HOSTILE
+            for text in words
         ],
         requests=RequestTimes(
-            batches=[replace(usual.requests.batches[0], cluster=text) for text in HOSTILE],
-            waiting=[replace(usual.requests.waiting[0], cluster=text) for text in HOSTILE],
+            batches=[replace(usual.requests.batches[0], cluster=text) for text in words],
+            waiting=[replace(usual.requests.waiting[0], cluster=text) for text in words],
         ),
-        compared=Compared(
-            last=SCRIPT,
-            counts={Changed.NEW.value: len(HOSTILE)},
-            rows=[ChangedProblem(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
-        ),
-        query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
-        history=History(owned=[_rights(SCRIPT, *HOSTILE), _quotas(SCRIPT, *HOSTILE)]),
+        compared=Compared(last=since, counts={Changed.NEW.value: len(words)}, rows=_changed(words)),
+        history=History(owned=[_rights(since, *words), _quotas(since, *words)]),
     )
+
+
+def _changed(words: Sequence[str]) -> list[ChangedProblem]:
+    return [ChangedProblem(change="new", cluster=text, topic=text, before=text, now=text) for text in words]
 
 
 def _drift(facts: RunFacts) -> DriftReport:

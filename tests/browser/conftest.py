@@ -43,6 +43,25 @@ VIEWS: dict[str, dict[str, Any]] = {
     "print": {"media": "print"},
 }
 """How people look at a page: options of `Page.open_text`."""
+_BROKEN_WORDS = """
+const found = [], parts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), letter = /[A-Za-z0-9]/;
+while (parts.nextNode()) {
+  const node = parts.currentNode, text = node.textContent, one = document.createRange();
+  if (node.parentElement.closest('.unseen, thead')) continue;
+  let before = null;
+  for (let i = 0; i < text.length; i++) {
+    one.setStart(node, i);
+    one.setEnd(node, i + 1);
+    const top = one.getClientRects()[0]?.top ?? null;
+    if (before !== null && top > before + 3 && letter.test(text[i - 1]) && letter.test(text[i])) {
+      const word = text.slice(0, i).match(/[A-Za-z0-9]+$/)[0] + '|' + text.slice(i).match(/^[A-Za-z0-9]+/)[0];
+      if (word.length <= 17) found.push(word);
+    }
+    before = top;
+  }
+}
+return found;
+"""
 
 
 def dimensions(png: bytes) -> tuple[int, int]:
@@ -124,6 +143,10 @@ class Page:
     def complaints(self) -> list[str]:
         """Return the messages in the browser's console, including refusals by the Content-Security-Policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def broken_words(self) -> list[str]:
+        """Return words that are broken within, of up to 16 letters and digits: each of them fits on a phone."""
+        return list(self.run(_BROKEN_WORDS))
 
     def violations(self) -> list[str]:
         """Return axe's serious and critical findings, with their places."""

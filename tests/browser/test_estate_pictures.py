@@ -21,6 +21,7 @@ def test_the_estate_is_readable_and_self_contained(page: Page, view: str) -> Non
     assert page.complaints() == []
     assert page.violations() == []
     assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.broken_words() == []
     heights = page.run(
         "return [...document.querySelectorAll('svg.lines')].map(svg => svg.getBoundingClientRect().height)"
     )

@@ -19,13 +19,14 @@ from topicledger.report import entries, render, render_index
 def test_index_is_readable_self_contained_and_links_to_reports(page: Page, tmp_path: Path, view: str) -> None:
     folder = tmp_path / "reports"
     folder.mkdir()
-    for number, report in enumerate((reports.run(), reports.hostile(), reports.audit(), reports.span())):
+    for number, report in enumerate((reports.run(), reports.hostile(), reports.audit(), reports.dotted())):
         (folder / f"{number} <b>.html").write_text(render(report), encoding="utf-8")
     page.open_text(render_index(entries(folder)), **VIEWS[view])
     assert len(page.requested()) == 1
     assert page.complaints() == []
     assert page.violations() == []
     assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.broken_words() == []
     narrowest = page.run(
         "return Math.min(...[...document.querySelectorAll('tbody td')].map(td => td.offsetWidth || 999))"
     )

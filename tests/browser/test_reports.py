@@ -14,14 +14,6 @@ from tests.browser.conftest import Page
 from topicledger.report import Report
 from topicledger.text import show
 
-BROKEN_NAMES = """
-return [...document.querySelectorAll('main bdi')].flatMap(e => [...e.childNodes])
-  .filter(n => n.nodeType === Node.TEXT_NODE && /^[\\w.]{1,16}$/.test(n.textContent))
-  .filter(n => { const part = document.createRange(); part.selectNodeContents(n);
-    return new Set([...part.getClientRects()].map(each => each.top)).size > 1; })
-  .map(n => n.textContent)
-"""
-"""Parts of names, up to a dot each, that are on more than one line."""
 SAMPLES = [reports.run, reports.rights, reports.hostile, reports.audit, reports.span]
 
 
@@ -264,8 +256,19 @@ def test_pages_do_not_scroll_sideways_on_a_phone(page: Page, sample: Callable[[]
         " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))"
     )
     assert wider == []
-    if width == 390 and sample is not reports.hostile:
-        assert page.run(BROKEN_NAMES) == [], "names wrap at dots, not within words"
+
+
+@pytest.mark.parametrize("sample", [reports.dotted, reports.run, reports.rights, reports.audit, reports.span])
+def test_names_wrap_at_dots_and_not_within_words_on_a_phone(page: Page, sample: Callable[[], Report]) -> None:
+    page.open(sample(), width=390)
+    assert page.broken_words() == []
+
+
+def test_words_that_are_broken_on_a_phone_are_found(page: Page) -> None:
+    """The test above relies on this."""
+    page.open(reports.dotted(), width=390)
+    page.run("document.querySelectorAll('wbr').forEach(each => each.remove()); document.body.normalize()")
+    assert len(page.broken_words()) > 50
 
 
 @pytest.mark.parametrize("width", [320, 390])

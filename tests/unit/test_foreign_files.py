@@ -1109,6 +1109,28 @@ def test_internal_topics_in_files_of_any_format_are_refused(tmp_path: Path, name
     assert total == "1 error: nothing was loaded"
 
 
+BLANK = {
+    ("m.yaml", None): "cluster: main\ntopics:\n- topic: t\n  configs: {'retention.ms ': 1}\n",
+    ("d.yaml", None): "cluster: main\ndefaults: {configs: {'retention.ms ': 1}}\ntopics: [{topic: t}]\n",
+    ("m.csv", None): 'cluster,topic,configs\n\nmain,t,"{""retention.ms "": ""1""}"\n',
+    ("g.yaml", None): "cluster: main\ngroups:\n- group: g\n  configs: {'retention.ms ': 1}\n",
+    ("f.yaml", "strimzi"): SMALLEST["strimzi"].replace("{partitions: 2}", "{config: {'retention.ms ': 1}}"),
+}
+
+
+@pytest.mark.parametrize(("name", "form"), BLANK)
+def test_a_blank_after_a_config_name_is_an_error_at_load(tmp_path: Path, name: str, form: str | None) -> None:
+    """The broker's own error about an unknown name doesn't show the blank."""
+    (tmp_path / name).write_text(BLANK[name, form])
+    foreign = None if form is None else Foreign(form=form, cluster="main")
+    with pytest.raises(ManifestFileError) as raised:
+        read_checked(RUN, [tmp_path / name], NOTHING, foreign=foreign)
+    first, total = str(raised.value).split("\n")
+    assert first.startswith(f"{tmp_path / name}:{1 if form else 3}: ")
+    assert first.endswith(': config names contain blanks or other illegal characters: "retention.ms "')
+    assert total == "1 error: nothing was loaded"
+
+
 def test_a_topic_that_collides_with_an_internal_one_can_only_be_absent(tmp_path: Path) -> None:
     """I1: Kafka can't create __consumer_offsets beside ._consumer_offsets; deleting that one is the cure."""
     path = tmp_path / "m.yaml"

@@ -292,6 +292,7 @@ def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
             'at <span class="whole">2026-11-21T</span><wbr><span class="whole">14:15:00Z</span>',
         ),
         ("x=7d (604800000)", 'x=<span class="whole">7d</span> (604800000)'),
+        ("run 20261121T141500000000Z-1f2e3d4c", "run 20261121T<wbr>141500000000Z-1f2e3d4c"),
     ],
 )
 def test_lines_end_at_dots_and_before_a_time(text: str, html: str) -> None:

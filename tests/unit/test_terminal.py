@@ -63,6 +63,7 @@ def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
     assert text.count("new.000") <= 4
     assert "new.004" not in text
     assert "15 more" in " ".join(text.replace("│", " ").split())
+    assert text.count("num_partitions") == 1, "warnings whose messages differ only in the topic"
 
 
 @pytest.mark.parametrize(

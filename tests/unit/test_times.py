@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import topicledger
+from tests import reports
 from tests.unit.frames import frame
 from topicledger.ledger.sql import iso_times
 from topicledger.plan.intent import expired
+from topicledger.report import Report, render
 from topicledger.schemas import PLANS
 from topicledger.text import iso_time, json_value
 
@@ -52,6 +54,15 @@ def test_times_in_messages_are_utc_in_any_session(session: SparkSession) -> None
 def test_times_in_json_have_all_their_digits() -> None:
     assert json_value(MOMENT) == "2026-07-24T02:00:07.120000Z"
     assert json_value(MOMENT.astimezone(None)) == "2026-07-24T02:00:07.120000Z"
+
+
+@pytest.mark.parametrize("sample", [reports.run, reports.rights, reports.audit, reports.span])
+def test_times_on_a_page_have_one_format(sample: Callable[[], Report]) -> None:
+    page = render(sample()).partition("<body>")[2]
+    shown = re.sub(r"<[^>]+>", " ", re.sub(r"<wbr>|</?span[^>]*>", "", page))
+    found = re.findall(r"\d{4}-\d\d-\d\d(?:.\d\d:\S*|T\S*)", shown)
+    assert len(found) > 20
+    assert [each for each in found if not re.match(r"[\d-]{10}T\d\d:\d\d:\d\dZ(?![\w:])", each)] == []
 
 
 def test_times_are_formatted_by_the_shared_helpers() -> None:

@@ -98,7 +98,8 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
-_BREAK = re.compile(r"([._/])(?=\w)")
+_BREAK = re.compile(r"([._/]|\b\d{8}T(?=\d{12}Z))(?=\w)")
+"""Matches what a line may end with in a name or in the time at the start of a run's id."""
 _SAID = re.compile(r"\b\d+[A-Za-z]+(?= \(\d)")
 """Matches a value with its unit, as `with_units` writes it before the plain number."""
 _MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\dT)(\d\d:\d\d:\d\dZ)")
