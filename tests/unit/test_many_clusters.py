@@ -246,6 +246,35 @@ def test_wrong_variables_are_errors_with_their_line(parse: Parse, text: str, mes
     assert errors(parse("m.yaml", text)) == [f"m.yaml:{message}"]
 
 
+def with_variable(tmp_path: Path, text: str, value: str) -> ParsedManifests:
+    """Read an entry with the variable A, whose default state is absent."""
+    path = tmp_path / "m.yaml"
+    path.write_text(f"cluster: c\ndefaults: {{owner: o, state: absent}}\ntopics:\n  - topic: t\n    {text}\n")
+    return read_manifest_files([path], io.StringIO(""), variables={"A": value})
+
+
+@pytest.mark.parametrize("name", ["num_partitions", "owner", "state", "configs", "overrides", "cluster"])
+def test_an_empty_variable_is_an_error_in_every_field(tmp_path: Path, name: str) -> None:
+    (error,) = errors(with_variable(tmp_path, f"{name}: ${{A}}", ""))
+    assert error.endswith("`${A}` is empty; give --var a value")
+
+
+def test_an_empty_variable_is_no_empty_list_of_topics(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("cluster: c\ntopics: ${A}\n")
+    (error,) = errors(read_manifest_files([path], io.StringIO(""), variables={"A": ""}))
+    assert error.endswith("`${A}` is empty; give --var a value")
+
+
+@pytest.mark.parametrize("value", ["2026", "yes", "true", "007", "~", "1e3", "2026-01-01", "null"])
+def test_a_value_that_looks_like_a_number_or_boolean_is_a_text(tmp_path: Path, value: str) -> None:
+    (row,) = with_variable(tmp_path, "owner: ${A}\n    labels:\n      a: ${A}", value).rows
+    assert (row.owner, row.labels) == (value, {"a": value})
+    assert {type(row.owner), *map(type, (row.labels or {}).values())} == {str}
+    counts = with_variable(tmp_path, "num_partitions: ${A}", value)
+    assert [row.num_partitions for row in counts.rows] == ([2026] if value == "2026" else [])
+
+
 def test_variables_in_json_are_ordinary_text(parse: Parse) -> None:
     parsed = parse("m.json", '[{"cluster": "c", "topic": "t", "owner": "${A}"}]')
     assert rows(parsed) == {("c", "t"): {"owner": "${A}"}}

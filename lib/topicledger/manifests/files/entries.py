@@ -19,6 +19,7 @@ from topicledger.manifests.files.results import (
     meant,
 )
 from topicledger.manifests.files.values import (
+    Filled,
     Number,
     Object,
     Surprise,
@@ -236,10 +237,11 @@ class Reader:
             self.report.error(line, f"`{name}` must be a string, not {kind_of(value)}{hint}")
         elif self._is_unicode(f"`{name}`", value, line):
             self.visit(weight(value))
-            return value
+            return str(value)
         return None
 
     def integer(self, name: str, value: Value, line: int, hint: str | None = None) -> int | None:
+        value = _filled(value)
         if not isinstance(value, Number) or not value.integer:
             hint = _plain_digits(value) if hint is None else hint
             self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{hint}")
@@ -250,6 +252,7 @@ class Reader:
         return None
 
     def number(self, name: str, value: Value, line: int) -> float | None:
+        value = _filled(value)
         if not isinstance(value, Number):
             self.report.error(line, f"{name} must be a number, not {kind_of(value)}{_plain_digits(value)}")
         else:
@@ -304,7 +307,7 @@ class Reader:
 
     def _text_of(self, name: str, key: str, item: Value, line: int) -> str | None:
         if isinstance(item, str):
-            return item if self._is_unicode(name, item, line) else None
+            return str(item) if self._is_unicode(name, item, line) else None
         if isinstance(item, bool):
             return "true" if item else "false"
         if isinstance(item, Number):
@@ -368,12 +371,18 @@ def config_key(name: str) -> str:
     return name.strip(BLANKS).casefold().replace("_", ".").replace("-", ".")
 
 
+def _filled(value: Value) -> Value:
+    """Return the number that a text with variables became, if it became one."""
+    return (plain_number(value) or value) if isinstance(value, Filled) else value
+
+
 def _plain_digits(value: Value) -> str:
     """Return a hint for a value that should be a number."""
     if isinstance(value, Surprise) and "${" in value.text:
         return f": {value.reason}"
     text = value.text if isinstance(value, Surprise) else value
-    return template_hint(value, "; write plain digits, not quoted" if isinstance(text, str | Number) else "")
+    quoted = "" if isinstance(value, Filled) else ", not quoted"
+    return template_hint(value, f"; write plain digits{quoted}" if isinstance(text, str | Number) else "")
 
 
 def _not_a_text(key: str, value: Value) -> str:

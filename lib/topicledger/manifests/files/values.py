@@ -31,6 +31,12 @@ class Surprise:
     reason: str
 
 
+class Filled(str):
+    """A text with the values of variables in it; counts and rates take it as a number."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A mapping's key: its text, and its problem if it isn't plain text."""

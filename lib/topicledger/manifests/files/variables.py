@@ -28,8 +28,11 @@ class Variables:
         """Names that files had so far."""
 
     def replaced(self, text: str) -> str:
-        """Return a text with values for its variables; raises VariableError."""
-        return _PLACE.sub(self._value, text)
+        """Return a text with values for its variables; raises VariableError, also if nothing is left of the text."""
+        filled = _PLACE.sub(self._value, text)
+        if not filled:
+            raise VariableError(f"`{show(text)}` is empty; give --var a value")
+        return filled
 
     def _value(self, found: re.Match[str]) -> str:
         name, shown = found[1], show(found[0])

@@ -15,6 +15,7 @@ from topicledger.manifests.files.entries import Report, TooMuchError
 from topicledger.manifests.files.values import (
     TEMPLATE,
     TEMPLATE_HINT,
+    Filled,
     Key,
     Lines,
     Number,
@@ -176,7 +177,7 @@ class YamlDocuments:
         if self._variables is None or "${" not in text:
             return _plain_scalar(text)
         try:
-            return _plain_scalar(self._variables.replaced(text))
+            return Filled(self._variables.replaced(text))
         except VariableError as error:
             return Surprise(text, str(error))
 
