@@ -127,6 +127,15 @@ def iso_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def utc_time(text: str) -> datetime:
+    """Parse an ISO 8601 date, or date and time, as UTC if it has no offset; raises ValueError."""
+    found = datetime.fromisoformat(text)
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
+
+
 def document(exit_code: int, content: Mapping[str, object], indent: int | None = 2) -> str:
     """Return a command's result as JSON, with the version of its format and the command's exit code."""
     result = {"format_version": FORMAT_VERSION, "exit_code": int(exit_code), **content}

@@ -22,7 +22,7 @@ from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
-from topicledger.files.resource_reasons import ignored, reasons
+from topicledger.files.resource_reasons import errors, reasons
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.rows import Transform
@@ -173,7 +173,7 @@ def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example)
     assert {example.text("stranger"), example.text("same")}.isdisjoint({row["what"] for row in drift})
     values = {name: value for name, value in same.items() if name != "state"}
     row = ResourceRow(cluster="main", values=values, state="present", owner=None, labels=None, file="f", line=7)
-    (error,) = ignored({kind.table.name: [row]}, made.scope)
+    (error,) = errors({kind.table.name: [row]}, made.scope)
     assert str(error) == f"f:7: {kind.resource_type}: {matches_ignored(column, name)}"
 
 

@@ -54,6 +54,8 @@ def test_a_value_that_kafka_accepts_is_stored_as_its_number(name: str, text: str
         ("retention.ms", "-7d", "write a whole number"),
         ("retention.ms", "0.0001s", 'is "0.0001s", which is no whole number of ms'),
         ("retention.ms", "-2", 'is "-2"; Kafka accepts -1 to 9223372036854775807'),
+        ("retention.ms", "9" * 1_000_000 + "d", "Kafka accepts -1 to 9223372036854775807"),
+        ("retention.ms", "1." + "0" * 28 + "1d", "which is no whole number of ms"),
         ("retention.ms", "9" * 50, "Kafka accepts -1 to 9223372036854775807"),
         ("retention.ms", "", 'is ""; write a whole number'),
         ("max.message.bytes", "1TiB", 'is "1TiB"; Kafka accepts 0 to 2147483647'),

@@ -89,6 +89,7 @@ def test_wrong_files(
         ("load-manifests m.yaml --dry-run --show --replace", "leave out --replace and --replace-owner"),
         ("load-manifests m.yaml --dry-run --run-id x", "--dry-run adds no run"),
         ("load-manifests m.yaml --replace --replace-owner x", "give it or --replace-owner"),
+        ("plan --manifest-as-of 0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00+14:00 is not a time"),
         ("plan --strict", "--strict is about FILES"),
         ("plan --var X=1", "--var is about FILES"),
         ("plan --replace", "--replace and --replace-owner are about FILES"),

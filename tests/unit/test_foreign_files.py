@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.foreign import NOTHING, PLANS, Read, errors, leftovers
+from topicledger.config.reading import load_settings
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ManifestFileError
 from topicledger.files.foreign.contract import YAML_SUFFIXES
@@ -495,7 +496,7 @@ items:
         (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: {a: b}}"), "f.yaml:4: `spec.config`: `k` must be"),
         (
             SMALLEST["strimzi"].replace("partitions: 2", "config: {k: null}"),
-            "f.yaml:4: `spec.config`: `k` is null; for",
+            "f.yaml:4: `spec.config`: `k` is null; leave",
         ),
         (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: [a, [b]]}"), "f.yaml:4: `spec.config`: `k` must be"),
         ("kind: List\nitems: [a]\n", 'f.yaml:2: each of `items` must be a mapping, not the string "a"'),
@@ -908,6 +909,18 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "key"),
+    [("strimzi", "config"), ("topicctl", "settings"), ("jikkou", "configs"), ("kafka-gitops", "configs")],
+)
+def test_configs_of_other_tools_are_checked_like_our_own(read: Read, form: str, key: str) -> None:
+    configs = f"{key}: {{retention.ms: 7d, segment.bytes: 1024}}"
+    given = SMALLEST[form].replace("partitions: 2", f"partitions: 2, {configs}")
+    assert only(read(form, given)).configs == {"retention.ms": "604800000", "segment.bytes": "1024"}
+    (error,) = errors(read(form, given.replace("1024", "x")))
+    assert '`segment.bytes` is "x"; write a whole number' in error
+
+
+@pytest.mark.parametrize(
     ("moves", "factor"),
     [
         (["Adding Replicas: 3,4\tRemoving Replicas: 1,2"] * 2, 2),
@@ -941,6 +954,11 @@ def test_a_move_under_way_never_inflates_the_replication_factor(read: Read, move
         ),
         ("cleanup.policy=", "", ["f.yaml:1: `Configs` must be name=value,..."]),
         ("retention.ms=", "cleanup.policy=", ["f.yaml:1: `Configs` has cleanup.policy twice"]),
+        (
+            "retention.ms=3600000",
+            "retention.ms=1, flush.ms=1",
+            ['f.yaml:1: `Configs`: `retention.ms` is "1, flush.ms=1"; write a whole number'],
+        ),
         ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 does not fit into 32 bits"]),
         ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: is not a line of"]),
         ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: is not a line of", "f.yaml: 2 lines are not lines of"]),
@@ -1084,6 +1102,62 @@ def test_acls_that_never_apply_are_listed_as_not_carried_over(tmp_path: Path) ->
         (16, "host is 2001:db8::1"),
         (21, "resource_name is .*, which is not a legal topic name or prefix"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "key"),
+    [
+        (["\tUser:x", "y has Allow permission for operations: Read from hosts: *"], 2, "User:x\\ny ALLOW READ TOPIC"),
+        (["\t(principal=User:x" + "\n" * 300 + "y, host=*, operation=READ, permissionType=ALLOW)"], 2, "User:x\\n"),
+        (["ACLs for principal `User:x", "y`"], None, ""),
+    ],
+)
+def test_names_with_line_breaks_leave_the_rest_of_a_listing(
+    read: Read, lines: list[str], line: int | None, key: str
+) -> None:
+    heading = "Current ACLs for resource `Topic:LITERAL:a`:"
+    good = "\tUser:z has Allow permission for operations: Read from hosts: *"
+    parsed = read("kafka-acls", "\n".join([heading, *lines, heading, good]))
+    assert [each.values["principal"] for each in parsed.rows_of("acls")] == ["User:z"]
+    assert errors(parsed) == []
+    assert [(each.line, each.key[: len(key)]) for each in parsed.not_carried_over] == ([(line, key)] if line else [])
+
+
+def test_a_principal_may_have_words_of_the_listing_in_its_name(read: Read) -> None:
+    entry = "\t(principal=User:a, permissionType=b, host=*, operation=READ, permissionType=ALLOW)"
+    heading = "Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)`:"
+    (row,) = read("kafka-acls", f"{heading}\n{entry}").rows_of("acls")
+    assert row.values["principal"] == "User:a, permissionType=b"
+
+
+def test_rows_of_a_listing_that_can_not_be_declared_are_left_out(tmp_path: Path) -> None:
+    """The settings leave it to others, or Kafka's internal topics have its name."""
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        '[tables]\nroot = "x"\n[clusters.main]\nbootstrap_servers = ["a:1"]\n[owners.payments]\ntopics = ["^pay"]\n'
+        '[owners.first]\ntopics = ["^both"]\n[owners.second]\ntopics = ["^both"]\n'
+        '[scope]\nignore_topics = ["^_"]\nignore_principals = ["^User:admin"]\nignore_users = ["^admin"]\n'
+    )
+    topic = "Topic: {}\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: \n"
+    listings = {
+        "kafka-topics": "".join(map(topic.format, ("pay.a", "_schemas", "__consumer.offsets", "both", "free"))),
+        "kafka-acls": ACL_LIST.replace("User:CN=a,OU=b", "User:admin"),
+        "kafka-configs": "".join(
+            f"Quota configs for user-principal '{user}' are producer_byte_rate=1.0\n" for user in ("admin", "b")
+        ),
+    }
+    found = {}
+    for form, text in listings.items():
+        file = tmp_path / "live.txt"
+        file.write_text(text)
+        found[form] = read_checked(load_settings(settings), [file], NOTHING, foreign=Foreign(form=form, cluster="main"))
+    topics = found["kafka-topics"]
+    assert [(row.topic, row.owner) for row in topics.rows] == [("pay.a", "payments"), ("free", None)]
+    assert {"_schemas": 2, "__consumer.offsets": 3, "both": 4}.items() <= leftovers(topics).items()
+    assert [row.line for row in found["kafka-acls"].rows_of("acls")] == [7]
+    assert [row.line for row in found["kafka-configs"].rows_of("quotas")] == [2]
+    for form, lines in {"kafka-acls": [3, 2], "kafka-configs": [1]}.items():
+        assert [each.line for each in found[form].not_carried_over] == lines
 
 
 INTERNAL = {

@@ -296,7 +296,7 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("owner: true", "`owner` must be a string, not the boolean true; quote it"),
         ("owner: {a: b}", "`owner` must be a string, not a mapping"),
         ("configs: [a]", "`configs` must be a mapping, not a list"),
-        ("configs: {a: null}", "`configs`: `a` is null; for the broker's default, leave the key out"),
+        ("configs: {a: null}", "`configs`: `a` is null; leave the key out (of configs, for the broker's default)"),
         ("configs: {a: [compact, delete]}", 'write a comma-separated string, "a,b"'),
         ("configs: {a: {b: c}}", "not a mapping"),
         ("configs: {a: 1, a: 2}", "`a` is written twice"),

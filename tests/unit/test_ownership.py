@@ -12,7 +12,7 @@ from tests.unit.frames import dicts, manifest_rows
 from topicledger.config.ownership import Topic, barred, not_yours
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.config.settings import Settings
-from topicledger.errors import ManifestFileError
+from topicledger.errors import ManifestFileError, SettingsError
 from topicledger.files.read import read
 from topicledger.manifests import rows as manifests
 
@@ -134,6 +134,23 @@ def test_a_file_says_it_with_its_line_and_loads_nothing(tmp_path: Path) -> None:
         f"{file}:4: topic payments.b: a row without an owner may not declare it: it belongs to payments ([owners])"
     )
     assert last == "1 error: nothing was loaded"
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("* @\n", "CODEOWNERS:1: an owner has no name"),
+        ("* @a\n" + "?" * 300_000 + " @a\n", "CODEOWNERS:2: the pattern is longer than 1,000 characters"),
+    ],
+)
+def test_wrong_lines_of_owners_are_errors_of_the_settings(tmp_path: Path, lines: str, reason: str) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        settings_of(tmp_path, '[owners]\nfile = "CODEOWNERS"\n', lines)
+
+
+def test_a_path_with_a_nul_is_an_error_of_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="can't be read"):
+        settings_of(tmp_path, '[owners]\nfile = "a\\u0000b"\n')
 
 
 def test_without_owners_everybody_declares_everything(tmp_path: Path) -> None:

@@ -14,11 +14,16 @@ from topicledger.config.clusters import ClusterSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ManifestFileError
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
-from topicledger.files.read import read
+from topicledger.files.read import Foreign, read
 from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests.files import ParsedManifests
 
 NOTHING = io.StringIO("")
+RUN = Settings(
+    path=Path("run.toml"),
+    tables=TablesSettings(root="tables"),
+    clusters={"main": ClusterSettings(name="main", bootstrap_servers=("localhost:1",))},
+)
 
 
 def parse(folder: Path, name: str, text: str) -> ParsedManifests:
@@ -102,31 +107,30 @@ WRONG: Mapping[str, str] = {
     "{user: a, connection_creation_rate: 5}": "connection_creation_rate is 5.0; only an ip can have it",
     "{ip: h, request_percentage: 5}": "request_percentage is 5.0; an ip can have only connection_creation_rate",
     "{user: a, request_percentage: 0}": "request_percentage is 0.0; it must be above 0, or null for no limit",
+    "{user: a, request_percentage: 0.0000000000000000001}": "request_percentage is 1.0E-19; it must be at least 1E-18",
+    '{user: a, request_percentage: 1, state: " absent"}': 'state is " absent"; write present or absent',
     "{user: a, request_percentage: 1, state: gone}": "state is gone; write present or absent",
     "{user: first, request_percentage: 1}": "this entity is declared differently at",
+    "{user: first, request_percentage: 2, owner: other}": "this entity is declared differently at",
+    "{user: first, request_percentage: 2, labels: {tier: gold}}": "this entity is declared differently at",
     "{user: first, state: absent}": "this entity is present at",
 }
 
 
 def test_each_wrong_quota_is_an_error_of_its_own_before_there_is_a_session(tmp_path: Path) -> None:
     """Q2, Q3: what a run would refuse is told with its line; an entity is declared once."""
-    settings = Settings(
-        path=tmp_path / "s.toml",
-        tables=TablesSettings(root=""),
-        clusters={"main": ClusterSettings(name="main", bootstrap_servers=("localhost:1",))},
-    )
     path = tmp_path / "m.yaml"
     first = "cluster: main\nquotas:\n  - {user: first, request_percentage: 2}\n"
     path.write_text(first + "".join(f"  - {row.replace('user: a', f'user: a{n}')}\n" for n, row in enumerate(WRONG)))
     with pytest.raises(ManifestFileError) as error:
-        read(settings, [path], NOTHING)
+        read(RUN, [path], NOTHING)
     lines = str(error.value).split("\n")
     assert lines[-1] == f"{len(WRONG)} errors: nothing was loaded"
     for number, (message, line) in enumerate(zip(WRONG.values(), lines, strict=False), start=4):
         assert line.startswith(f"{path}:{number}: "), line
         assert message in line
     path.write_text(f"{first}---\n{first}")
-    assert len(read(settings, [path], NOTHING).rows_of("quotas")) == 2, "a copy is no error"
+    assert len(read(RUN, [path], NOTHING).rows_of("quotas")) == 2, "a copy is no error"
 
 
 STRIMZI = """\
@@ -289,7 +293,46 @@ def test_the_output_of_kafka_configs_about_quotas_is_read(tmp_path: Path) -> Non
     left = [(each.line, each.key) for each in parsed.not_carried_over]
     assert left == [(2, "SCRAM credential configs"), (7, "new_limit")]
     (error,) = told(foreign(tmp_path, "kafka-configs", "Dynamic configs for broker 1 are:\n" + DESCRIBED))
-    assert error.startswith("1: is not a line of `kafka-configs.sh --describe`")
+    assert error.startswith("1: is not a line of `kafka-configs.sh --describe` about users, clients or ips; keep its")
+
+
+@pytest.mark.parametrize(
+    ("odd", "key", "what"),
+    [
+        ("Quota configs for user-principal 'a\n\nb' are producer_byte_rate=1.0", "a\\n\\nb", "a line break in a name"),
+        ("Quota configs for client-id 'a\nb' are producer_byte_rate=1.0", "a\\nb", "a line break in a name"),
+        (
+            "SCRAM credential configs for user-principal 'a\nb' are SCRAM-SHA-256=iterations=4096",
+            "SCRAM credential configs",
+            "the user's authentication",
+        ),
+        ("Quota configs for user-principal 'a' are odd.limit=1.0", "odd.limit", "a limit without a column"),
+        (
+            f"Quota configs for user-principal '{'a' * 5_000}' are producer_byte_rate=1.0",
+            "Quota configs",
+            "longer than",
+        ),
+    ],
+)
+def test_an_odd_quota_leaves_the_rest_of_its_listing(tmp_path: Path, odd: str, key: str, what: str) -> None:
+    good = "Quota configs for ip '10.0.0.1' are connection_creation_rate=9.0\n"
+    parsed = foreign(tmp_path, "kafka-configs", f"{good}{odd}\n{good.replace('0.1', '0.2')}")
+    assert [row[4]["ip"] for row in said(parsed)] == ["10.0.0.1", "10.0.0.2"]
+    (left,) = parsed.not_carried_over
+    assert (left.line, left.key) == (2, key)
+    assert left.what.startswith(what)
+
+
+def test_limits_that_limit_nothing_are_left_out_of_a_listing(tmp_path: Path) -> None:
+    path = tmp_path / "f.txt"
+    path.write_text(
+        "Quota configs for user-principal 'a' are producer_byte_rate=Infinity\n"
+        "Quota configs for user-principal 'b' are request_percentage=NaN\n"
+        "Quota configs for user-principal 'c' are request_percentage=1.0\n"
+    )
+    parsed = read(RUN, [path], NOTHING, foreign=Foreign(form="kafka-configs", cluster="main"))
+    assert [row.line for row in parsed.rows_of("quotas")] == [3]
+    assert [each.line for each in parsed.not_carried_over] == [1, 2]
 
 
 OLD = """\

@@ -43,6 +43,7 @@ from topicledger.report.facts import (
     PlannedChange,
     ShownState,
 )
+from topicledger.report.scope import span
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {
@@ -524,6 +525,11 @@ def test_a_place_that_takes_no_file_is_told_before_anything_is_read(tmp_path: Pa
 )
 def test_times_are_utc_unless_they_say_otherwise(text: str, utc: str) -> None:
     assert str(moment(text, "--since")) == utc
+
+
+def test_a_span_of_everything_has_a_span_of_the_same_length_before_it() -> None:
+    since, until = span(moment("0001-01-01", "--since"), moment("2026-11-01", "--until"), ()).span or ()
+    assert (since.year, (since - (until - since)).year) == (1970, 1913)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "0001-01-01T00:00+10:00"])

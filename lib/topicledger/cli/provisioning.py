@@ -49,7 +49,7 @@ from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import compares_configs
 from topicledger.resources import building, registry
-from topicledger.text import nearest, show
+from topicledger.text import nearest, show, utc_time
 
 _wait_visible = click.option(
     "--wait-visible",
@@ -95,12 +95,11 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime 
     if given is None:
         return None
     try:
-        time = datetime.fromisoformat(given)
+        return utc_time(given)
     except ValueError:
         raise click.BadParameter(
             f"{show(given)} is not a time: write it as 2026-11-20T10:00:00Z, or with an offset (+01:00)"
         ) from None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 detailed_option = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if changes are pending.")

@@ -67,7 +67,7 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
             # a URL with a password may have been pasted here
             shown = "an entry" if "@" in server else f'"{show(server)}"'
             # Kafka's own tools and properties files accept such lists.
-            several = len(re.split(r"[,;\s]+", server.strip(" ,;"))) > 1
+            several = sum(":" in each for each in re.split(r"[,;\s]+", server)) > 1
             hint = ": write one string for each server" if several else ""
             cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535{hint}')
     return tuple(value)

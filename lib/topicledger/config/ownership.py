@@ -16,6 +16,8 @@ from topicledger.text import listed, nearest, show
 _BLANKS = "".join(map(chr, range(0x21)))
 """Characters that are trimmed from owners, as from configs."""
 _UNSUPPORTED = ("!", "[", "\\")
+_LONGEST_PATTERN = 1_000
+"""Longest pattern; longer than any path with a legal topic name."""
 _SHOWN_OWNERS = 5
 
 Topic = tuple[str | None, str | None, str | None]
@@ -50,8 +52,9 @@ def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSetting
 def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        table.problem("file", f"{path} can't be read: {getattr(error, 'strerror', None) or 'not UTF-8'}")
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL
+        reason = getattr(error, "strerror", None) or "not UTF-8, or not a path"
+        table.problem("file", f"{show(str(path))} can't be read: {reason}")
         return ()
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -63,7 +66,12 @@ def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
             table.problem("file", f"{path}:{number}: a pattern can't contain !, [ ] or \\; use * or ?")
             continue
         names = tuple(owner.removeprefix("@").rpartition("/")[2] for owner in owners)
+        if "" in names:
+            table.problem("file", f"{path}:{number}: an owner has no name; write @team or @organisation/team")
+            continue
         found.append(OwnerLine(pattern=_regex(pattern), owners=names, place=f"{path.name}:{number}"))
+        if len(pattern) > _LONGEST_PATTERN:
+            table.problem("file", f"{path}:{number}: the pattern is longer than {_LONGEST_PATTERN:,} characters")
     return tuple(found)
 
 

@@ -192,8 +192,8 @@ def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettin
 def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSettings:
     table.only("configs", "partitions", "replicas", "undeclared", "replaced_idle_days", "pin", "ignore")
     ignore = table.values.get("ignore", list(default.ignore))
-    if not isinstance(ignore, list) or not all(isinstance(each, str) and each for each in ignore):
-        table.problem("ignore", "must be a list of names of configs")
+    if not isinstance(ignore, list) or not all(isinstance(each, str) and each.split() == [each] for each in ignore):
+        table.problem("ignore", "must be a list of names of configs, without blanks")
         ignore = []
     return ChangeSettings(
         configs=cast(ConfigChanges, table.choice("configs", default.configs, "off", "declared", "exact")),

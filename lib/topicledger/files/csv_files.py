@@ -43,7 +43,7 @@ def _read_csv_records(text: str, report: Report) -> None:
     columns: list[str] | None = None
     kind: ResourceKind | None = None
     for line, cells in _csv_records(text, report):
-        if not cells:
+        if not "".join(cells[:1]).strip() and len(cells) < 2:  # an empty line, perhaps with blanks
             continue
         if columns is None:
             columns = [cell.strip() for cell in cells]
@@ -95,9 +95,13 @@ def _check_header(columns: list[str], kind: ResourceKind | None, line: int, repo
     # A file without any of our columns may be anything, even a secret, so its header is not shown.
     unknown = [name for name in columns if name not in known]
     if len(unknown) == len(columns):
-        report.error(line, f"has no column of a manifest, such as {', '.join(needed)}{_other_separator(columns)}")
+        lower = not {name.lower() for name in columns}.isdisjoint(known)
+        hint = ": write names in lower case" if lower else _other_separator(columns)
+        report.error(line, f"has no column of a manifest, such as {', '.join(needed)}{hint}")
         return False
-    for name in unknown:
+    if "" in unknown:
+        report.error(line, "a column has no name; remove commas at the end of lines")
+    for name in filter(None, unknown):
         report.error(line, f"unknown column `{named(name)}`; {meant(name, known)}")
     for name in known:
         if columns.count(name) > 1:

@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
 from topicledger.files.documents import ENTRY_FIELDS, SECTIONS, read_document
@@ -52,7 +53,8 @@ JSON = json.JSONDecoder(
 )
 """Decodes JSON text to values, including maps in cells of CSV manifests."""
 
-_JSON_BLANKS = re.compile(r"[ \t\r\n]*")
+_BLANKS = " \t\r\n"
+_JSON_BLANKS = re.compile(f"[{_BLANKS}]*")
 _MAX_MADE = 5_000_000
 """Number of values that clusters, defaults and shorthands may add to those written in a JSON file."""
 _ONLY_IN_DOCUMENTS = ("topics", "defaults", *SECTIONS)
@@ -70,19 +72,19 @@ def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
 
 
 def read_json(text: str, report: Report) -> None:
-    """Report the rows and errors of a JSON manifest: a list, one object per line, or one document as in YAML."""
+    """Report the rows and errors of a JSON manifest: a list, objects one after the other, or a document as in YAML."""
     # No value takes fewer than two characters.
     report.visits = 2 * len(text) + _MAX_MADE
     reader = Reader(report)
     try:
-        if text.lstrip()[:1] == "[":
+        if text.lstrip(_BLANKS)[:1] == "[":
             _read_entries(_Scanner(text, report).entries(), reader)
         elif _is_document(text):
             document = _Scanner(text, report).document()
             if document is not None:
                 read_document(document, document.line, reader)
         else:
-            _read_entries(_json_lines(text, report), reader)
+            _read_entries(_json_values(text, report), reader)
     except TooMuchError:
         report.error(None, f"its clusters, defaults and shorthands expand to more than {_MAX_MADE:,} values")
 
@@ -108,23 +110,50 @@ def _read_entries(entries: Iterator[tuple[Value, int]], reader: Reader) -> None:
 def _is_document(text: str) -> bool:
     """Whether the first object of a text is a document rather than an entry."""
     try:
-        value, _ = JSON.raw_decode(text.lstrip())
+        value, _ = JSON.raw_decode(text.lstrip(_BLANKS))
     except (json.JSONDecodeError, RecursionError):
         return bool(_LIKE_A_DOCUMENT.search(text))
     return isinstance(value, Object) and any(key.text in _ONLY_IN_DOCUMENTS for key, _, _ in value.pairs)
 
 
-def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:
-    """Yield one value per line; a broken line doesn't stop the others."""
-    for line, written in enumerate(text.split("\n"), start=1):
-        written = written.strip(" \t\r")
-        if not written:
-            continue
-        try:
-            yield JSON.decode(written), line
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = f"not valid JSON: {json_reason(error)}"
-            report.error(line, f"{reason} (one object per line, or all objects in one [list])")
+def _json_values(text: str, report: Report) -> Iterator[tuple[Value, int]]:
+    """Yield each value with its line; a broken line doesn't stop the others, if each value has its own line."""
+    begin, line, sound = 0, 1, True
+    while begin < len(text):
+        value, end, error = _decoded(text, begin, several_lines=sound)
+        if error is not None:
+            sound = False
+            report.error(line, f"not valid JSON: {error} (one object per line, or all objects in one [list])")
+        elif value is not _NOTHING:
+            yield cast(Value, value), line
+        begin, line = end + 1, line + text.count("\n", begin, end) + 1
+
+
+_NOTHING = object()
+
+
+def _decoded(text: str, begin: int, *, several_lines: bool) -> tuple[object, int, str | None]:
+    """Return the value that begins on the line at `begin`, the end of its last line, and the error in the first one."""
+    end = _end_of_line(text, begin)
+    written = text[begin:end].strip(" \t\r")
+    if not written:
+        return _NOTHING, end, None
+    try:
+        return JSON.decode(written), end, None
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = json_reason(error)
+    if several_lines:
+        with suppress(json.JSONDecodeError, RecursionError):
+            value, stop = JSON.raw_decode(text, text.index(written, begin))
+            last = _end_of_line(text, stop)
+            if not text[stop:last].strip(" \t\r"):
+                return value, last, None
+    return None, end, reason
+
+
+def _end_of_line(text: str, begin: int) -> int:
+    end = text.find("\n", begin)
+    return len(text) if end < 0 else end
 
 
 class _Scanner:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from topicledger.config.ownership import not_yours
-from topicledger.config.scope import ScopeSettings, matches_ignored
+from topicledger.config.scope import matches_ignored
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import resource_reasons
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
+from topicledger.files.proposals import proposals
 from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
@@ -31,7 +32,6 @@ from topicledger.manifests.files import (
 from topicledger.manifests.files.entries import MAX_ERRORS
 from topicledger.manifests.files.values import template_hint
 from topicledger.manifests.reasons import broken
-from topicledger.resources.registry import KINDS
 from topicledger.text import first_of, nearest, show
 
 LISTED_FILES = 1000
@@ -75,7 +75,7 @@ def read(
     parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict).on(clusters)
     if foreign is not None:
         if FOREIGN_FORMATS[foreign.form].is_listing:
-            parsed = _without_refused(parsed)
+            parsed = _without_refused(_with_owners(parsed, settings.owners), settings)
         _leave_ignored(parsed, settings)
     hint = "; --cluster NAME puts the topics on another cluster" if foreign is not None else ""
     _require_none(
@@ -84,11 +84,8 @@ def read(
             parsed.warnings if strict else (),
             _unknown_clusters(parsed.every_row, settings, hint),
             _repeated(parsed.rows),
-            _row_errors(parsed.rows),
-            _not_yours(parsed.rows, settings.owners),
-            _ignored(parsed.rows, settings.scope),
-            resource_reasons.errors(parsed.resources),
-            resource_reasons.ignored(parsed.resources, settings.scope),
+            _row_errors(parsed.rows, settings),
+            resource_reasons.errors(parsed.resources, settings.scope),
         ),
     )
     for name in () if some else sorted(set(variables) - set(parsed.variables)):
@@ -96,19 +93,34 @@ def read(
     return parsed
 
 
-def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
-    """Leave out rows that a run would refuse although a cluster has them: brokers accept what never applies (A3)."""
-    kept: dict[str, list[ResourceRow]] = {}
+def _with_owners(parsed: ParsedManifests, owners: Owners) -> ParsedManifests:
+    """Give the topics of a listing, which has no owners, the only owner that the settings know, as `export` does."""
+    if owners == Owners():
+        return parsed
+    known = proposals([(row.cluster, row.topic) for row in parsed.rows], (), owners, None)
+    rows = [
+        row if (found := known.get((row.cluster, row.topic))) is None else dataclasses.replace(row, owner=found.owner)
+        for row in parsed.rows
+    ]
+    return dataclasses.replace(parsed, rows=rows)
+
+
+def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManifests:
+    """Leave out rows that can't be declared although a cluster has them: brokers accept what never applies (A3)."""
+    gone: set[int] = set()
     left_out = list(parsed.not_carried_over)
-    for kind in KINDS:
-        for row in parsed.rows_of(kind.table.name):
-            reason = resource_reasons.reasons(kind, row)
-            if reason is None:
-                kept.setdefault(kind.table.name, []).append(row)
-            else:
-                key = " ".join(str(value) for value in row.values.values() if value is not None)
-                left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=reason))
-    return dataclasses.replace(parsed, not_carried_over=left_out, resources=kept)
+
+    def leave_out(row: ManifestRow | ResourceRow, key: str, why: str) -> None:
+        gone.add(id(row))
+        left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=why))
+
+    for topic, why in _refused(parsed.rows, settings):
+        leave_out(topic, topic.topic, why)
+    for _, row, why in resource_reasons.refused(parsed.resources, settings.scope):
+        leave_out(row, " ".join(str(value) for value in row.values.values() if value is not None), why)
+    resources = {table: [row for row in rows if id(row) not in gone] for table, rows in parsed.resources.items()}
+    rows = [row for row in parsed.rows if id(row) not in gone]
+    return dataclasses.replace(parsed, rows=rows, not_carried_over=left_out, resources=resources)
 
 
 def remarks(parsed: ParsedManifests) -> list[str]:
@@ -202,26 +214,20 @@ def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) ->
             yield FileError(file=row.file, line=row.line, message=message)
 
 
-def _row_errors(rows: Sequence[ManifestRow]) -> Iterator[FileError]:
-    for row, reason in broken(rows):
-        message = f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}{template_hint(row.topic)}"
+def _row_errors(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[FileError]:
+    for row, why in _refused(rows, settings):
+        message = f"topic {show(row.topic)}: {show(why, _REASON_CHARACTERS)}{template_hint(row.topic)}"
         yield FileError(file=row.file, line=row.line, message=message)
 
 
-def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> Iterator[FileError]:
-    if owners == Owners():
-        return
-    why = not_yours(owners, [(row.cluster, row.topic, row.owner) for row in rows])
-    for row, reason in zip(rows, why, strict=True):
-        if reason is not None:
-            yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
-
-
-def _ignored(rows: Sequence[ManifestRow], scope: ScopeSettings) -> Iterator[FileError]:
-    why = matches_ignored("topic", "ignore_topics")
-    for row, ignored in zip(rows, scope.ignored("ignore_topics", [row.topic for row in rows]), strict=True):
-        if ignored:
-            yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {why}")
+def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[ManifestRow, str]]:
+    """Yield each row that a run would refuse by itself, or that the settings leave to others, with the reason."""
+    yield from broken(rows)
+    if settings.owners != Owners():
+        why = not_yours(settings.owners, [(row.cluster, row.topic, row.owner) for row in rows])
+        yield from ((row, reason) for row, reason in zip(rows, why, strict=True) if reason is not None)
+    ignored = settings.scope.ignored("ignore_topics", [row.topic for row in rows])
+    yield from ((row, matches_ignored("topic", "ignore_topics")) for row, one in zip(rows, ignored, strict=True) if one)
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:

@@ -145,7 +145,7 @@ def _texts(
                     return
                 result.digests[str(file)] = hashlib.sha256(content).hexdigest()
                 if _is_utf16(content):
-                    raise _NotReadError("is UTF-16; save it as UTF-8")
+                    raise _NotReadError("is UTF-16 or UTF-32; save it as UTF-8")
                 text = content.decode("utf-8-sig")
             except UnicodeDecodeError as error:
                 report.error(error.object.count(b"\n", 0, error.start) + 1, "not UTF-8")
@@ -163,9 +163,9 @@ _WITH_FROM = "; `load-manifests --from FORMAT` reads other tools' files"
 
 
 def _is_utf16(content: bytes) -> bool:
-    """Return whether a file is UTF-16: by its mark, or since one of its first two bytes is zero, as of ASCII text."""
-    start = content[:2]
-    return start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or (start.count(0) == 1 and len(content) % 2 == 0)
+    """Return whether a file is UTF-16 or UTF-32: by its mark, or since one of its first bytes is zero, as of ASCII."""
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+    return content.startswith(marks) or content[:2].count(0) == 1 or content[:4].count(0) == 3
 
 
 class _NotReadError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.manifests.files import FileError, ResourceRow
@@ -13,38 +13,36 @@ from topicledger.text import show
 _REASON_CHARACTERS = 2_000
 
 
-def errors(declared: Mapping[str, Sequence[ResourceRow]]) -> list[FileError]:
-    """Return an error for each row that a run would refuse by itself, or that differs from an earlier row.
+def errors(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) -> list[FileError]:
+    """Return an error for each row that is refused, or that differs from an earlier row.
 
     In: the declared resources beside topics, by table.
     """
     found = []
+    for kind, row, why in refused(declared, scope):
+        message = f"{kind.resource_type}: {show(why, _REASON_CHARACTERS)}"
+        found.append(FileError(file=row.file, line=row.line, message=message))
+    for kind in KINDS:
+        found += _repeated(kind.table.key, kind.words.declared, declared.get(kind.table.name, ()))
+    # The rows of a shorthand often have the same error.
+    return list(dict.fromkeys(found))
+
+
+def refused(
+    declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings
+) -> Iterator[tuple[ResourceKind, ResourceRow, str]]:
+    """Yield each row that a run would refuse by itself, or that the settings leave to others, with the reasons."""
     for kind in KINDS:
         rows = declared.get(kind.table.name, ())
         for row in rows:
             why = reasons(kind, row)
             if why is not None:
-                message = f"{kind.resource_type}: {show(why, _REASON_CHARACTERS)}"
-                found.append(FileError(file=row.file, line=row.line, message=message))
-        found += _repeated(kind.table.key, kind.words.declared, rows)
-    # The rows of a shorthand often have the same error.
-    return list(dict.fromkeys(found))
-
-
-def ignored(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) -> list[FileError]:
-    """Return an error for each row of a resource that the settings leave to others."""
-    found = []
-    for kind in KINDS:
-        rows = declared.get(kind.table.name, ())
+                yield kind, row, why
         for name, column in kind.names.ignores.items():
-            why = f"{kind.resource_type}: {matches_ignored(column, name)}"
-            for row, matched in zip(
-                rows, scope.ignored(name, [_text(row.values.get(column)) for row in rows]), strict=True
-            ):
+            ignored = scope.ignored(name, [_text(row.values.get(column)) for row in rows])
+            for row, matched in zip(rows, ignored, strict=True):
                 if matched:
-                    found.append(FileError(file=row.file, line=row.line, message=why))
-    # The rows of a shorthand have the same principal.
-    return list(dict.fromkeys(found))
+                    yield kind, row, matches_ignored(column, name)
 
 
 def _text(value: object) -> str | None:
@@ -57,7 +55,7 @@ def reasons(kind: ResourceKind, row: ResourceRow) -> str | None:
 
 
 def _repeated(key: Sequence[str], what: str, rows: Sequence[ResourceRow]) -> list[FileError]:
-    """Return an error for each row that differs from an earlier row of the same resource in state or values."""
+    """Return an error for each row that differs from an earlier row of the same resource, as those of topics (C2)."""
     first: dict[tuple[object, ...], ResourceRow] = {}
     found = []
     for row in rows:
@@ -65,7 +63,7 @@ def _repeated(key: Sequence[str], what: str, rows: Sequence[ResourceRow]) -> lis
         earlier = first.setdefault(named, row)
         if row.state != earlier.state:
             says = f"is {earlier.state} at {earlier.file}:{earlier.line}, and {row.state} here"
-        elif row.values != earlier.values:
+        elif (row.values, row.owner, row.labels) != (earlier.values, earlier.owner, earlier.labels):
             says = f"is declared differently at {earlier.file}:{earlier.line}"
         else:
             continue

@@ -70,8 +70,13 @@ def _topic(topic: str, state: str) -> str | None:
     return f"{topic}{COLLIDES}{internal}{WITH_INTERNAL}" if collides else None
 
 
+def visible(text: str) -> str:
+    """`rows.visible` for a text."""
+    return text if text == text.strip(" ") else f'"{text}"'
+
+
 def state_reason(state: str) -> str | None:
-    return None if state in (PRESENT, ABSENT) else f"state is {state}; write {PRESENT} or {ABSENT}"
+    return None if state in (PRESENT, ABSENT) else f"state is {visible(state)}; write {PRESENT} or {ABSENT}"
 
 
 def _count(column: str, count: int | None, most: int | None = None) -> str | None:
@@ -109,7 +114,7 @@ def _placement(row: ManifestRow) -> str | None:
     if row.placement is None:
         return None
     if not is_legal(row.placement):
-        return f"placement is {row.placement}{PLACEMENTS}"
+        return f"placement is {visible(row.placement)}{PLACEMENTS}"
     return None if row.assignments is None else PLACEMENT_AND_ASSIGNMENTS
 
 

@@ -110,13 +110,19 @@ def apart_from_internal() -> Rule:
     )
 
 
+def visible(value: Column) -> Column:
+    """Return a text for a message, in quotes if it begins or ends with a blank."""
+    return F.when(value == F.trim(value), value).otherwise(F.concat(F.lit('"'), value, F.lit('"')))
+
+
 def legal_state() -> Rule:
     """Require the state present or absent."""
     state = F.col("state")
     return Rule(
         error=Refusal.INVALID_STATE,
         reason=F.when(state.isNull(), F.lit(f"state is null; write {PRESENT} or {ABSENT}")).when(
-            ~state.isin(PRESENT, ABSENT), F.concat(F.lit("state is "), state, F.lit(f"; write {PRESENT} or {ABSENT}"))
+            ~state.isin(PRESENT, ABSENT),
+            F.concat(F.lit("state is "), visible(state), F.lit(f"; write {PRESENT} or {ABSENT}")),
         ),
     )
 
@@ -171,7 +177,7 @@ def _legal_placement() -> Rule:
     illegal = ~placement.rlike(rf"\A({LEGAL_PLACEMENT})\z")
     return Rule(
         error=Refusal.INVALID_PLACEMENT,
-        reason=F.when(illegal, F.concat(F.lit("placement is "), placement, F.lit(PLACEMENTS))).when(
+        reason=F.when(illegal, F.concat(F.lit("placement is "), visible(placement), F.lit(PLACEMENTS))).when(
             placement.isNotNull() & F.col("assignments").isNotNull(), F.lit(PLACEMENT_AND_ASSIGNMENTS)
         ),
     )

@@ -10,7 +10,6 @@ import functools
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 
 from topicledger.model.topic_configs import TopicConfig, Unit, topic_configs
 from topicledger.text import show
@@ -30,6 +29,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 _OTHER_DIGITS = re.compile(r"[^\x00-\x7f]|[+-]?0[xX]")
 """Matches numbers that Java reads, in digits of other scripts or of base 16."""
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
+_MOST_DIGITS = 39
+"""Longest number that is read, with sign and point."""
 MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
 """The highest number of each type."""
 
@@ -68,25 +69,28 @@ def stored(name: str, text: str) -> str:
 
 def _whole(config: TopicConfig, text: str, trimmed: str) -> str:
     if _WHOLE.fullmatch(trimmed):
-        _require_in_limits(config, text, int(trimmed) if len(trimmed) < 40 else None)
+        _require_in_limits(config, text, int(trimmed) if len(trimmed) <= _MOST_DIGITS else None)
         return text
     number = _counted(config, text, trimmed)
     _require_in_limits(config, text, number)
     return str(number)
 
 
-def _counted(config: TopicConfig, text: str, trimmed: str) -> int:
-    """Return the number that a text with a unit stands for."""
+def _counted(config: TopicConfig, text: str, trimmed: str) -> int | None:
+    """Return the number that a text with a unit stands for; None if it is too long to be one."""
     found = None if config.unit is None else _WITH_UNIT.fullmatch(trimmed)
     units = {} if config.unit is None else UNITS[config.unit]
     if found is None or found[2] not in units:
         or_unit = "" if config.unit is None else f" or {_EXAMPLES[config.unit]}"
         known = "" if found is None else f" (units: {', '.join(units)})"
         raise ConfigTextError(f"is {_quoted(text)}; write a whole number{_in_digits(trimmed)}{or_unit}{known}")
-    number = Decimal(found[1]) * units[found[2]]
-    if number != number.to_integral_value():
+    if len(found[1]) > _MOST_DIGITS:
+        return None
+    whole, _, part = found[1].partition(".")
+    number, rest = divmod(int(whole + part) * units[found[2]], int(10 ** len(part)))
+    if rest:
         raise ConfigTextError(f"is {_quoted(text)}, which is no whole number of {config.unit}")
-    return int(number)
+    return number
 
 
 def _require_in_limits(config: TopicConfig, text: str, number: float | None) -> None:

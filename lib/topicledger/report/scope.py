@@ -18,7 +18,7 @@ from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
-from topicledger.text import iso_time
+from topicledger.text import iso_time, show, utc_time
 
 _SQL_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
@@ -63,17 +63,18 @@ class ReportScope:
 def moment(text: str, option: str) -> datetime:
     """Parse an ISO 8601 date, or date and time, as UTC if it has no offset; a UsageError names the option."""
     try:
-        found = datetime.fromisoformat(text)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
+        return utc_time(text)
+    except ValueError:
         raise UsageError(
-            f"{option} {text} is not a time: give a date such as 2026-11-01, or 2026-11-01T08:00 (UTC) "
+            f"{option} {show(text)} is not a time: give a date such as 2026-11-01, or 2026-11-01T08:00 (UTC) "
             "or 2026-11-01T08:00+01:00"
         ) from None
 
 
 def span(since: datetime, until: datetime, clusters: Sequence[str]) -> ReportScope:
     """The span from `since` (inclusive) to `until` (exclusive); raises UsageError if it is empty."""
+    # Nothing is older, and there is a span of the same length before it.
+    since = max(since, datetime.fromtimestamp(0, UTC))
     if since >= until:
         raise UsageError(f"--since {iso_time(since)} is not before --until {iso_time(until)}")
     return ReportScope(span=(since, until), clusters=clusters)

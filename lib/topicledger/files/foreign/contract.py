@@ -39,9 +39,9 @@ class ForeignFormat:
     the clusters that the files name. Never raises because of a file's content."""
 
 
-def no_line_of(command: str) -> str:
+def no_line_of(command: str, about: str = "") -> str:
     """Return the error for a line that can't be parsed, without its text, since the file may contain secrets."""
-    return f"is not a line of `{command}`; keep its output on stdout only"
+    return f"is not a line of `{command}`{about}; keep its output on stdout only"
 
 
 def unknown_principal(principal: str) -> str:

@@ -23,6 +23,7 @@ from topicledger.manifests.files.values import (
     plain_number,
     type_of,
 )
+from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.text import show
 
 _A_SLIP = 0.8
@@ -134,10 +135,26 @@ class Fields:
             value = plain_number(value.strip()) or value
         return self._reader.number(f"`{self.name(key)}`", value, line)
 
-    def texts(self, key: str, *, joins_lists: bool = False) -> dict[str, str] | None:
+    def configs(self, key: str, *, joins_lists: bool = False) -> dict[str, str] | None:
+        """Take a mapping of configs, like `texts`; values that no Kafka accepts are errors, as in native files."""
+
+        def checked(name: str, text: str, line: int) -> str | None:
+            if TEMPLATE.search(text):  # reported as such
+                return text
+            try:
+                return stored(name, text)
+            except ConfigTextError as error:
+                self._reader.report.error(line, f"`{self.name(key)}`: `{show(name)}` {error}")
+                return None
+
+        return self.texts(key, joins_lists=joins_lists, checked=checked)
+
+    def texts(
+        self, key: str, *, joins_lists: bool = False, checked: Callable[[str, str, int], str | None] | None = None
+    ) -> dict[str, str] | None:
         """Take a mapping to strings; numbers and booleans keep the text as written.
 
-        ``joins_lists``: join lists of them with commas, as the tool itself does.
+        `joins_lists`: join lists of them with commas, as the tool itself does. `checked`: as `Reader.texts` has it.
         """
         found = self.take(key)
         if found is None:
@@ -147,7 +164,7 @@ class Fields:
             self.visit(sum(len(item) for _, item, _ in value.pairs if isinstance(item, list)))
             pairs = [(name, _joined(item), at) for name, item, at in value.pairs]
             value = Object(pairs=pairs, duplicates=value.duplicates, line=value.line)
-        texts = self._reader.texts(self.name(key), value, line)
+        texts = self._reader.texts(self.name(key), value, line, checked)
         for name, text in (texts or {}).items():
             self._rendered(f"{key}`: `{name}", text, line)
         return texts

@@ -56,7 +56,7 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
 
 def _config_map(resource: Resource, maps: ConfigMaps) -> None:
     name = resource.metadata.text("name", required=True)
-    data = resource.fields.texts("data") or {}
+    data = resource.fields.configs("data") or {}
     _no_template(resource.fields)
     resource.metadata.leave_out([key for key, _ in resource.metadata.others()], "a ConfigMap's own metadata")
     resource.fields.rest()
@@ -101,7 +101,7 @@ def _own(count: int | None) -> int | None:
 
 def _configs(spec: Fields, maps: ConfigMaps, reader: Reader) -> dict[str, str] | None:
     """Return the topic's configs merged with its ConfigMaps; they must not differ, as precedence isn't documented."""
-    configs = spec.texts("configs")
+    configs = spec.configs("configs")
     for item, line in spec.items("configMapRefs"):
         if not isinstance(item, str):
             spec.error("configMapRefs", line, "must hold names of ConfigMaps")

@@ -76,7 +76,7 @@ def _plans(fields: Fields, plans: Plans) -> None:
         plan = given.mapping(name, required=True)
         if plan is None:
             continue
-        config = plan.texts("config") or {}
+        config = plan.configs("config") or {}
         plan.leave_out(("alias",), "a plan's other name")
         plan.rest()
         if plans.setdefault(name, config) != config:
@@ -133,7 +133,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
         except NamingError as error:
             reader.report.error(row.line, f"topic {show(own_name)} has no name: {error}")
     row.entry.labels = fields.texts("metadata")
-    config = fields.texts("config")
+    config = fields.configs("config")
     plan = fields.text("plan")
     if plan is not None and plan not in setting.plans:
         hint = nearest(plan, setting.plans) or "load the file of plans, too"

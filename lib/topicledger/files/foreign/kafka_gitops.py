@@ -140,7 +140,7 @@ def _topic(name: str, fields: Fields, line: int, state: _State, defaults: _Defau
     entry.replication_factor = fields.count("replication", required=defaults.replication is None)
     if entry.replication_factor is None:
         entry.replication_factor = defaults.replication
-    entry.configs = fields.texts("configs")
+    entry.configs = fields.configs("configs")
     fields.rest()
     row.add()
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.manifests.files.entries import Entry, Report
 from topicledger.model import INTERNAL_TOPICS
+from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.text import show
 
 _TOPIC = re.compile(
@@ -162,10 +163,18 @@ def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
             what = "a value that the brokers hide"
             report.leave_out(topic.line, f"{show(topic.name)}: Configs: {show(name)}", what)
         else:
-            configs[name] = value
+            try:
+                configs[name] = stored(name, value)
+            except ConfigTextError as error:
+                report.error(topic.line, f"`Configs`: `{show(name)}` {error}")
     return configs or None
 
 
 KAFKA_TOPICS = ForeignFormat(
-    name="kafka-topics", suffixes=(".txt", ".out", ".log"), names_cluster=False, sign=_SIGN, read=_read
+    name="kafka-topics",
+    suffixes=(".txt", ".out", ".log"),
+    names_cluster=False,
+    is_listing=True,
+    sign=_SIGN,
+    read=_read,
 )

@@ -101,7 +101,7 @@ def _topic(resource: Resource, cluster: str | None) -> None:
         row.entry.topic = spec.text("topicName") or name
         row.entry.num_partitions = spec.count("partitions")
         row.entry.replication_factor = spec.count("replicas")
-        row.entry.configs = spec.texts("config", joins_lists=True)
+        row.entry.configs = spec.configs("config", joins_lists=True)
         spec.rest()
     metadata.leave_out(("namespace",), "the resource's place in Kubernetes")
     metadata.leave_out(_KEPT_BY_KUBERNETES, "kept by Kubernetes itself")

@@ -75,7 +75,7 @@ def _spec(spec: Fields, row: TopicRow, reader: Reader) -> None:
 
 
 def _configs(spec: Fields) -> dict[str, str] | None:
-    configs = spec.texts("settings", joins_lists=True)
+    configs = spec.configs("settings", joins_lists=True)
     minutes = spec.count("retentionMinutes")
     if minutes is not None and minutes < 0:
         spec.error("retentionMinutes", spec.line, f"is {minutes}; it must be at least 0")

@@ -6,6 +6,7 @@ Every check reports an error and continues, so that all errors of a file are rep
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -255,8 +256,10 @@ class Reader:
         value = _filled(value)
         if not isinstance(value, Number):
             self.report.error(line, f"{name} must be a number, not {kind_of(value)}{_plain_digits(value)}")
+        elif not math.isfinite(number := float(value.text)):
+            self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 64 bits")
         else:
-            return float(value.text)
+            return number
         return None
 
     def texts(
@@ -389,8 +392,10 @@ def _not_a_text(key: str, value: Value) -> str:
     if isinstance(value, Surprise):
         return f": {advised(key, value)}"
     if value is None:
-        return " is null; for the broker's default, leave the key out"
-    hint = template_hint(value, ': write a comma-separated string, "a,b"' if isinstance(value, list) else "")
+        return " is null; leave the key out (of configs, for the broker's default)"
+    config = topic_configs().get(key)
+    joins = isinstance(value, list) and (config is None or config.type == "list")
+    hint = template_hint(value, ': write a comma-separated string, "a,b"' if joins else "")
     return f" must be a string, number or boolean, not {kind_of(value)}{hint}"
 
 

@@ -154,7 +154,7 @@ def named(name: str) -> str:
 
 def describe(value: Value) -> str:
     """Describe a value that should be a list or mapping; for a surprise, give its reason."""
-    return value.reason if isinstance(value, Surprise) else kind_of(value)
+    return f"{kind_of(value)}: {value.reason}" if isinstance(value, Surprise) else kind_of(value)
 
 
 def advised(config: str, value: Surprise) -> str:

@@ -45,6 +45,9 @@ _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _LIKE_A_NUMBER = re.compile(r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9].*)?")
+_BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
+"""A line break of YAML 1.1; editors, and the lines of our messages, count only line feeds."""
+_OTHER_BREAK = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
 _MERGE_KEY = Key("<<")
 
@@ -89,10 +92,6 @@ def _surprising_number(text: str) -> Surprise | None:
     return Surprise(text, f"`{shown}` {meaning}; quote it ('{shown}'){plain}")
 
 
-def _line(event: yaml.Event) -> int:
-    return 0 if event.start_mark is None else event.start_mark.line + 1
-
-
 class _BadYamlError(Exception):
     """A YAML construct that manifests can't contain; ``line`` counts from 1."""
 
@@ -130,6 +129,19 @@ class YamlDocuments:
         self._aliased = 0
         self._open: list[_Open] = []
         self._anchors: dict[str, Value] = {}
+        self._lines: list[int] | None = None
+        """The file's line of each of YAML's lines, if they differ."""
+        if _OTHER_BREAK.search(text):
+            self._lines = [1]
+            for each in _BREAK.finditer(text):
+                self._lines.append(self._lines[-1] + each[0].endswith("\n"))
+
+    def line_at(self, line: int) -> int:
+        """Return the file's line, from 1, of one of YAML's lines, from 0."""
+        return line + 1 if self._lines is None else self._lines[min(line, len(self._lines) - 1)]
+
+    def _line(self, event: yaml.Event) -> int:
+        return 0 if event.start_mark is None else self.line_at(event.start_mark.line)
 
     def documents(self) -> Iterator[tuple[Value, int]]:
         """Yield each document's value and line; raises _BadYamlError, TooMuchError and yaml.YAMLError."""
@@ -138,18 +150,18 @@ class YamlDocuments:
         for event in yaml.parse(self.text, Loader=_Loader):
             kind = type(event)
             if isinstance(event, yaml.ScalarEvent):
-                value, line = self._scalar(event), _line(event)
+                value, line = self._scalar(event), self._line(event)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 self._begin(event, isinstance(event, yaml.MappingStartEvent))
                 continue
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 value, line = self._end()
             elif isinstance(event, yaml.AliasEvent):
-                value, line = self._alias(event), _line(event)
+                value, line = self._alias(event), self._line(event)
             else:
                 if kind is yaml.DocumentStartEvent:
                     self._anchors.clear()
-                    root_line = _line(event)
+                    root_line = self._line(event)
                 elif kind is yaml.DocumentEndEvent:
                     yield root, root_line
                 continue
@@ -167,7 +179,7 @@ class YamlDocuments:
                 value = self._plain(event.value)
         elif tag not in ("!", _TAG + "str"):
             raise _BadYamlError(
-                _line(event), "a tag (`!name`) is not allowed in a manifest; quote text that begins with !"
+                self._line(event), "a tag (`!name`) is not allowed in a manifest; quote text that begins with !"
             )
         if event.anchor is not None:
             self._anchors[event.anchor] = value
@@ -182,7 +194,7 @@ class YamlDocuments:
             return Surprise(text, str(error))
 
     def _begin(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent, mapping: bool) -> None:
-        line = _line(event)
+        line = self._line(event)
         if event.tag not in (None, "!", _TAG + ("map" if mapping else "seq")):
             raise _BadYamlError(line, "a tag (`!name`) is not allowed in a manifest")
         if len(self._open) >= _MAX_DEPTH:
@@ -211,7 +223,7 @@ class YamlDocuments:
     def _alias(self, event: yaml.AliasEvent) -> Value:
         anchor = event.anchor or ""
         if anchor not in self._anchors:
-            raise _BadYamlError(_line(event), f"`*{named(anchor)}` is an alias without an anchor before it")
+            raise _BadYamlError(self._line(event), f"`*{named(anchor)}` is an alias without an anchor before it")
         return self._anchors[anchor]
 
     def _add(self, value: Value, event: yaml.Event, line: int) -> None:
@@ -282,49 +294,50 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
         for document in source.documents():
             documents.append(document)
     except _BadYamlError as error:
-        report.error(error.line, _template_hint(source.text, error.line) or str(error))
+        written = source.text.split("\n", error.line)[error.line - 1]
+        report.error(error.line, _template_hint(written) or str(error))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if mark is None:
             report.error(None, f"not valid YAML: {error.problem or error.context}")
             return
-        line = mark.line + 1
-        hint = _template_hint(source.text, line, mark.column) or _character_hint(source.text, line, mark.column)
-        begun = line if error.context_mark is None else error.context_mark.line + 1
-        if hint is None and begun < line and (hint := _template_hint(source.text, begun)):
+        begun = error.context_mark or mark
+        # YAML may report the line after the last one.
+        lines = [*_BREAK.split(source.text, mark.line + 1), "", ""]
+        hint = (
+            _template_hint(lines[mark.line], mark.column)
+            or _character_hint(lines[begun.line], begun.column, begins=error.context)
+            or _character_hint(lines[mark.line], mark.column)
+        )
+        if hint is None and begun.line < mark.line and (hint := _template_hint(lines[begun.line])):
             # YAML finds out at the end of what it takes for a mapping.
-            line = begun
-        elif hint is None and line > 1 and _text_of_line(source.text, line - 1).startswith("<%"):
+            mark = begun
+        elif hint is None and mark.line and lines[mark.line - 1].startswith("<%"):
             # YAML takes both lines for one text.
-            line, hint = line - 1, TEMPLATE_HINT
-        report.error(line, hint or f"not valid YAML: {error.problem or error.context}")
+            report.error(source.line_at(mark.line) - 1, TEMPLATE_HINT)
+            return
+        report.error(source.line_at(mark.line), hint or f"not valid YAML: {error.problem or error.context}")
     except yaml.YAMLError as error:
         report.error(_line_of_bad_character(source.text), f"not valid YAML: {_reason_of_bad_character(error)}")
 
 
-def _template_hint(text: str, line: int, column: int = 0) -> str | None:
-    written = _text_of_line(text, line)
-    if "${" in written and "{{" not in written and "{%" not in written:
+def _template_hint(line: str, column: int = 0) -> str | None:
+    if "${" in line and "{{" not in line and "{%" not in line:
         return "not valid YAML: in { } and [ ], no text can have a variable; write each field on its own line"
-    return TEMPLATE_HINT if TEMPLATE.search(written) or template_at(written, column) else None
+    return TEMPLATE_HINT if TEMPLATE.search(line) or template_at(line, column) else None
 
 
-def _character_hint(text: str, line: int, column: int) -> str | None:
-    """Return a hint for a character that has a special meaning in YAML."""
-    character = _text_of_line(text, line)[column : column + 1]
+def _character_hint(line: str, column: int, begins: str | None = None) -> str | None:
+    """Return a hint for a character that has a special meaning in YAML; `begins` is what YAML takes it for."""
+    character, before = line[column : column + 1], line[:column].strip()
     if character == "\t":
         return "not valid YAML: a tab; write blanks"
-    if character in ("@", "`", "%"):
+    scanned = begins in ("while scanning an alias", "while scanning an anchor", "while scanning a block scalar")
+    if character in ("@", "`") or (character in ("%", "?", "-") and before) or (character and scanned):
         return f"not valid YAML: text that begins with {character}; quote it"
+    if character == ":" and ": " in before:
+        return "not valid YAML: text with a colon and a blank; quote it"
     return None
-
-
-def _text_of_line(text: str, line: int) -> str:
-    begin = 0
-    for _ in range(line - 1):
-        begin = text.find("\n", begin) + 1
-    end = text.find("\n", begin)
-    return text[begin:] if end < 0 else text[begin:end]
 
 
 def _line_of_bad_character(text: str) -> int | None:

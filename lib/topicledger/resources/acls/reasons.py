@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from topicledger.manifests.files import ResourceRow
-from topicledger.manifests.reasons import state_reason
+from topicledger.manifests.reasons import state_reason, visible
 from topicledger.manifests.rows import ABSENT
 from topicledger.resources.acls.acl import CLUSTER_NAME, OPERATIONS, PATTERN_TYPES, PERMISSIONS, PREFIXED, WILDCARD
 from topicledger.resources.acls.hosts import host_reason
@@ -36,7 +36,7 @@ def _principal(principal: str | None) -> str | None:
     if principal is None:
         return "principal is null; write User:name"
     if not principal.startswith(_USER) or principal == _USER:
-        return f"principal is {principal}; Kafka's authorizer knows only User:name"
+        return f"principal is {visible(principal)}; Kafka's authorizer knows only User:name"
     return None
 
 
@@ -44,7 +44,7 @@ def _one_of(column: str, value: str | None, known: Collection[str]) -> str | Non
     names = ", ".join(known)
     if value is None:
         return f"{column} is null; write one of {names}"
-    return None if value in known else f"{column} is {value}; write one of {names}"
+    return None if value in known else f"{column} is {visible(value)}; write one of {names}"
 
 
 def _operation(operation: str | None, resource_type: str | None) -> str | None:
@@ -52,7 +52,7 @@ def _operation(operation: str | None, resource_type: str | None) -> str | None:
         return "operation is null; write READ, WRITE, ..., or ALL"
     known = sorted({each for operations in OPERATIONS.values() for each in operations})
     if operation not in ("ALL", *known):
-        return f"operation is {operation}; write one of {', '.join(known)}, ALL"
+        return f"operation is {visible(operation)}; write one of {', '.join(known)}, ALL"
     legal = OPERATIONS.get(resource_type or "", known)
     if operation not in ("ALL", *legal):
         return f"operation {operation} does not apply to a {resource_type}; use {', '.join((*legal, 'ALL'))}"
@@ -67,7 +67,8 @@ def _name(name: str | None, resource_type: str | None, *, prefixed: bool) -> str
     if name == WILDCARD and prefixed:
         return "resource_name * with PREFIXED matches only names that begin with a *; for every name write LITERAL"
     if resource_type == "CLUSTER" and (name != CLUSTER_NAME or prefixed):
-        return f"resource_name of a CLUSTER is {name}; write {CLUSTER_NAME}, LITERAL"
+        return f"resource_name of a CLUSTER is {visible(name)}; write {CLUSTER_NAME}, LITERAL"
     if resource_type == "TOPIC" and name != WILDCARD and not _TOPIC.fullmatch(name):
-        return f"resource_name is {name}, which is not a legal topic name or prefix"
+        hint = "; for a prefix write PREFIXED without the *" if name.endswith(WILDCARD) else ""
+        return f"resource_name is {visible(name)}, which is not a legal topic name or prefix{hint}"
     return None

@@ -19,6 +19,7 @@ from topicledger.manifests.rows import (
     Rule,
     completed,
     legal_state,
+    visible,
 )
 from topicledger.resources.acls.acl import (
     ALLOW,
@@ -88,7 +89,7 @@ def _one_of(column: str, known: Collection[str]) -> Rule:
     return Rule(
         error=AclRefusal.INVALID_ACL,
         reason=F.when(value.isNull(), F.lit(f"{column} is null; write one of {names}")).when(
-            ~value.isin(*known), F.concat(F.lit(f"{column} is "), value, F.lit(f"; write one of {names}"))
+            ~value.isin(*known), F.concat(F.lit(f"{column} is "), visible(value), F.lit(f"; write one of {names}"))
         ),
     )
 
@@ -101,7 +102,7 @@ def _legal_principal() -> Rule:
         # Brokers accept `Group:x`, but none of Kafka's own authorizers ever matches it.
         .when(
             ~F.startswith(principal, F.lit("User:")) | (F.length(principal) <= len("User:")),
-            F.concat(F.lit("principal is "), principal, F.lit("; Kafka's authorizer knows only User:name")),
+            F.concat(F.lit("principal is "), visible(principal), F.lit("; Kafka's authorizer knows only User:name")),
         ),
     )
 
@@ -124,7 +125,7 @@ def _legal_operation() -> Rule:
         reason=F.when(operation.isNull(), F.lit("operation is null; write READ, WRITE, ..., or ALL"))
         .when(
             ~operation.isin("ALL", *known),
-            F.concat(F.lit("operation is "), operation, F.lit(f"; write one of {', '.join(known)}, ALL")),
+            F.concat(F.lit("operation is "), visible(operation), F.lit(f"; write one of {', '.join(known)}, ALL")),
         )
         .when(
             ~legal,
@@ -138,6 +139,8 @@ def _legal_operation() -> Rule:
 def _legal_name() -> Rule:
     name, resource_type, prefixed = F.col("resource_name"), F.col("resource_type"), F.col("pattern_type") == "PREFIXED"
     wildcard = name == WILDCARD
+    hint = F.when(F.endswith(name, F.lit(WILDCARD)), F.lit("; for a prefix write PREFIXED without the *"))
+    hint = hint.otherwise(F.lit(""))
     return Rule(
         error=AclRefusal.INVALID_ACL,
         reason=F.when(name.isNull(), F.lit("resource_name is null"))
@@ -148,11 +151,13 @@ def _legal_name() -> Rule:
         )
         .when(
             (resource_type == "CLUSTER") & ((name != CLUSTER_NAME) | prefixed),
-            F.concat(F.lit("resource_name of a CLUSTER is "), name, F.lit(f"; write {CLUSTER_NAME}, LITERAL")),
+            F.concat(F.lit("resource_name of a CLUSTER is "), visible(name), F.lit(f"; write {CLUSTER_NAME}, LITERAL")),
         )
         .when(
             (resource_type == "TOPIC") & ~wildcard & ~name.rlike(_TOPIC),
-            F.concat(F.lit("resource_name is "), name, F.lit(", which is not a legal topic name or prefix")),
+            F.concat(
+                F.lit("resource_name is "), visible(name), F.lit(", which is not a legal topic name or prefix"), hint
+            ),
         ),
     )
 
@@ -214,11 +219,19 @@ def unusual(acl: str) -> Column:
             ),
         ),
         F.when(
-            principal.rlike(r",\s*User:"),
-            F.concat(F.lit("principal is "), principal, F.lit("; it is one name with a comma: write one row per name")),
+            principal.rlike(r"[,;]\s*User:"),
+            F.concat(
+                F.lit("principal is "),
+                principal,
+                F.lit("; it is one name with a comma or a semicolon: write one row per name"),
+            ),
         ),
         F.when(
-            principal.rlike(r"^User:\s|\s$") | name.rlike(r"^\s|\s$"),
+            F.startswith(principal, F.lit("User:User:")),
+            F.concat(F.lit("principal is "), principal, F.lit("; it has the type twice: write User: once")),
+        ),
+        F.when(
+            principal.rlike(r"(?U)^User:\s|\s$") | name.rlike(r"(?U)^\s|\s$"),
             F.lit("its principal or resource_name begins or ends with a blank, which belongs to the name: remove it"),
         ),
         F.when(

@@ -20,6 +20,8 @@ LIMITS = (
     "controller_mutation_rate",
     IP_LIMIT,
 )
+LEAST = 1e-18
+"""The smallest limit; tables of changes have 18 decimal places."""
 KAFKA_TYPES: Mapping[str, str] = {"user": "user", "client_id": "client-id", "ip": "ip"}
 """Kafka's name of each part of an entity, by ours."""
 

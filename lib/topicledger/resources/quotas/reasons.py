@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.reasons import state_reason
-from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, LIMITS, WHOLE_LIMITS
+from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, LEAST, LIMITS, WHOLE_LIMITS
 
 _LARGEST = 2.0**63
 """Upper bound of whole limits, which are longs."""
@@ -43,6 +43,8 @@ def _limit(name: str, value: float, *, of_ip: bool) -> str | None:
     said = f"{name} is {_as_spark_writes(value)}"
     if math.isnan(value) or value <= 0:
         return f"{said}; it must be above 0, or null for no limit"
+    if value < LEAST:
+        return f"{said}; it must be at least 1E-18, or null for no limit"
     if math.isinf(value):
         return f"{said}; for no limit write null"
     if of_ip != (name == IP_LIMIT):

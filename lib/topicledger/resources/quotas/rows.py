@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
-from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOLE_LIMITS
+from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LEAST, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
 from topicledger.resources.validating import validated
 from topicledger.resources.valued import Valued
@@ -62,28 +62,38 @@ def limits_of() -> Column:
     return F.map_filter(entries, lambda _, value: value.isNotNull()).cast(_VALUES)
 
 
-_BLANK = r"^\s|\s$"
+_BLANK = r"(?U)^\s|\s$"
 
 
 def _unusual() -> Column:
     """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
-    user, named = F.col("user"), F.coalesce("user", "client_id")
+    user, client_id = F.col("user"), F.col("client_id")
+    both = F.concat_ws(" ", user, client_id)
     return (
         F.when(
             F.startswith(user, F.lit("User:")),
             F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
         )
         .when(
-            named == "*",
+            (user == "*") | (client_id == "*"),
             F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
         )
         .when(
-            user.rlike(_BLANK) | F.col("client_id").rlike(_BLANK),
+            user.rlike(_BLANK) | client_id.rlike(_BLANK),
             F.lit("user or client_id begins or ends with a blank, which belongs to the name: remove it"),
         )
         .when(
-            F.concat_ws(" ", user, F.col("client_id")).rlike(TEMPLATE.pattern),
+            both.rlike(TEMPLATE.pattern),
             F.lit("user or client_id " + TEMPLATE_HINT),
+        )
+        .when(
+            F.contains(both, F.lit("*")),
+            F.lit("user or client_id has a *, which is an ordinary character: write one row per name"),
+        )
+        .when(
+            # A distinguished name has commas, too.
+            user.rlike("^[^=]*,"),
+            F.concat(F.lit("user is "), user, F.lit("; it is one name with a comma: write one row per name")),
         )
     )
 
@@ -129,6 +139,7 @@ def _legal_limit(name: str) -> Rule:
     reason = (
         # Kafka accepts NaN and Infinity.
         F.when(F.isnan(value) | ~(value > 0), F.concat(said, F.lit("; it must be above 0, or null for no limit")))
+        .when(value < LEAST, F.concat(said, F.lit("; it must be at least 1E-18, or null for no limit")))
         .when(value == float("inf"), F.concat(said, F.lit("; for no limit write null")))
         .when(elsewhere & value.isNotNull(), F.concat(said, F.lit(only)))
     )

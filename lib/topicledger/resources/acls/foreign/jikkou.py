@@ -76,11 +76,13 @@ def _authorization(resource: Resource, cluster: str | None, roles: Mapping[str, 
         what = "deletes all of its ACLs; declare these ACLs `absent`, or add the principal to `[acls] manage`"
         report.leave_out(resource.line, f"metadata.annotations.{_DELETE}", what)
     for role, line in spec.items("roles"):
-        if isinstance(role, str) and role in roles:
+        if not isinstance(role, str):
+            spec.error("roles", line, f"must be a list of names, not {describe(role)}")
+        elif role in roles:
             resource.reader.visit(len(roles[role]))
             rules += roles[role]
         else:
-            found = f"{show(str(role))}, which no file here has; {nearest(str(role), roles) or 'load its file, too'}"
+            found = f"{show(role)}, which no file here has; {nearest(role, roles) or 'load its file, too'}"
             spec.error("roles", line, f"names the role {found}")
     spec.rest()
     if not principal.startswith("User:"):

@@ -8,9 +8,10 @@ A name with a line break takes several lines; such an ACL is listed as not carri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of, unknown_principal
+from topicledger.files.foreign.lines import entries
 from topicledger.resources.acls.acl import LITERAL, Acl
 from topicledger.resources.acls.foreign.rows import add_right, kafka_name
 from topicledger.text import show
@@ -19,17 +20,17 @@ _RESOURCE = re.compile(
     r"Current ACLs for resource `(?:"
     r"ResourcePattern\(resourceType=(\w+), name=(.*), patternType=(\w+)\)"
     r"|(\w+):(?:(LITERAL|PREFIXED):)?(.*)"
-    r")`:\s*",
+    r")`:",
     re.DOTALL,
 )
 # The part before the operation is split by hand, since two `.*` take quadratic time.
-_ENTRY = re.compile(r"\s*\(principal=(.*), operation=(\w+), permissionType=(\w+)\)\s*", re.DOTALL)
-_OLD_ENTRY = re.compile(r"\s*(.*) has (Allow|Deny) permission for operations: (\w+) from hosts: (\S+)\s*", re.DOTALL)
-_HEADING = re.compile(r"ACLs for principal `.*`\s*")
-_BEGINS = re.compile(r"Current ACLs for resource `|\s*\(principal=")
+_ENTRY = re.compile(r"\(principal=(.*), operation=(\w+), permissionType=(\w+)\)", re.DOTALL)
+_OLD_ENTRY = re.compile(r"(.*) has (Allow|Deny) permission for operations: (\w+) from hosts: (\S+)", re.DOTALL)
+_HEADING = re.compile(r"ACLs for principal `.*`", re.DOTALL)
+_BEGINS = re.compile(r"Current ACLs for resource `|ACLs for principal `|\s*\(principal=|\s+[A-Za-z]+:")
+_ENDS = re.compile(r"`:?\s*$|permissionType=\w+\)\s*$| from hosts: ")
+_JOINED = re.compile(r", permissionType=\w+\)[\s,]*\(principal=")
 _SIGN = re.compile(r"^Current ACLs for resource `", re.MULTILINE)
-_MOST_LINES = 100
-"""Largest number of lines of one resource or entry; no name has more line breaks."""
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
@@ -39,20 +40,21 @@ def _read(sources: Sequence[Source], cluster: str | None) -> None:
 
 def _read_lines(source: Source, cluster: str | None) -> None:
     report, resource = source.report, None
-    for number, line in _joined(source.text.split("\n")):
-        if not line.strip() or _HEADING.fullmatch(line):
+    for number, text in entries(source.text, begins=_BEGINS, ends=_ENDS, is_whole=_is_whole):
+        line = text.strip()
+        if _HEADING.fullmatch(line):
             continue
         if found := _RESOURCE.fullmatch(line):
             resource = (found[1], found[3], found[2]) if found[1] else (kafka_name(found[4]), found[5], found[6])
+        elif _JOINED.search(line):
+            report.error(number, "has more than one ACL; keep the line breaks of `kafka-acls.sh --list`")
+            return
         elif (entry := _entry(line)) and resource is not None:
             principal, host, operation, permission = entry
             resource_type, pattern_type, name = resource
             acl = Acl(principal, permission, operation, resource_type, pattern_type or LITERAL, name, host)
             if any("\n" in text for text in acl):
                 report.leave_out(number, show(" ".join(acl)), "a line break in a name")
-            elif "permissionType=" in principal:
-                report.error(number, "has more than one ACL; keep the line breaks of `kafka-acls.sh --list`")
-                return
             elif principal.startswith("User:"):
                 add_right(report, cluster, acl, number)
             else:
@@ -72,21 +74,9 @@ def _entry(line: str) -> tuple[str, str, str, str] | None:
     return None
 
 
-def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield each resource and entry as one text, with its first line, since names may have line breaks."""
-    at = 0
-    while at < len(lines):
-        end = at + 1
-        text = lines[at]
-        if _BEGINS.match(text):
-            while not _is_whole(text) and end < min(len(lines), at + _MOST_LINES) and not _BEGINS.match(lines[end]):
-                text, end = f"{text}\n{lines[end]}", end + 1
-        yield at + 1, text
-        at = end
-
-
 def _is_whole(text: str) -> bool:
-    return (_RESOURCE.fullmatch(text) or _ENTRY.fullmatch(text)) is not None
+    line = text.strip()
+    return any(form.fullmatch(line) for form in (_RESOURCE, _ENTRY, _OLD_ENTRY, _HEADING))
 
 
 KAFKA_ACLS = ForeignFormat(

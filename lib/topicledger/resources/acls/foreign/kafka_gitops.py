@@ -127,7 +127,8 @@ def _user(name: str, fields: Fields, client: Client) -> None:
                 acl = Acl(client.principal, ALLOW, operation, kind, "LITERAL", resource, WILDCARD)
                 add_right(client.report, client.cluster, acl, fields.line)
         else:
-            fields.error("roles", line, f"has {show(str(role))}; known: reader, writer, operator")
+            found = show(role) if isinstance(role, str) else describe(role)
+            fields.error("roles", line, f"has {found}; known: reader, writer, operator")
 
 
 _OPERATOR = (

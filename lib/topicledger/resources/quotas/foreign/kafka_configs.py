@@ -11,27 +11,31 @@ import re
 from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.files.foreign.lines import entries
 from topicledger.manifests.files.entries import Report
 from topicledger.resources.quotas.entity import DEFAULT, ENTITY, LIMITS, Entity, written
 from topicledger.resources.quotas.foreign.rows import add_quota
+from topicledger.text import show
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
 _PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>(?:the )?default {kind}))"
-_LIMIT = r"[a-z_]+=-?[0-9]+(?:\.[0-9]+)?(?:E-?[0-9]+)?"
+_LIMIT = r"[a-z_.]+=(?:-?[0-9]+(?:\.[0-9]+)?(?:E-?[0-9]+)?|NaN|-?Infinity)"
 _QUOTA = re.compile(
     "(?:Quota c|C)onfigs for "
     + "".join(f"(?:{_PART.format(kind=_KINDS[name], name=name)}(?:, (?=.))?)?" for name in ENTITY)
-    + f" are (?P<limits>{_LIMIT}(?:, ?{_LIMIT})*)?"
+    + f" are (?P<limits>{_LIMIT}(?:, ?{_LIMIT})*)?",
+    re.DOTALL,
 )
 _SIGN = re.compile(
     r"^(?:Quota c|C|SCRAM credential c)onfigs for (?:user-principal|client-id|ip|(?:the )?default) ", re.MULTILINE
 )
-_LONGEST_LINE = 4_096
-"""Longest accepted line; matching names that contain separators takes quadratic time."""
+_LONGEST = 4_096
+"""Longest accepted entry; matching names that contain separators takes quadratic time."""
+_ENDS = re.compile(" are(?: |$)")
 _CREDENTIAL = re.compile(r"SCRAM-SHA-[0-9]+=salt=[^,]*,stored_key=[^,]*,server_key=[^,]*,iterations=[0-9]+,?")
 """A user's credential among the limits of the older form."""
 _OF_A_USER = "the user's authentication"
-_SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*")
+_SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*", re.DOTALL)
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
@@ -41,25 +45,39 @@ def _read(sources: Sequence[Source], cluster: str | None) -> None:
 
 def _read_lines(source: Source, cluster: str | None) -> None:
     report = source.report
-    for number, line in enumerate(source.text.split("\n"), start=1):
-        line = line.rstrip("\r ")
-        if not line:
+    for number, text in entries(source.text, begins=_SIGN, ends=_ENDS, is_whole=_is_whole):
+        if len(text) > _LONGEST and _SIGN.match(text):
+            report.leave_out(number, "Quota configs", f"longer than {_LONGEST:,} characters")
             continue
-        if len(line) > _LONGEST_LINE:
-            report.error(number, no_line_of("kafka-configs.sh --describe"))
+        parsed = _parsed(text)
+        if parsed is None:
+            report.error(number, no_line_of("kafka-configs.sh --describe", " about users, clients or ips"))
             return
-        line, credentials = _CREDENTIAL.subn("", line)
+        quota, credentials = parsed
         if credentials:
             report.leave_out(number, "SCRAM credential configs", _OF_A_USER)
-        if found := _QUOTA.fullmatch(f"{line} " if line.endswith(" are") else line.rstrip(",")):
-            limits = _limits(found["limits"] or "", number, report)
-            if limits:
-                add_quota(report, cluster, Entity(*(_name(found, part) for part in ENTITY)), limits, number)
-        elif _SIGNS_IN.fullmatch(line):
-            report.leave_out(number, "SCRAM credential configs", _OF_A_USER)
-        else:
-            report.error(number, no_line_of("kafka-configs.sh --describe"))
-            return
+        if quota is not None:
+            entity = Entity(*(_name(quota, part) for part in ENTITY))
+            limits = _limits(quota["limits"] or "", number, report)
+            if any("\n" in name for name in entity if name):
+                report.leave_out(number, show(" ".join(filter(None, entity))), "a line break in a name")
+            elif limits:
+                add_quota(report, cluster, entity, limits, number)
+
+
+def _parsed(text: str) -> tuple[re.Match[str] | None, bool] | None:
+    """Return the quota of an entry, if it has one, and whether it has credentials; None if it can't be parsed."""
+    if len(text) > _LONGEST:
+        return None
+    if _SIGNS_IN.fullmatch(text):
+        return None, True
+    line, credentials = _CREDENTIAL.subn("", text)
+    quota = _QUOTA.fullmatch(f"{line} " if line.endswith(" are") else line.rstrip(","))
+    return None if quota is None else (quota, credentials > 0)
+
+
+def _is_whole(text: str) -> bool:
+    return _parsed(text) is not None
 
 
 def _name(found: re.Match[str], part: str) -> str | None:
