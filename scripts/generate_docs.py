@@ -274,12 +274,14 @@ def _accepted(accepted: catalogue.Accepted) -> str:
 
 def _directions(changes: catalogue.Changes) -> Iterator[str]:
     from_replicas = " to the number of replicas or more"
+    below = f" below `{changes.lowered.below}`" if changes.lowered and changes.lowered.below else ""
     named = {
-        "lowered": changes.lowered,
+        f"lowered{below}": changes.lowered,
         f"raised{from_replicas if changes.raised and changes.raised.from_replicas else ''}": changes.raised,
         "without limit": changes.unlimited,
         "emptied": changes.emptied,
         **{f"gets `{value}`": effect for value, effect in changes.gains.items()},
+        **{f"loses `{value}`": effect for value, effect in changes.drops.items()},
     }
     for direction, effect in named.items():
         if effect is not None:

@@ -20,10 +20,15 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("cleanup.policy", "emptied"): ("delete", ""),
-    ("cleanup.policy", "gets compact"): ("delete", "compact"),
+    ("cleanup.policy", "gets compact"): ("delete", "compact,delete"),
     ("cleanup.policy", "gets delete"): ("compact", "compact,delete"),
+    ("cleanup.policy", "loses delete"): ("compact,delete", "compact"),
     ("delete.retention.ms", "lowered"): ("86400000", "3600000"),
     ("errors.deadletterqueue.group.enable", "gets false"): ("true", "false"),
+    ("file.delete.delay.ms", "raised"): ("60000", "120000"),
+    ("internal.segment.bytes", "lowered"): ("2097152", "1048576"),
+    ("local.retention.bytes", "unlimited"): ("1048576", "-2"),
+    ("local.retention.ms", "unlimited"): ("3600000", "-2"),
     ("max.compaction.lag.ms", "lowered"): ("86400000", "3600000"),
     ("max.decompressed.message.bytes", "lowered"): ("2097152", "1048576"),
     ("max.message.bytes", "lowered"): ("2097152", "1048576"),
@@ -31,7 +36,10 @@ CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("message.timestamp.before.max.ms", "lowered"): ("86400000", "3600000"),
     ("message.timestamp.difference.max.ms", "lowered"): ("86400000", "3600000"),
     ("message.timestamp.type", "gets CreateTime"): ("LogAppendTime", "CreateTime"),
+    ("min.cleanable.dirty.ratio", "gets 1"): ("0.5", "1"),
+    ("min.cleanable.dirty.ratio", "gets 1.0"): ("0.5", "1.0"),
     ("min.compaction.lag.ms", "lowered"): ("86400000", "3600000"),
+    ("min.compaction.lag.ms", "unlimited"): ("86400000", "9223372036854775807"),
     ("min.insync.replicas", "lowered"): ("2", "1"),
     ("min.insync.replicas", "raised"): ("1", "2"),
     ("remote.log.copy.disable", "gets true"): ("false", "true"),
@@ -40,11 +48,16 @@ CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("retention.bytes", "unlimited"): ("1048576", "-1"),
     ("retention.ms", "lowered"): ("86400000", "3600000"),
     ("retention.ms", "unlimited"): ("86400000", "-1"),
+    ("segment.bytes", "lowered"): ("4194304", "1048576"),
     ("unclean.leader.election.enable", "gets true"): ("false", "true"),
 }
 """By config and direction: the value before and after."""
-NEEDED = {"remote.storage.enable": {"remote.log.delete.on.disable": "true"}}
-"""Configs that a broker wants beside a changed one."""
+NEEDED = {
+    "remote.storage.enable": {"remote.log.delete.on.disable": "true"},
+    "internal.segment.bytes": {"max.message.bytes": "2000000"},
+    "segment.bytes": {"max.message.bytes": "2000000"},
+}
+"""Configs that a change needs beside it: brokers want them, or it has no effect without them."""
 
 
 def effects() -> Mapping[tuple[str, str], Effect]:
@@ -55,6 +68,7 @@ def effects() -> Mapping[tuple[str, str], Effect]:
             for direction in ("emptied", "lowered", "raised", "unlimited"):
                 found[each.name, direction] = getattr(each.changes, direction)
             found |= {(each.name, f"gets {value}"): effect for value, effect in each.changes.gains.items()}
+            found |= {(each.name, f"loses {value}"): effect for value, effect in each.changes.drops.items()}
     return {change: effect for change, effect in found.items() if effect is not None}
 
 

@@ -135,7 +135,7 @@ LOSSES = {
     "unknown before": (alters("t", {}, {"retention.ms": "5"}), f"retention.ms unknown -> 5 {SHORTER}"),
     "reset": (
         alters("t", {"retention.ms": "6"}, {}, retention_ms="6"),
-        f"retention.ms 6 -> the broker's default, which isn't known, {SHORTER} if that is less",
+        f"retention.ms 6 -> the broker's default, which isn't known: {SHORTER}, depending on it",
     ),
     "compacted": (
         alters("t", {}, {"cleanup.policy": "compact"}, cleanup_policy="delete"),
@@ -199,12 +199,20 @@ LOSSES = {
 }
 
 REFUSES, FILLS = "can refuse records that producers send", "may fill disks"
-ONE_DOWN = "stops producers with acks=all once one broker is down"
+ONE_DOWN = (
+    "stops producers with acks=all once one broker is down, before Kafka 3.7 at once if it is more than the replicas"
+)
+LARGER = "refuses batches that are larger"
 
 
 def in_sync(old: str, new: str, replicas: int | None) -> dict[str, Any]:
     changed = alters("t", {}, {"min.insync.replicas": new}, min_insync_replicas=old)
     return {**changed, "live_replication_factor": replicas}
+
+
+def in_sync_move(before: str, after: str, needed: str | None) -> dict[str, Any]:
+    row = reassigned("t", before, after)
+    return row if needed is None else {**row, "live_configs": in_sync(needed, "", 3)["live_configs"]}
 
 
 DISRUPTIONS = {
@@ -231,15 +239,73 @@ DISRUPTIONS = {
     ),
     "reset": (
         alters("t", {"max.message.bytes": "6"}, {}, max_message_bytes="6"),
-        f"max.message.bytes 6 -> the broker's default, which isn't known, {REFUSES} if that is less",
+        f"max.message.bytes 6 -> the broker's default, which isn't known: {REFUSES}, depending on it",
     ),
     "all in sync": (in_sync("1", "3", 3), f"min.insync.replicas 1 -> 3 {ONE_DOWN}"),
     "more than all in sync": (in_sync("2", "4", 3), f"min.insync.replicas 2 -> 4 {ONE_DOWN}"),
-    "all in sync already": (in_sync("3", "4", 3), None),
+    "all in sync already": (in_sync("3", "4", 3), f"min.insync.replicas 3 -> 4 {ONE_DOWN}"),
     "two of three": (in_sync("1", "2", 3), None),
-    "one replica": (in_sync("1", "2", 1), None),
+    "two of three that become two": (
+        {**in_sync("1", "2", 3), "replication_factor": 2},
+        f"min.insync.replicas 1 -> 2 {ONE_DOWN}",
+    ),
+    "one replica": (in_sync("1", "2", 1), f"min.insync.replicas 1 -> 2 {ONE_DOWN}"),
+    "one replica, as before": (in_sync("1", "1", 1), None),
+    "no spare replica": (
+        in_sync_move("0:1,2,3;1:1,2", "0:1,2;1:2,3", "2"),
+        f"3 -> 2 replicas with min.insync.replicas=2 {ONE_DOWN}",
+    ),
+    "a spare replica": (in_sync_move("0:1,2,3,4", "0:1,2,3", "2"), None),
+    "perhaps no spare replica": (
+        in_sync_move("0:1,2,3", "0:1,2", None),
+        f"3 -> 2 replicas with min.insync.replicas=unknown {ONE_DOWN}",
+    ),
+    "to one replica": (in_sync_move("0:1,2,3", "0:1", "1"), None),
     "unknown replicas": (in_sync("1", "2", None), f"min.insync.replicas 1 -> 2 {ONE_DOWN}"),
     "no limit": (alters("t", {}, {"retention.ms": "-1"}, retention_ms="6"), f"retention.ms 6 -> -1 {FILLS}"),
+    "as good as no limit": (
+        alters("t", {}, {"retention.ms": "9223372036854775807"}, retention_ms="6"),
+        f"retention.ms 6 -> 9223372036854775807 {FILLS}",
+    ),
+    "smaller segments": (
+        alters("t", {}, {"segment.bytes": "5"}, segment_bytes="9", max_message_bytes="6"),
+        f"segment.bytes 9 -> 5 {LARGER}",
+    ),
+    "smaller segments, smaller batches": (
+        alters("t", {}, {"segment.bytes": "5", "max.message.bytes": "4"}, segment_bytes="9", max_message_bytes="4"),
+        None,
+    ),
+    "segments with room": (alters("t", {}, {"segment.bytes": "6"}, segment_bytes="9", max_message_bytes="6"), None),
+    "smaller segments, unknown batches": (
+        alters("t", {}, {"segment.bytes": "5"}, segment_bytes="9"),
+        f"segment.bytes 9 -> 5 {LARGER}",
+    ),
+    "no longer deleted": (
+        alters("t", {}, {"cleanup.policy": "compact"}, cleanup_policy="compact,delete"),
+        f"cleanup.policy compact,delete -> compact {FILLS}",
+    ),
+    "perhaps no longer deleted": (
+        alters("t", {}, {"cleanup.policy": "compact"}),
+        f"cleanup.policy unknown -> compact {FILLS}",
+    ),
+    "perhaps kept for good": (alters("t", {}, {"cleanup.policy": ""}), f"cleanup.policy unknown ->  {FILLS}"),
+    "still deleted": (alters("t", {}, {"cleanup.policy": "Delete,compact"}, cleanup_policy="delete"), None),
+    "never compacted": (
+        alters("t", {}, {"min.cleanable.dirty.ratio": "1.0"}, min_cleanable_dirty_ratio="0.5"),
+        f"min.cleanable.dirty.ratio 0.5 -> 1.0 {FILLS}",
+    ),
+    "compacted late": (
+        alters("t", {}, {"min.compaction.lag.ms": "9223372036854775807"}, min_compaction_lag_ms="0"),
+        f"min.compaction.lag.ms 0 -> 9223372036854775807 {FILLS}",
+    ),
+    "all on local disks": (
+        alters("t", {}, {"local.retention.ms": "-2"}, local_retention_ms="6"),
+        f"local.retention.ms 6 -> -2 {FILLS}",
+    ),
+    "files stay": (
+        alters("t", {}, {"file.delete.delay.ms": "7"}, file_delete_delay_ms="6"),
+        f"file.delete.delay.ms 6 -> 7 {FILLS}",
+    ),
     "no size": (alters("t", {}, {"retention.bytes": "-5"}, retention_bytes="6"), f"retention.bytes 6 -> -5 {FILLS}"),
     "no limit before": (alters("t", {}, {"retention.bytes": "-5"}, retention_bytes="-1"), None),
     "longer": (alters("t", {}, {"retention.ms": "7"}, retention_ms="6"), None),
@@ -253,7 +319,10 @@ DISRUPTIONS = {
         f"remote.log.copy.disable false -> true {FILLS}",
     ),
     "a loss": (alters("t", {}, {"retention.ms": "5"}, retention_ms="6"), None),
-    "reset, a loss": (alters("t", {"retention.ms": "6"}, {}, retention_ms="6"), None),
+    "reset, perhaps endless": (
+        alters("t", {"retention.ms": "6"}, {}, retention_ms="6"),
+        f"retention.ms 6 -> the broker's default, which isn't known: {FILLS}, depending on it",
+    ),
     "grows": (grows("t", "compact"), None),
 }
 

@@ -22,7 +22,11 @@ def test_a_default_is_one_of_the_accepted_values() -> None:
             assert each.default in accepted.values, each.name
         if accepted.least is not None and each.default not in accepted.also:
             assert float(each.default) >= accepted.least, each.name
-        assert set(each.changes.gains) <= {*(accepted.values or ("true", "false"))}, each.name
+        if each.type == "double":
+            assert all(float(value) == accepted.most for value in each.changes.gains), each.name
+        else:
+            assert set(each.changes.gains) <= {*(accepted.values or ("true", "false"))}, each.name
+        assert set(each.changes.drops) <= set(accepted.values), each.name
 
 
 def test_managed_services_are_those_that_a_check_of_clusters_names() -> None:

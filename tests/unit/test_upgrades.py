@@ -48,7 +48,7 @@ def test_versions_change_defaults() -> None:
     assert of_default(name, "9223372036854775807", (3, 9)) is None
 
 
-@pytest.mark.parametrize("text", ["4", "four", "4.x", "99.0", ""])
+@pytest.mark.parametrize("text", ["4", "four", "4.x", "99.0", "", "4.-4", "0.1", "4. 0", "1.1.1.1", "٤.٠"])
 def test_unknown_versions_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--for-kafka"):
         checked_version(text)

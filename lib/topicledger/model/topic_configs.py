@@ -9,7 +9,7 @@
 - `default`: of a broker without settings. `since`, `until`: first and last version of Kafka that has the config.
 - `defaults_since`, `leasts_since`: what a version of Kafka changed, by version.
 - `changes`: what each direction of a change can do (`Changes`): a class, or a table with `class`, `effect` (words for
-  this config) and `from`. `any = "harmless"` says that no direction can do anything.
+  this config), `from` and `below`. `any = "harmless"` says that no direction can do anything.
 - `editable_on`: the managed services that document which configs users may set, and have this one among them.
 - `caution`: what every change of it does, for the warning of a plan; no guard counts it.
 """
@@ -51,6 +51,8 @@ EFFECTS: Mapping[ChangeClass, str] = {
 }
 """Words of plans and guards for a change of each class."""
 HARMLESS = "harmless"
+NO_LIMIT = 10**15
+"""A number from which on a limit limits nothing: 31,000 years in ms, a petabyte in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,9 @@ class Effect:
     of_class: ChangeClass
     words: str
     from_replicas: bool = False
-    """Whether a number does it only from the number of replicas on, if the topic has several."""
+    """Whether a number does it only from the number of replicas on, if the topic has several, or above it."""
+    below: str | None = None
+    """The config below whose value a number does it; None: any number does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +75,19 @@ class Changes:
     """A lower number. A negative one is no limit, so the highest."""
     raised: Effect | None = None
     unlimited: Effect | None = None
-    """A negative number, if there was a limit."""
+    """A negative number, or at least `NO_LIMIT`, if there was a limit."""
     emptied: Effect | None = None
     """A list without elements."""
     gains: Mapping[str, Effect] = field(default_factory=dict)
     """A value, or an element of a list, that wasn't there."""
+    drops: Mapping[str, Effect] = field(default_factory=dict)
+    """An element of a list that was there."""
 
     @property
     def every(self) -> tuple[Effect, ...]:
         """The effects of all directions."""
         directions = (self.lowered, self.raised, self.unlimited, self.emptied)
-        return (*(each for each in directions if each is not None), *self.gains.values())
+        return (*(each for each in directions if each is not None), *self.gains.values(), *self.drops.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +192,10 @@ def _config(name: str, table: dict[str, Any]) -> TopicConfig:
 def _changes(name: str, table: dict[str, Any]) -> Changes:
     if table == {"any": HARMLESS}:
         return Changes()
-    gains = {value: _effect(each) for value, each in table.pop("gains", {}).items()}
-    found = Changes(gains=gains, **{direction: _effect(each) for direction, each in table.items()})
+    gains, drops = (
+        {value: _effect(each) for value, each in table.pop(direction, {}).items()} for direction in ("gains", "drops")
+    )
+    found = Changes(gains=gains, drops=drops, **{direction: _effect(each) for direction, each in table.items()})
     if not found.every:
         raise ValueError(
             f'topic_configs.toml: {name}: no direction has a class; write changes = {{ any = "harmless" }}'
@@ -199,5 +207,8 @@ def _effect(given: str | Mapping[str, str]) -> Effect:
     table = {"class": given} if isinstance(given, str) else given
     of_class = ChangeClass(table["class"])
     return Effect(
-        of_class=of_class, words=table.get("effect", EFFECTS[of_class]), from_replicas=table.get("from") == "replicas"
+        of_class=of_class,
+        words=table.get("effect", EFFECTS[of_class]),
+        from_replicas=table.get("from") == "replicas",
+        below=table.get("below"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,11 +35,8 @@ def newest() -> Version:
 
 def checked_version(text: str) -> Version:
     """Return the version of a text such as `4.4`; raises UsageError if it is none, or newer than the catalogue."""
-    try:
-        version = version_of(text)
-    except ValueError:
-        version = ()
-    if len(version) < 2:
+    version = version_of(text) if re.fullmatch(r"[1-9]\d{0,3}(\.\d{1,4}){1,2}", text, re.ASCII) else ()
+    if not version:
         raise UsageError(f"--for-kafka {show(text)}: write a version such as {as_text(newest())}")
     if version[:2] > newest():
         raise UsageError(

@@ -15,10 +15,13 @@ from pyspark.sql import functions as F
 from topicledger.kafka.config_values import parts_column, trimmed
 from topicledger.ledger.rows import read_moves
 from topicledger.model import Action
-from topicledger.model.topic_configs import DISRUPTIONS, EFFECTS, LOSSES, ChangeClass, Effect, topic_configs
+from topicledger.model.topic_configs import DISRUPTIONS, EFFECTS, LOSSES, NO_LIMIT, ChangeClass, Effect, topic_configs
 from topicledger.policies.contract import fewer_replicas, listed, text
 
-_NO_LIMIT = Decimal("9" * 38)
+_NO_LIMIT = Decimal("9" * 29)
+
+
+_IN_SYNC = "min.insync.replicas"
 
 
 def of_plans(plans: DataFrame) -> DataFrame:
@@ -66,12 +69,13 @@ def losses() -> Column:
 
 
 def disruptions() -> Column:
-    """Return how altered configs can refuse writes or fill disks, with old and new values (string), or null.
+    """Return how a change or a move can refuse writes or fill disks, with old and new values (string), or null.
 
     In: `phases.DECIDED` of one action a row.
     """
     altered = _altered(DISRUPTIONS)
-    return F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
+    changed = F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
+    return F.coalesce(changed, _no_spare_replica())
 
 
 def cautions(before: Column, after: Column) -> Column:
@@ -92,6 +96,25 @@ def _fewer_replicas() -> Column:
     less_safe = EFFECTS[ChangeClass.LESS_SAFE]
     message = text("replication factor ", most, " -> ", least, f" {less_safe} (partitions ", partitions, ")")
     return F.when(F.size(fewer) > 0, message)
+
+
+def _no_spare_replica() -> Column:
+    """Return the move after which a partition has as many replicas as min.insync.replicas needs, but had more."""
+    needed = _number(_live(F.lit(_IN_SYNC)))
+    # One replica needs its broker in any case. An unknown number may be as many as there are replicas.
+    spared = F.filter(
+        fewer_replicas(),
+        lambda each: (
+            (each["after"] > 1) & F.coalesce((each["after"] <= needed) & (each["before"] > needed), F.lit(True))
+        ),
+    )
+    most = F.array_max(F.transform(spared, lambda each: each["before"]))
+    least = F.array_min(F.transform(spared, lambda each: each["after"]))
+    words = f" replicas with {_IN_SYNC}="
+    raised = topic_configs()[_IN_SYNC].changes.raised
+    effect = f" {raised.words}" if raised is not None else ""
+    message = text(most, " -> ", least, words, F.coalesce(_live(F.lit(_IN_SYNC)), F.lit("unknown")), effect)
+    return F.when(F.size(spared) > 0, message)
 
 
 def _live(name: Column) -> Column:
@@ -131,14 +154,26 @@ class _Words:
                 for value, effect in each.changes.gains.items()
             }
         )
+        self.drops = _literals(
+            {
+                f"{each.name}={value.lower()}": words(effect)
+                for each in configs
+                for value, effect in each.changes.drops.items()
+            }
+        )
         order = list(ChangeClass)
-        worst = {
-            each.name: min(each.changes.every, key=lambda effect: order.index(effect.of_class))
-            for each in configs
-            if each.changes.every
-        }
-        self.reset = _literals({name: words(effect) for name, effect in worst.items()})
-        """A config that is reset gets the broker's default, which is unknown and may be of the worst direction."""
+        counted = {each.name: [it for it in each.changes.every if it.of_class in classes] for each in configs}
+        self.reset = _literals(
+            {
+                name: min(effects, key=lambda effect: order.index(effect.of_class)).words
+                for name, effects in counted.items()
+                if effects
+            }
+        )
+        """A config that is reset gets the broker's default, which is unknown and may be of any direction."""
+        self.below = _literals(
+            {each.name: each.changes.lowered.below for each in configs if each.changes.lowered is not None}
+        )
         self.from_replicas = [
             each.name for each in configs if each.changes.raised is not None and each.changes.raised.from_replicas
         ]
@@ -154,14 +189,30 @@ def _of_config(words: _Words, name: Column) -> Column:
     was, becomes = _number(old), _number(new)
     limited, unlimited = F.coalesce(was < _NO_LIMIT, F.lit(True)), becomes == F.lit(_NO_LIMIT)
     higher = F.coalesce(becomes > was, becomes.isNotNull())
-    lower = F.coalesce(becomes < was, becomes < _NO_LIMIT)
-    replicas = F.col("live_replication_factor")
-    # Below the number of replicas, or with one replica, it changes nothing; what is unknown may change it.
-    reaches = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1), becomes > 1)
+    below = F.try_element_at(words.below, name)
+    room = _number(F.coalesce(F.try_element_at("after", below), _live(below)))
+    lower = F.coalesce(becomes < was, becomes < _NO_LIMIT) & (below.isNull() | F.coalesce(becomes < room, F.lit(True)))
+    # The plan may also move the topic to the declared number of replicas.
+    live = F.col("live_replication_factor")
+    replicas = F.when(live.isNotNull(), F.least(live, F.col("replication_factor")))
+    # Below the number of replicas, or if one replica is all of them, it changes nothing; what is unknown may change it.
+    reaches = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1) | (becomes > replicas), becomes > 1)
     raises = higher & (~name.isin(*words.from_replicas) | reaches)
-    empty = F.array(F.lit(""))
-    had = F.coalesce(_parts(old), F.array().cast("array<string>"))
-    emptied = (F.size(F.array_except(_parts(new), empty)) == 0) & (F.size(F.array_except(had, empty)) > 0)
+    empty, nothing = F.array(F.lit("")), F.array().cast("array<string>")
+    had = F.coalesce(_parts(old), nothing)
+    # An unknown list may have any element.
+    emptied = (F.size(F.array_except(_parts(new), empty)) == 0) & (
+        old.isNull() | (F.size(F.array_except(had, empty)) > 0)
+    )
+    dropped = F.transform(
+        F.when(
+            old.isNull(), F.filter(F.map_keys(words.drops), lambda each: each.startswith(F.concat(name, F.lit("="))))
+        ).otherwise(F.transform(had, lambda part: F.concat(name, F.lit("="), part))),
+        lambda part: F.when(
+            ~F.array_contains(F.transform(_parts(new), lambda kept: F.concat(name, F.lit("="), kept)), part),
+            F.try_element_at(words.drops, part),
+        ),
+    )
     gained = F.transform(
         F.array_except(_parts(new), had), lambda part: F.try_element_at(words.gains, F.concat(name, F.lit("="), part))
     )
@@ -171,13 +222,14 @@ def _of_config(words: _Words, name: Column) -> Column:
         F.when(raises, F.try_element_at(words.raised, name)),
         F.when(emptied, F.try_element_at(words.emptied, name)),
         F.try_element_at(F.array_compact(gained), F.lit(1)),
+        F.try_element_at(F.array_compact(dropped), F.lit(1)),
     )
     begins = F.concat(name, F.lit(" "), F.coalesce(old, F.lit("unknown")), F.lit(" -> "))
     default = F.concat(
         begins,
-        F.lit("the broker's default, which isn't known, "),
+        F.lit("the broker's default, which isn't known: "),
         F.try_element_at(words.reset, name),
-        F.lit(" if that is less"),
+        F.lit(", depending on it"),
     )
     reset = F.col("before")[name].isNotNull() & new.isNull()
     return F.when(reset, default).otherwise(F.concat(begins, new, F.lit(" "), found))
@@ -188,6 +240,6 @@ def _parts(value: Column) -> Column:
 
 
 def _number(value: Column) -> Column:
-    """Convert to a number; a negative one means no limit."""
-    number = trimmed(value).try_cast("decimal(38,0)")
-    return F.when(number < 0, F.lit(_NO_LIMIT)).otherwise(number)
+    """Convert to a number; a negative one means no limit, as does one from `NO_LIMIT` on."""
+    number = trimmed(value).try_cast("decimal(38,9)")
+    return F.when((number < 0) | (number >= NO_LIMIT), F.lit(_NO_LIMIT)).otherwise(number)

@@ -55,17 +55,20 @@ def max_losses(most: int) -> Transform:
 
 
 def max_disruptions(most: int) -> Transform:
-    """All altered configs of a cluster that can refuse writes or fill disks are stopped, if more than `most` topics
-    have any.
+    """Stop all actions of a cluster that can refuse writes or fill disks if more than `most` topics have such actions.
 
-    In and out: `phases.DECIDED`, with a row per action. Actions that another guard or a policy stopped don't count.
+    These are altered configs, and moves that leave no spare replica; the election of a topic's leaders is stopped with
+    its move. In and out: `phases.DECIDED`, with a row per action. Actions that another guard or a policy stopped don't
+    count.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        why = F.concat("_disruption", F.lit("; "))
+        disrupts = F.col("_disruption").isNotNull()
+        moved = disrupts & (F.col("decision") == ReplicaAction.REASSIGN.value)
+        why = F.concat(F.coalesce("_disruption", F.lit("its replicas would be fewer")), F.lit("; "))
         return (
             decisions.withColumn("_disruption", F.when(_may_be_sent(), effects.disruptions()))
-            .transform(limited(MAX_DISRUPTIONS, most, F.col("_disruption").isNotNull(), by_topic=True, why=why))
+            .transform(limited(MAX_DISRUPTIONS, most, disrupts, by_topic=True, also=_elects_after(moved), why=why))
             .select(*decisions.columns)
         )
 
