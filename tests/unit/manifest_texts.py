@@ -45,6 +45,19 @@ topics:
 """
 
 HEAD = "clusters: [a, b]\ntopics:\n  - topic: t\n"
+ODD = """\
+cluster: null
+clusters: [a, b]
+defaults: {cluster: null, state: absent, configs: {max.message.bytes: 5, preallocate: true}, labels: {x: gold}}
+overrides:
+  a: {description: only here, replaces: old, configs: {max.message.bytes: null}, labels: {x: null}}
+topics:
+  - {topic: t, overrides: {b: {state: null, configs: {max.message.bytes: null, preallocate: null, fork.own: null}}}}
+quotas:
+  - {user: u, producer_byte_rate: 1, state: null, labels: {z: w}}
+---
+"""
+"""Nulls in every place that takes them, and fields that only overrides have in common for several topics."""
 BAD: dict[str, tuple[str, str]] = {
     "a cluster of the entry that isn't listed": (
         f"{HEAD}    overrides:\n      stage: {{num_partitions: 1}}\n",
@@ -105,6 +118,15 @@ BAD: dict[str, tuple[str, str]] = {
     "a number as cluster": (
         f"{HEAD}    overrides:\n      1: {{}}\n",
         "5: `overrides`: the key `1` is a number in YAML; quote it ('1')",
+    ),
+    "two spellings, one in the defaults": (
+        "cluster: a\ndefaults: {configs: {retention.ms: 7d}}\ntopics:\n  - {topic: t, configs: {retention_ms: 1d}}\n",
+        "4: `configs`: `retention.ms` and `retention_ms` are two spellings of one config; keep one",
+    ),
+    "two spellings, one in an override": (
+        "cluster: a\ndefaults: {configs: {retention.ms: 7d}}\noverrides: {a: {configs: {RETENTION.MS: 1d}}}\n"
+        "topics: [{topic: t}]\n",
+        "4: `configs`: `retention.ms` and `RETENTION.MS` are two spellings of one config; keep one",
     ),
     "two spellings of one config": (
         f"{HEAD}    configs:\n      retention.ms: 7d\n      Retention_MS: 1d\n",

@@ -101,6 +101,9 @@ WRONG = {
     "acls: [{consumer: x}]": '1: `consumer` must be a mapping with principal, host, topics, groups, not the string "x"',
     "acls: [{consumer: {principal: a, topics: [1], groups: g}}]": "1: `topics` must be a string, not the number 1",
     "acls: [{producer: {principal: a, topics: x, idempotent: 1}}]": "1: `idempotent` must be true or false",
+    "acls: [{consumer: {principal: a, topics: x, groups: g}, producer: {principal: a, topics: x}}]": (
+        "1: `consumer` and `producer` exclude each other; write two entries"
+    ),
     "acls: [{principal: a, consumer: {}}]": "1: unknown field `principal`",
 }
 
@@ -111,6 +114,22 @@ def test_errors_are_reported_with_their_line(tmp_path: Path, text: str) -> None:
     messages = [str(error).partition("m.yaml:")[2] for error in parsed.errors]
     assert any(message.startswith(WRONG[text]) for message in messages), messages
     assert parsed.rows_of("acls") == []
+
+
+def test_a_flag_and_names_can_be_variables(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        "cluster: c\nacls:\n- producer:\n    principal: ${P}\n    topics: ${T}\n    idempotent: ${I}\n",
+        encoding="utf-8",
+    )
+    parsed = {
+        flag: read_manifest_files([path], io.StringIO(""), variables={"P": "User:1", "T": "2026", "I": flag})
+        for flag in ("true", "false", "1")
+    }
+    assert [bool(each.errors) for each in parsed.values()] == [False, False, True]
+    (more, fewer, _) = (len(each.rows_of("acls")) for each in parsed.values())
+    assert more > fewer > 0
+    assert {row.values["resource_name"] for row in parsed["false"].rows_of("acls")} == {"2026"}
 
 
 def read_as(folder: Path, name: str, text: str) -> ParsedManifests:

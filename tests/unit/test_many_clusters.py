@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.unit.manifest_texts import BAD, OTHERS, PAYMENTS, VARIABLES
+from tests.unit.manifest_texts import BAD, ODD, OTHERS, PAYMENTS, VARIABLES
 from topicledger.cli import main
 from topicledger.config.reading import load_settings
 from topicledger.errors import ManifestFileError, UsageError
@@ -197,6 +197,39 @@ def test_many_clusters_are_too_much(parse: Parse, monkeypatch: pytest.MonkeyPatc
     for name in ("m.yaml", "m.json"):
         (error,) = parse(name, json.dumps(document)).errors
         assert "expand to more than 1,000 values" in error.message
+
+
+def test_null_in_an_override_removes_a_config_or_label_and_no_state(parse: Parse) -> None:
+    parsed = parse("m.yaml", ODD)
+    assert {row.state for row in parsed.rows} == {"absent"}
+    assert rows(parsed) == {
+        ("a", "t"): {"description": "only here", "replaces": "old", "configs": {"preallocate": "true"}},
+        ("b", "t"): {"labels": {"x": "gold"}},
+    }
+    quotas = {row.cluster: (row.state, row.labels) for row in parsed.rows_of("quotas")}
+    assert quotas == {"a": ("absent", {"z": "w"}), "b": ("absent", {"x": "gold", "z": "w"})}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "cluster: a\ntopics: [{topic: t, assignments: {0: [1, 2]}, overrides: {a: {replication_factor: 1}}}]",
+            {"num_partitions": 1, "replication_factor": 1},
+        ),
+        (
+            "cluster: a\ntopics: [{topic: t, assignments: {0: [1, 2], 1: [3]}, overrides: {a: {placement: any}}}]",
+            {"num_partitions": 2, "placement": "any"},
+        ),
+        (
+            "cluster: a\ndefaults: {num_partitions: 3, overrides: {a: {assignments: {0: [1]}}}}\n"
+            "topics: [{topic: t, replication_factor: 2}]",
+            {"num_partitions": 1, "replication_factor": 2},
+        ),
+    ],
+)
+def test_counts_of_removed_assignments_stay(parse: Parse, text: str, expected: dict[str, object]) -> None:
+    assert rows(parse("m.yaml", text)) == {("a", "t"): expected}
 
 
 VALUES = {"CLUSTER": "prod", "PREFIX": "eu", "COUNT": "12", "DAYS": "7"}

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.unit.manifest_texts import BAD, ORDERS_YAML, OTHERS, PAYMENTS, VARIABLES
+from tests.unit.manifest_texts import BAD, ODD, ORDERS_YAML, OTHERS, PAYMENTS, VARIABLES
 from topicledger.cli import main
 from topicledger.files.reading import read_manifest_files
 from topicledger.model.config_texts import ConfigTextError, stored
@@ -53,6 +53,7 @@ VALID = {
     "payments": PAYMENTS,
     "others": OTHERS,
     "variables": VARIABLES,
+    "odd": ODD,
 }
 
 
@@ -76,6 +77,8 @@ UNSEEN = {
     "a cluster overridden twice",
     "no cluster",
     "two spellings of one config",
+    "two spellings, one in an override",
+    "two spellings, one in the defaults",
 }
 """Errors that only a load can find."""
 WRONG = {
@@ -94,6 +97,8 @@ WRONG = {
     "a rate as text": "cluster: a\nquotas: [{user: u, producer_byte_rate: much}]\n",
     "a group without a name": "cluster: a\ngroups: [{configs: {a: b}}]\n",
     "an entry without a cluster": "- {topic: t}\n",
+    "an entry whose cluster is null": "- {cluster: null, topic: t}\n",
+    "a config that is null": "cluster: a\ntopics: [{topic: t, configs: {retention.ms: null}}]\n",
 }
 
 

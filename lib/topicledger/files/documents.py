@@ -11,6 +11,7 @@ from topicledger.manifests.files.overriding import (
     OVERRIDES,
     Outer,
     clusters_in,
+    counts_of,
     on_clusters,
     overlaid,
     overrides_in,
@@ -77,7 +78,7 @@ class _Document:
         self.failed = False
         cluster, line = top.get("cluster", (None, 0))
         in_defaults = {key.text: (value, at or self._line) for key, value, at in self._given.pairs}.get("cluster")
-        if cluster is not None and in_defaults is not None:
+        if cluster is not None and in_defaults is not None and in_defaults[0] is not None:
             reader.report.error(line, "`cluster` is given here and in `defaults`; give it once")
         elif cluster is None and in_defaults is not None:
             cluster, line = in_defaults
@@ -133,7 +134,7 @@ class _Document:
                 if entry.cluster is None and "cluster" not in entry.failed:
                     entry.cluster = cluster
                     entry.failed |= {"cluster"} if cluster is None and self.failed else set()
-                _inherit(entry, self._defaults(entry.cluster), reader)
+                _inherit(entry, self._defaults(entry.cluster), reader, item.line or at)
                 reader.row(entry, item.line or at)
 
     def end(self) -> None:
@@ -149,18 +150,22 @@ def _without_fixed(value: Object) -> Object:
     return Object([pair for pair in value.pairs if pair[0].text not in FIXED], value.duplicates, value.line)
 
 
-def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
+def _inherit(entry: Entry, defaults: Entry, reader: Reader, line: int) -> None:
     """Fill missing fields of the entry from the defaults.
 
     An explicit null removes a default count or owner. Configs and labels are merged key by key. Counts or a placement
-    exclude assignments (C1), so a topic's own value of either kind removes the default of the other.
+    exclude assignments (C1), so a topic's own value of either kind removes the default of the other; the counts of
+    removed assignments stay.
     """
     counts = ("num_partitions", "replication_factor", "placement")
     own_counts = any(getattr(entry, name) is not None for name in counts)
+    left = counts_of(defaults.assignments or {}) if own_counts else {}
+    if entry.state is None:
+        entry.given.discard("state")  # null is no state
     for name in ("state", "owner", *counts, "assignments"):
         excluded = (name in counts and entry.assignments is not None) or (name == "assignments" and own_counts)
         if name not in entry.given and not excluded:
-            setattr(entry, name, getattr(defaults, name))
+            setattr(entry, name, left.get(name, getattr(defaults, name)))
             if name == "owner":
                 reader.visit(weight(defaults.owner))
             if name == "assignments":
@@ -168,11 +173,21 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
     # An error in a default is reported at the default, not at each topic.
     if defaults.wrong:
         entry.failed.add(ELSEWHERE)
-    entry.configs = _joined(defaults.configs, entry.configs, reader)
-    entry.labels = _joined(defaults.labels, entry.labels, reader)
+    if entry.configs and defaults.configs:
+        names = dict.fromkeys((*defaults.configs, *entry.configs))
+        if reader.two_spellings([(name, line) for name in names], line):
+            entry.failed.add("configs")
+    entry.configs = _joined(defaults.configs, entry.configs, reader, entry.unset.get("configs"))
+    entry.labels = _joined(defaults.labels, entry.labels, reader, entry.unset.get("labels"))
 
 
-def _joined(defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader) -> dict[str, str] | None:
+def _joined(
+    defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader, unset: set[str] | None
+) -> dict[str, str] | None:
+    if defaults and unset:
+        defaults = {name: text for name, text in defaults.items() if name not in unset}
+    if unset:
+        return {**(defaults or {}), **(own or {})} or None
     if not defaults:
         return defaults if own is None else own
     # Counted for each topic, since each row has all of them.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pyspark.sql.types import DataType, DoubleType, IntegerType, MapType, StringType
 
-from topicledger.files.documents import DEFAULT_FIELDS, SECTIONS
+from topicledger.files.documents import DEFAULT_FIELDS, OVERRIDABLE, SECTIONS
 from topicledger.manifests.files.overriding import CLUSTERS, FIXED, OVERRIDES
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.rows import ABSENT, PRESENT
@@ -24,7 +24,11 @@ JsonSchema: TypeAlias = dict[str, Any]
 
 _VARIABLE: JsonSchema = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"}
 _SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
+_NAMED: JsonSchema = {"required": ["cluster"], "properties": {"cluster": {"type": "string"}}}
 _TEXTS: JsonSchema = {"type": "object", "additionalProperties": _SCALAR}
+_SCALAR_OR_NULL: JsonSchema = {"type": ["string", "number", "boolean", "null"]}
+_CONFIGS: JsonSchema = {"$ref": "#/$defs/topic-configs"}
+_OVERRIDDEN: JsonSchema = {"$ref": "#/$defs/overridden-configs"}
 _BLANK = r"[\x00-\x20]*"
 _MOST = {"num_partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
 
@@ -39,16 +43,18 @@ def manifest_schema() -> JsonSchema:
             {"$ref": "#/$defs/document"},
             {"type": "array", "items": {"$ref": "#/$defs/flat-entry"}},
             {"$ref": "#/$defs/flat-entry"},
+            {"type": "null"},
         ],
         "$defs": {
             "document": _document(entries),
             "flat-entry": {
                 "anyOf": [{"$ref": each} for each in entries.values()],
-                "oneOf": [{"required": ["cluster"]}, {"required": [CLUSTERS]}],
+                "oneOf": [_NAMED, {"required": [CLUSTERS]}],
             },
             "topics-entry": _entry(_fields(MANIFESTS, FIELDS), [["topic"]]),
             **{f"{name}-entry": _entry(_fields_of(kind), _needed(kind)) for name, kind in SECTIONS.items()},
             "topic-configs": _configs(),
+            "overridden-configs": _overridden_configs(),
         },
     }
 
@@ -56,17 +62,18 @@ def manifest_schema() -> JsonSchema:
 def _document(entries: Mapping[str, str]) -> JsonSchema:
     defaults = {name: each for name, each in _fields(MANIFESTS, FIELDS).items() if name in DEFAULT_FIELDS}
     changed = {name: each for name, each in defaults.items() if name != "cluster"}
+    overridable = {name: each for name, each in _fields(MANIFESTS, FIELDS).items() if name in OVERRIDABLE}
     lists = {name: {"type": ["array", "null"], "items": {"$ref": each}} for name, each in entries.items()}
     return {
         "type": "object",
         "properties": {
             **_clusters(),
             "defaults": _object({**defaults, OVERRIDES: _overrides(changed)}, or_null=True),
-            OVERRIDES: _overrides(changed),
+            OVERRIDES: _overrides(overridable),
             **lists,
         },
         "additionalProperties": False,
-        "not": {"required": ["cluster", CLUSTERS]},
+        "not": {**_NAMED, "required": ["cluster", CLUSTERS]},
         "anyOf": [{"required": [name]} for name in lists],
     }
 
@@ -76,7 +83,7 @@ def _entry(fields: Mapping[str, JsonSchema], needed: Collection[Collection[str]]
     changed = {name: each for name, each in fields.items() if name not in FIXED}
     return {
         **_object({**fields, **_clusters(), OVERRIDES: _overrides(changed)}),
-        "not": {"required": ["cluster", CLUSTERS]},
+        "not": {**_NAMED, "required": ["cluster", CLUSTERS]},
         "anyOf": [{"required": [*each]} for each in needed],
     }
 
@@ -98,8 +105,17 @@ def _overrides(fields: Mapping[str, JsonSchema]) -> JsonSchema:
     return {
         "type": ["object", "null"],
         "description": "fields that are different on a cluster, by cluster",
-        "additionalProperties": _object(fields, or_null=True),
+        "additionalProperties": _object({name: _unsetting(each) for name, each in fields.items()}, or_null=True),
     }
+
+
+def _unsetting(field: JsonSchema) -> JsonSchema:
+    """Return the schema of a field in an override: null removes a config or a label."""
+    if field.get("additionalProperties") == _SCALAR:
+        return {**field, "additionalProperties": _SCALAR_OR_NULL}
+    if _CONFIGS in field.get("anyOf", ()):
+        return {**field, "anyOf": [_OVERRIDDEN if each == _CONFIGS else each for each in field["anyOf"]]}
+    return field
 
 
 def _object(fields: Mapping[str, JsonSchema], *, or_null: bool = False) -> JsonSchema:
@@ -126,7 +142,7 @@ def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
         brokers = {"type": "array", "items": {"type": "integer"}}
         return {"type": ["object", "null"], "patternProperties": {"^[0-9]+$": brokers}, "additionalProperties": False}
     if name == "configs" and table is MANIFESTS:
-        return {"anyOf": [{"$ref": "#/$defs/topic-configs"}, {"type": "null"}]}
+        return {"anyOf": [_CONFIGS, {"type": "null"}]}
     if isinstance(of_type, MapType):
         return {**_TEXTS, "type": ["object", "null"]}
     if isinstance(of_type, IntegerType):
@@ -162,6 +178,15 @@ def _configs() -> JsonSchema:
         "type": "object",
         "properties": {name: _config(each) for name, each in topic_configs().items()},
         "additionalProperties": _SCALAR,
+    }
+
+
+def _overridden_configs() -> JsonSchema:
+    names = {name: {"$ref": f"#/$defs/topic-configs/properties/{name}"} for name in topic_configs()}
+    return {
+        "type": "object",
+        "properties": {name: {"anyOf": [each, {"type": "null"}]} for name, each in names.items()},
+        "additionalProperties": _SCALAR_OR_NULL,
     }
 
 

@@ -18,6 +18,7 @@ _Rows: TypeAlias = Mapping[str, Iterable[Mapping[str, Any]]]
 """Rows by table."""
 _SECTIONS = {MANIFESTS.name: "topics", **{kind.table.name: kind.entries.section for kind in KINDS}}
 _FIELDS = {table.name: [name for name in table.schema.names if name != "cluster"] for table in DECLARING}
+_LONGEST_KEY = 1_000
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -120,10 +121,16 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return number_text(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_value(key)}: {_value(each)}" for key, each in sorted(value.items())) + "}"
+        return "{" + ", ".join(f"{_key(key)}: {_value(each)}" for key, each in sorted(value.items())) + "}"
     if isinstance(value, str):
         return quoted(value)
     return str(list(value)) if isinstance(value, Sequence) else str(value)
+
+
+def _key(key: Any) -> str:
+    text = _value(key)
+    # YAML finds the colon of a key without a mark within 1,024 characters only.
+    return text if len(text) <= _LONGEST_KEY else f"? {text} "
 
 
 @functools.lru_cache(maxsize=4096)

@@ -28,6 +28,8 @@ _WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _OTHER_DIGITS = re.compile(r"[^\x00-\x7f]|[+-]?0[xX]")
 """Matches numbers that Java reads, in digits of other scripts or of base 16."""
+_EXACT = re.compile(r"[1-9][0-9]{0,17}")
+"""Matches numbers that come back as they were if they are written with a unit."""
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 _MOST_DIGITS = 39
 """Longest number that is read, with sign and point."""
@@ -121,7 +123,7 @@ def shown(name: str | None, value: str) -> str:
 def with_unit(name: str | None, value: str) -> str | None:
     """Return a config's value as a whole number of its largest exact unit; None if it has none, or is a smaller one."""
     config = topic_configs().get(name or "")
-    if config is None or config.unit is None or not (value.isascii() and value.isdecimal()) or len(value) > 18:
+    if config is None or config.unit is None or not _EXACT.fullmatch(value):
         return None
     for unit, size in UNITS[config.unit].items():
         if size > 1 and int(value) >= size and int(value) % size == 0:

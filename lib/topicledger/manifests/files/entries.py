@@ -5,7 +5,6 @@ Every check reports an error and continues, so that all errors of a file are rep
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,20 +19,24 @@ from topicledger.manifests.files.results import (
     meant,
 )
 from topicledger.manifests.files.values import (
-    Filled,
+    UNSET,
     Number,
     Object,
     Surprise,
     Value,
     advised,
+    config_key,
     describe,
+    filled,
     kind_of,
     named,
+    plain_digits,
     plain_number,
     template_hint,
+    unset_in,
 )
 from topicledger.manifests.files.variables import Variables
-from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
+from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.model.topic_configs import topic_configs
 from topicledger.text import show, similar
 
@@ -68,6 +71,8 @@ class Entry:
     description: str | None = None
     given: set[str] = field(default_factory=set)
     """Fields that are present, including nulls."""
+    unset: dict[str, set[str]] = field(default_factory=dict)
+    """Keys of `configs` and `labels` that an override removes from the defaults."""
     failed: set[str] = field(default_factory=set)
     """Fields with a reported error, and `ELSEWHERE`."""
 
@@ -203,6 +208,7 @@ class Reader:
             entry.given.add(key.text)
             if item is None:
                 continue
+            entry.unset[key.text] = unset_in(item)
             found = self._field(key.text, item, at or line)
             if found is None:
                 entry.failed.add(key.text)
@@ -242,9 +248,9 @@ class Reader:
         return None
 
     def integer(self, name: str, value: Value, line: int, hint: str | None = None) -> int | None:
-        value = _filled(value)
+        value = filled(value)
         if not isinstance(value, Number) or not value.integer:
-            hint = _plain_digits(value) if hint is None else hint
+            hint = plain_digits(value) if hint is None else hint
             self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{hint}")
         elif len(value.text) > 11 or int(value.text) not in _INT32:
             self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 32 bits")
@@ -253,9 +259,9 @@ class Reader:
         return None
 
     def number(self, name: str, value: Value, line: int) -> float | None:
-        value = _filled(value)
+        value = filled(value)
         if not isinstance(value, Number):
-            self.report.error(line, f"{name} must be a number, not {kind_of(value)}{_plain_digits(value)}")
+            self.report.error(line, f"{name} must be a number, not {kind_of(value)}{plain_digits(value)}")
         elif not math.isfinite(number := float(value.text)):
             self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 64 bits")
         else:
@@ -272,10 +278,14 @@ class Reader:
         if not isinstance(value, Object):
             self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
             return None
-        wrong = self.duplicates(value, line) | (field_name == "configs" and self._two_spellings(value, line))
+        wrong = self.duplicates(value, line) | (
+            field_name == "configs" and self.two_spellings([(key.text, at) for key, _, at in value.pairs], line)
+        )
         self.visit(len(value.pairs))
         texts: dict[str, str] = {}
         for key, item, key_line in value.pairs:
+            if item is UNSET:
+                continue
             at = key_line or line
             name = f"`{field_name}`: `{show(key.text)}`"
             if key.problem is not None:
@@ -294,16 +304,16 @@ class Reader:
         self.visit(weight(texts) - len(texts))
         return None if wrong else texts
 
-    def _two_spellings(self, value: Object, line: int) -> bool:
+    def two_spellings(self, names: Sequence[tuple[str, int]], line: int) -> bool:
         """Report configs that differ only in case or separators, of which a broker knows one at most."""
-        if len({config_key(key.text) for key, _, _ in value.pairs}) == len(value.pairs):
+        if len({config_key(name) for name, _ in names}) == len(names):
             return False
         found = False
         first: dict[str, str] = {}
-        for key, _, at in value.pairs:
-            earlier = first.setdefault(config_key(key.text), key.text)
-            if earlier != key.text:
-                both = f"`{show(earlier)}` and `{show(key.text)}`"
+        for name, at in names:
+            earlier = first.setdefault(config_key(name), name)
+            if earlier != name:
+                both = f"`{show(earlier)}` and `{show(name)}`"
                 self.report.error(at or line, f"`configs`: {both} are two spellings of one config; keep one")
                 found = True
         return found
@@ -366,26 +376,6 @@ class Reader:
             self.report.error(line, f"{name} is not legal Unicode: half a surrogate pair")
             return False
         return True
-
-
-@functools.lru_cache(maxsize=4096)
-def config_key(name: str) -> str:
-    """Return what all spellings of a config's name have in common."""
-    return name.strip(BLANKS).casefold().replace("_", ".").replace("-", ".")
-
-
-def _filled(value: Value) -> Value:
-    """Return the number that a text with variables became, if it became one."""
-    return (plain_number(value) or value) if isinstance(value, Filled) else value
-
-
-def _plain_digits(value: Value) -> str:
-    """Return a hint for a value that should be a number."""
-    if isinstance(value, Surprise) and "${" in value.text:
-        return f": {value.reason}"
-    text = value.text if isinstance(value, Surprise) else value
-    quoted = "" if isinstance(value, Filled) else ", not quoted"
-    return template_hint(value, f"; write plain digits{quoted}" if isinstance(text, str | Number) else "")
 
 
 def _not_a_text(key: str, value: Value) -> str:

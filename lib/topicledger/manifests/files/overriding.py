@@ -7,12 +7,12 @@ defaults, their overrides, the entry, the file's overrides, and the entry's over
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.values import Key, Object, Value, describe
+from topicledger.manifests.files.values import UNSET, Key, Number, Object, Value, describe, text_key
 from topicledger.text import nearest, show
 
 CLUSTERS, OVERRIDES = "clusters", "overrides"
@@ -22,6 +22,7 @@ FIXED = ("topic", *_SPREADING)
 _COUNTS = ("num_partitions", "replication_factor", "placement")
 _WHOLE = "assignments"
 """The mapping that an override replaces as a whole."""
+_TEXTS = ("configs", "labels")
 
 Overrides: TypeAlias = Mapping[str, Object]
 """The fields to change, by cluster."""
@@ -76,11 +77,27 @@ def overrides_in(value: Value, line: int, reader: Reader) -> Overrides:
             reader.report.error(at or line, f"{name} must be a mapping of fields, not {describe(item)}")
         else:
             fields = Object(line=at or line) if item is None else item
-            found[key.text] = _with_lines(fields, at or line)
+            found[key.text] = _unsetting(_with_lines(fields, at or line))
             for inner, _, inner_at in found[key.text].pairs:
                 if inner.text in FIXED:
                     reader.report.error(inner_at, f"{name} can't override `{inner.text}`")
     return found
+
+
+def _unsetting(fields: Object) -> Object:
+    """Return an override's fields, whose nulls in configs and labels are `UNSET`."""
+    pairs = [
+        (key, _with_nulls_unset(item) if key.text in _TEXTS and isinstance(item, Object) else item, line)
+        for key, item, line in fields.pairs
+    ]
+    return Object(pairs, fields.duplicates, fields.line)
+
+
+def _with_nulls_unset(texts: Object) -> Object:
+    pairs: list[tuple[Key, Value, int]] = [
+        (key, UNSET if value is None else value, line) for key, value, line in texts.pairs
+    ]
+    return Object(pairs, texts.duplicates, texts.line)
 
 
 def _with_lines(value: Object, line: int) -> Object:
@@ -141,8 +158,8 @@ def on_clusters(
 def overlaid(base: Object, over: Object, fields: Collection[str] | None = None) -> Object:
     """Return `base` with the fields of `over`, without `FIXED` ones; mappings are joined key by key.
 
-    Counts or a placement exclude assignments (C1), so that an override of either kind removes the other. `fields`: the
-    only ones to take; None for all.
+    Counts or a placement exclude assignments (C1), so that an override of either kind removes the other; the counts
+    of removed assignments stay. `fields`: the only ones to take; None for all.
     """
     taken = {
         key.text: (key, value, line)
@@ -151,8 +168,26 @@ def overlaid(base: Object, over: Object, fields: Collection[str] | None = None) 
     }
     given = {name for name, (_, value, _) in taken.items() if value is not None}
     gone = {_WHOLE} if given.intersection(_COUNTS) else set(_COUNTS) if _WHOLE in given else set()
-    kept = Object(pairs=[pair for pair in base.pairs if pair[0].text not in gone], line=base.line or over.line)
+    pairs = [pair for pair in base.pairs if pair[0].text not in gone]
+    if _WHOLE in gone:
+        for key, value, line in base.pairs:
+            if key.text == _WHOLE and isinstance(value, Object):
+                lists = {name.text: each for name, each, _ in value.pairs if isinstance(each, list)}
+                counts = counts_of(lists).items()
+                pairs += [
+                    (text_key(name), Number(str(count), integer=True), line)
+                    for name, count in counts
+                    if name not in base.names
+                ]
+    kept = Object(pairs=pairs, line=base.line or over.line)
     return _replaced(kept, taken, [*base.duplicates, *over.duplicates], joined=True)
+
+
+def counts_of(assignments: Mapping[Any, Sequence[object]]) -> dict[str, int]:
+    """Return the counts that assignments imply; no replication factor if partitions differ in it."""
+    sizes = {len(brokers) for brokers in assignments.values()}
+    partitions = {"num_partitions": len(assignments)} if assignments else {}
+    return {**partitions, "replication_factor": sizes.pop()} if len(sizes) == 1 else partitions
 
 
 def _replaced(
@@ -160,7 +195,7 @@ def _replaced(
 ) -> Object:
     """Return `base` with other values for the keys `taken`; mappings among them are joined, if `joined`.
 
-    A null in place of a mapping that would be joined changes nothing.
+    A null changes neither a mapping that would be joined nor a state.
     """
     left = dict(taken)
     pairs: list[tuple[Key, Value, int]] = []
@@ -169,7 +204,7 @@ def _replaced(
             pairs.append((key, value, line))
             continue
         _, new, at = left.pop(key.text)
-        joins = joined and key.text != _WHOLE and isinstance(value, Object)
+        joins = joined and key.text != _WHOLE and (isinstance(value, Object) or key.text == "state")
         if joins and new is None:
             new, at = value, line  # a mapping without keys, as `configs:` in an entry
         elif joins and isinstance(value, Object) and isinstance(new, Object):

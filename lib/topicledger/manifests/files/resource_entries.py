@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from topicledger.manifests.files.entries import Reader, weight
 from topicledger.manifests.files.results import ResourceRow
-from topicledger.manifests.files.values import Lines, Object, Value, describe, named
+from topicledger.manifests.files.values import Lines, Object, Value, describe, named, unset_in
 from topicledger.text import nearest
 
 SHARED = ("cluster", "state", "owner", "labels")
@@ -74,7 +74,7 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
     for name in SHARED:
         value, at = given.get(name, (None, 0))
         if value is None:
-            if name in given and name in ("state", "owner"):
+            if name in given and name == "owner":
                 # As for topics: null removes the default.
                 found[name] = None
             continue
@@ -86,7 +86,8 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
     of_defaults, labels = defaults.get("labels"), found.get("labels")
     if isinstance(of_defaults, Mapping) and isinstance(labels, Mapping) and labels is not of_defaults:
         reader.visit(weight(of_defaults))
-        found["labels"] = {**of_defaults, **labels}
+        unset = unset_in(given["labels"][0])
+        found["labels"] = {**{name: text for name, text in of_defaults.items() if name not in unset}, **labels}
     values = {name: found.get(name) for name in SHARED}
     return Shared(**values, right=right)  # type: ignore[arg-type]
 

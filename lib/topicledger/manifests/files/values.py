@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from topicledger.model.config_texts import ConfigTextError, stored
+from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
 from topicledger.text import show
 
 
@@ -32,7 +32,7 @@ class Surprise:
 
 
 class Filled(str):
-    """A text with the values of variables in it; counts and rates take it as a number."""
+    """A text with the values of variables in it; fields that aren't texts take what `filled` returns."""
 
     __slots__ = ()
 
@@ -66,6 +66,8 @@ class Object:
         return {key.text for key, _, _ in self.pairs}
 
 
+UNSET = Surprise("null", "is null")
+"""Null for a config or a label in an override: it removes what weaker levels give."""
 Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None"
 
 
@@ -108,6 +110,15 @@ def template_hint(value: Value, otherwise: str = "") -> str:
     return f": it {TEMPLATE_HINT}" if is_template(value) else otherwise
 
 
+def plain_digits(value: Value) -> str:
+    """Return a hint for a value that should be a number."""
+    if isinstance(value, Surprise) and "${" in value.text:
+        return f": {value.reason}"
+    text = value.text if isinstance(value, Surprise) else value
+    quoted = "" if isinstance(value, Filled) else ", not quoted"
+    return template_hint(value, f"; write plain digits{quoted}" if isinstance(text, str | Number) else "")
+
+
 def template_at(line: str, column: int) -> bool:
     """Return whether a placeholder covers a column (from 0) of a line."""
     return any(found.start() <= column <= found.end() for found in _PLACEHOLDER.finditer(line[:_LONGEST_LINE]))
@@ -121,6 +132,24 @@ def plain_number(text: str) -> Number | None:
     if _DECIMAL.fullmatch(text) and text != "-0.0":
         return Number(text, integer=False)
     return None
+
+
+def filled(value: Value) -> Value:
+    """Return the number or boolean that a text with variables became, if it became one."""
+    if not isinstance(value, Filled):
+        return value
+    return value == "true" if value in ("true", "false") else plain_number(value) or value
+
+
+@functools.lru_cache(maxsize=4096)
+def config_key(name: str) -> str:
+    """Return what all spellings of a config's name have in common."""
+    return name.strip(BLANKS).casefold().replace("_", ".").replace("-", ".")
+
+
+def unset_in(value: Value) -> set[str]:
+    """Return the keys of a mapping that an override removes."""
+    return {key.text for key, item, _ in value.pairs if item is UNSET} if isinstance(value, Object) else set()
 
 
 def kind_of(value: Value) -> str:

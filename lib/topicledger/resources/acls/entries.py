@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, given_in, shared
-from topicledger.manifests.files.values import Object, Value, describe, named
+from topicledger.manifests.files.values import Object, Value, describe, filled, named
 from topicledger.resources.acls.acl import (
     ALLOW,
     CLUSTER_NAME,
@@ -139,7 +139,10 @@ def read_acl(
     known = (*_KEY, *SHARED) if not kinds else (kinds[0], *SHARED)
     for name, (_, at) in given.items():
         if name not in known:
-            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, (*known, *SHORTHANDS))}")
+            message = f"unknown field `{named(name)}`; {nearest(name, (*known, *SHORTHANDS))}"
+            if name in kinds:
+                message = f"`{kinds[0]}` and `{name}` exclude each other; write two entries"
+            reader.report.error(at, message)
             entry.right = False
     if kinds:
         _shorthand(kinds[0], *given[kinds[0]], entry, item.line, reader)
@@ -183,8 +186,8 @@ def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int,
         elif item is None:
             continue
         elif name in flags:
-            flags[name] = item is True
-            if not isinstance(item, bool):
+            flags[name] = filled(item) is True
+            if not isinstance(filled(item), bool):
                 reader.report.error(at, f"`{name}` must be true or false")
                 entry.right = False
         elif name in names:
