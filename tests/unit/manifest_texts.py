@@ -55,6 +55,8 @@ topics:
   - {topic: t, overrides: {b: {state: null, configs: {max.message.bytes: null, preallocate: null, fork.own: null}}}}
 quotas:
   - {user: u, producer_byte_rate: 1, state: null, labels: {z: w}}
+groups:
+  - {group: g, configs: {c: 1}, overrides: {a: {labels: {x: null}}, b: {configs: {c: null, d: 2}}}}
 ---
 """
 """Nulls in every place that takes them, and fields that only overrides have in common for several topics."""

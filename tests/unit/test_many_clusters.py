@@ -208,6 +208,8 @@ def test_null_in_an_override_removes_a_config_or_label_and_no_state(parse: Parse
     }
     quotas = {row.cluster: (row.state, row.labels) for row in parsed.rows_of("quotas")}
     assert quotas == {"a": ("absent", {"z": "w"}), "b": ("absent", {"x": "gold", "z": "w"})}
+    groups = {row.cluster: (row.labels, row.values["configs"]) for row in parsed.rows_of("group_configs")}
+    assert groups == {"a": (None, {"c": "1"}), "b": ({"x": "gold"}, {"d": "2"})}
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
     if isinstance(of_defaults, Mapping) and isinstance(labels, Mapping) and labels is not of_defaults:
         reader.visit(weight(of_defaults))
         unset = unset_in(given["labels"][0])
-        found["labels"] = {**{name: text for name, text in of_defaults.items() if name not in unset}, **labels}
+        joined = {**{name: text for name, text in of_defaults.items() if name not in unset}, **labels}
+        found["labels"] = joined or None
     values = {name: found.get(name) for name in SHARED}
     return Shared(**values, right=right)  # type: ignore[arg-type]
 
