@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from tests.unit.frames import dicts, frame, plain
+from topicledger.cli.runs import render_approval
 from topicledger.errors import UsageError
 from topicledger.ledger.outcomes import open_rows, with_outcomes
 from topicledger.phases import MOVES
@@ -159,3 +161,29 @@ def test_stopped_actions_share_batches_only_with_their_like(spark: SparkSession)
         "c": 2_000_000,
         "d": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("allows", "left"),
+    [
+        ({}, "loading the files: removed_rows=1 (1 row); main: deletes=2 (2 actions)"),
+        ({"removed_rows": 1}, "main: deletes=2 (2 actions)"),
+        ({"removed_rows": 1, "deletes": 2}, None),
+    ],
+)
+def test_an_approval_says_what_guards_still_stop(
+    allows: dict[str, int], left: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An approval without --allow lets nothing of it through."""
+    stopped = [
+        StoppedActions(cluster=LOAD, needs={"removed_rows": 1}, actions=1),
+        StoppedActions(cluster="main", needs={"deletes": 2}, actions=2),
+    ]
+    found = Approvals(
+        run_id="r", requested_by="ann", plan_digest="", needed=1, by=("bob",), allows=allows, stopped=stopped
+    )
+    render_approval(found, Console(width=200))
+    lines = capsys.readouterr().out.splitlines()
+    command = "runs approve r --allow deletes=2,removed_rows=1 --by WHO"
+    expected = [] if left is None else [f"still stopped by guards: {left}; if this is meant, before `apply`: {command}"]
+    assert lines[2:] == expected

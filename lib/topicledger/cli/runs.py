@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 from rich.console import Console
@@ -24,7 +24,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.ledger.verified import render
 from topicledger.plan import approvals
-from topicledger.plan.allowing import GUARDS, in_words, parse_allow
+from topicledger.plan.allowing import GUARDS, approve_command, in_words, most_of, parse_allow, stopped_in_words
 from topicledger.plan.planned_files import apply_command
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
 from topicledger.text import document, printable
@@ -102,19 +102,26 @@ def runs_approve(options: Options, by: str | None, note: str | None, allow: str 
         row = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
         with display_only(f"the approval of run {options.run_id}", instead="`runs approve` shows it again"):
             found = approvals.of_run(ledger, settings.guards, row)
+            if not found.allows:
+                found = replace(found, stopped=approvals.read_stopped(ledger, row))
             result = document(ExitCode.DONE, {**asdict(found), "missing": found.missing})
             print_result(result, lambda console: render_approval(found, console), options)
     return ExitCode.DONE
 
 
 def render_approval(found: approvals.Approvals, console: Console) -> None:
-    """Print the approvers of a plan, and whether they are enough."""
+    """Print the approvers of a plan, whether they are enough, and what stays stopped by guards."""
     enough = f"{apply_command(found.run_id, found.files)} applies it"
     with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
-    for line in (
+    lines = [
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,
-    ):
+    ]
+    left = [each for each in found.stopped if not each.passes(found.allows)]
+    if left:
+        allow = approve_command(found.run_id, most_of(found.stopped))
+        lines.append(f"still stopped by guards: {stopped_in_words(left)}; if this is meant, before `apply`: {allow}")
+    for line in lines:
         console.print(printable(line), markup=False, soft_wrap=True)
 
 

@@ -127,7 +127,7 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
     by.pop(_person(requested_by), None)
     allowed.pop(_person(requested_by), None)
     allows = allowing.largest(allowed.values())
-    stopped = _stopped(ledger, row) if allows else ()
+    stopped = read_stopped(ledger, row) if allows else ()
     let_through = allowing.by_cluster(stopped, allows)
     classes = _classes(ledger, run_id, let_through) if guards.approvals_for else ()
     return Approvals(
@@ -143,7 +143,8 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
     )
 
 
-def _stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[StoppedActions]:
+def read_stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[StoppedActions]:
+    """Return what guards stopped of a run's plan. `row`: the run's row of `runs`."""
     of_plan = ledger.read(PLANS).where(F.col("run_id") == row["run_id"])
     return allowing.all_stopped(of_plan, row["arguments"])
 
@@ -222,7 +223,7 @@ def approve(
     ledger.ensure(PLANS, APPROVALS)
     found = of_run(ledger, settings.guards, row)
     if allow:
-        allowing.require_needed(run_id, _stopped(ledger, row), allow)
+        allowing.require_needed(run_id, read_stopped(ledger, row), allow)
     if allow or _person(who) not in map(_person, found.by):
         approval = {
             "run_id": run_id,
