@@ -358,6 +358,26 @@ def test_show_prints_what_files_expand_to(tmp_path: Path, settings_file: Path, p
     assert [row["line"] for row in json.loads(document.stdout)["rows"]["manifests"]] == [5, 5, 6]
 
 
+def test_show_tells_what_is_not_carried_over(tmp_path: Path, settings_file: Path) -> None:
+    counts = "PartitionCount: 1\tReplicationFactor: 1\tConfigs: "
+    lines = [
+        f"Topic: a\t{counts}leader.replication.throttled.replicas=0:1",
+        "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1",
+        f"Topic: __consumer_offsets\t{counts}",
+        "\tTopic: __consumer_offsets\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1",
+    ]
+    (tmp_path / "topics.txt").write_text("\n".join(lines))
+    arguments = ["load-manifests", "--config", str(settings_file), "--dry-run", "--show", "--from", "kafka-topics"]
+    file = str(tmp_path / "topics.txt")
+    shown = CliRunner().invoke(main, [*arguments, "--cluster", "prod", file])
+    assert shown.exit_code == 0, shown.output
+    assert "(ignored because of changes.ignore in the settings)" in shown.stderr
+    assert "skipped: 1 internal topic\n" in shown.stderr
+    document = json.loads(CliRunner().invoke(main, [*arguments, "--cluster", "prod", "--format", "json", file]).stdout)
+    assert any("throttled.replicas" in each["key"] for each in document["not_carried_over"])
+    assert document["skipped"] == {"internal topic": 1}
+
+
 def test_entries_of_other_clusters_are_left_out_and_counted(tmp_path: Path, settings_file: Path) -> None:
     (tmp_path / "m.yaml").write_text(
         "cluster: prod\ntopics: [{topic: live}, {topic: no name}]\n---\ncluster: staging\ntopics: [{topic: tried}]\n"

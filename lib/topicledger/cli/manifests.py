@@ -128,14 +128,15 @@ def load_manifests(
 
 def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
     """Print the rows of files as one YAML document for each cluster; needs no table, and starts no Spark."""
-    for line in remarks(parsed):
+    for line in (*remarks(parsed), *leftovers(parsed)):
         click.echo(line, err=True)
     tables = {table.name: (*table.schema.names, "file", "line") for table in DECLARING}
     rows = {
         name: [{column: row.value(column) for column in tables[name]} for row in those]
         for name, those in parsed.tables.items()
     }
-    found = document(ExitCode.DONE, {"dry_run": True, "rows": rows}, indent=None)
+    left = {"not_carried_over": list(map(dataclasses.asdict, parsed.not_carried_over)), "skipped": dict(parsed.skipped)}
+    found = document(ExitCode.DONE, {"dry_run": True, "rows": rows, **left}, indent=None)
     print_result(found, lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)
     return ExitCode.DONE
 

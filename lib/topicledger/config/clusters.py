@@ -67,7 +67,8 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
             # a URL with a password may have been pasted here
             shown = "an entry" if "@" in server else f'"{show(server)}"'
             # Kafka's own tools and properties files accept such lists.
-            several = sum(":" in each for each in re.split(r"[,;\s]+", server)) > 1
+            listed = [each for each in re.split("[,;]", server) if each.strip()]
+            several = len(listed) > 1 or sum(":" in each for each in server.split()) > 1
             hint = ": write one string for each server" if several else ""
             cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535{hint}')
     return tuple(value)

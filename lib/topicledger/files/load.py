@@ -322,10 +322,10 @@ def _lines(loaded: Loaded) -> list[str]:
     ]
 
 
-def leftovers(loaded: Loaded) -> list[str]:
+def leftovers(found: Loaded | ParsedManifests) -> list[str]:
     """Return lines for the terminal about unsupported fields and skipped entries; equal ones share a line."""
     alike: dict[str, list[NotCarriedOver]] = {}
-    for each in loaded.not_carried_over:
+    for each in found.not_carried_over:
         alike.setdefault(each.what, []).append(each)
     lines = []
     for what, those in alike.items():
@@ -334,7 +334,7 @@ def leftovers(loaded: Loaded) -> list[str]:
         first = f"{show(those[0].file)}:{those[0].line}"
         place = first if len(those) == 1 else f"{len(those)} times, first at {first}"
         lines.append(f"not carried over: {named} ({show(what)}), {place}")
-    if loaded.skipped:
-        counted = ", ".join(f"{count} {show(kind)}" for kind, count in sorted(loaded.skipped.items()))
+    if found.skipped:
+        counted = ", ".join(f"{count} {show(kind)}" for kind, count in sorted(found.skipped.items()))
         lines.append(f"skipped: {counted}")
     return lines

@@ -227,7 +227,7 @@ class Column:
 @lru_cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """A pattern of Java's, by the names that Python has for the same."""
-    return re.compile(pattern.replace(r"\z", r"\Z").replace(r"\p{Nd}", r"\d"))
+    return re.compile(pattern.removeprefix("(?U)").replace(r"\z", r"\Z").replace(r"\p{Nd}", r"\d"))
 
 
 class Window:
