@@ -19,7 +19,7 @@ from topicledger.model import RunState
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
-MANY = GuardSettings(max_deletes=100, max_losses=100)
+MANY = GuardSettings(max_deletes=100, max_losses=100, max_disruptions=100)
 
 
 def ids_of(kafka: EmbeddedKafka, *topics: str) -> dict[str, str]:
