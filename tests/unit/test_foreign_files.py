@@ -1171,16 +1171,22 @@ INTERNAL = {
 }
 
 
+def only_error_of(path: Path, text: str, form: str | None) -> str:
+    """Write a file of a form, or of manifests, and return the only error of reading it."""
+    path.write_text(text)
+    foreign = None if form is None else Foreign(form=form, cluster="main")
+    with pytest.raises(ManifestFileError) as raised:
+        read_checked(RUN, [path], NOTHING, foreign=foreign)
+    first, total = str(raised.value).split("\n")
+    assert total == "1 error: nothing was loaded"
+    return first
+
+
 @pytest.mark.parametrize(("name", "form"), INTERNAL)
 def test_internal_topics_in_files_of_any_format_are_refused(tmp_path: Path, name: str, form: str | None) -> None:
     """I1"""
-    (tmp_path / name).write_text(INTERNAL[name, form])
-    foreign = None if form is None else Foreign(form=form, cluster="main")
-    with pytest.raises(ManifestFileError) as raised:
-        read_checked(RUN, [tmp_path / name], NOTHING, foreign=foreign)
-    first, total = str(raised.value).split("\n")
+    first = only_error_of(tmp_path / name, INTERNAL[name, form], form)
     assert first.startswith(f"{tmp_path / name}:3: topic __transaction_state: __transaction_state is internal to Kafka")
-    assert total == "1 error: nothing was loaded"
 
 
 BLANK = {
@@ -1195,14 +1201,9 @@ BLANK = {
 @pytest.mark.parametrize(("name", "form"), BLANK)
 def test_a_blank_after_a_config_name_is_an_error_at_load(tmp_path: Path, name: str, form: str | None) -> None:
     """The broker's own error about an unknown name doesn't show the blank."""
-    (tmp_path / name).write_text(BLANK[name, form])
-    foreign = None if form is None else Foreign(form=form, cluster="main")
-    with pytest.raises(ManifestFileError) as raised:
-        read_checked(RUN, [tmp_path / name], NOTHING, foreign=foreign)
-    first, total = str(raised.value).split("\n")
+    first = only_error_of(tmp_path / name, BLANK[name, form], form)
     assert first.startswith(f"{tmp_path / name}:{1 if form else 3}: ")
     assert first.endswith(': config names contain blanks or other illegal characters: "retention.ms "')
-    assert total == "1 error: nothing was loaded"
 
 
 def test_a_topic_that_collides_with_an_internal_one_can_only_be_absent(tmp_path: Path) -> None:

@@ -110,6 +110,10 @@ def apart_from_internal() -> Rule:
     )
 
 
+BLANK_AT_ENDS = r"(?U)^\s|\s$"
+"""Matches a text that begins or ends with a blank, of any kind that Unicode has."""
+
+
 def visible(value: Column) -> Column:
     """Return a text for a message, in quotes if it begins or ends with a blank."""
     return F.when(value == F.trim(value), value).otherwise(F.concat(F.lit('"'), value, F.lit('"')))

@@ -147,20 +147,17 @@ class _Words:
         self.raised = _literals({each.name: words(each.changes.raised) for each in configs})
         self.unlimited = _literals({each.name: words(each.changes.unlimited) for each in configs})
         self.emptied = _literals({each.name: words(each.changes.emptied) for each in configs})
-        self.gains = _literals(
-            {
-                f"{each.name}={value.lower()}": words(effect)
-                for each in configs
-                for value, effect in each.changes.gains.items()
-            }
+        self.gains, self.drops = (
+            _literals(
+                {
+                    f"{each.name}={value.lower()}": words(effect)
+                    for each in configs
+                    for value, effect in getattr(each.changes, direction).items()
+                }
+            )
+            for direction in ("gains", "drops")
         )
-        self.drops = _literals(
-            {
-                f"{each.name}={value.lower()}": words(effect)
-                for each in configs
-                for value, effect in each.changes.drops.items()
-            }
-        )
+        self.droppable = sorted({value.lower() for each in configs for value in each.changes.drops})
         order = list(ChangeClass)
         counted = {each.name: [it for it in each.changes.every if it.of_class in classes] for each in configs}
         self.reset = _literals(
@@ -198,31 +195,25 @@ def _of_config(words: _Words, name: Column) -> Column:
     # Below the number of replicas, or if one replica is all of them, it changes nothing; what is unknown may change it.
     reaches = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1) | (becomes > replicas), becomes > 1)
     raises = higher & (~name.isin(*words.from_replicas) | reaches)
-    empty, nothing = F.array(F.lit("")), F.array().cast("array<string>")
-    had = F.coalesce(_parts(old), nothing)
+    empty = F.array(F.lit(""))
+    had = F.coalesce(_parts(old), F.array().cast("array<string>"))
     # An unknown list may have any element.
+    perhaps_had = F.coalesce(_parts(old), F.array(*map(F.lit, words.droppable)))
     emptied = (F.size(F.array_except(_parts(new), empty)) == 0) & (
         old.isNull() | (F.size(F.array_except(had, empty)) > 0)
     )
-    dropped = F.transform(
-        F.when(
-            old.isNull(), F.filter(F.map_keys(words.drops), lambda each: each.startswith(F.concat(name, F.lit("="))))
-        ).otherwise(F.transform(had, lambda part: F.concat(name, F.lit("="), part))),
-        lambda part: F.when(
-            ~F.array_contains(F.transform(_parts(new), lambda kept: F.concat(name, F.lit("="), kept)), part),
-            F.try_element_at(words.drops, part),
-        ),
-    )
-    gained = F.transform(
-        F.array_except(_parts(new), had), lambda part: F.try_element_at(words.gains, F.concat(name, F.lit("="), part))
-    )
+
+    def of_parts(effects: Column, parts: Column) -> Column:
+        found = F.transform(parts, lambda part: F.try_element_at(effects, F.concat(name, F.lit("="), part)))
+        return F.try_element_at(F.array_compact(found), F.lit(1))
+
     found = F.coalesce(
         F.when(lower, F.try_element_at(words.lowered, name)),
         F.when(limited & unlimited, F.try_element_at(words.unlimited, name)),
         F.when(raises, F.try_element_at(words.raised, name)),
         F.when(emptied, F.try_element_at(words.emptied, name)),
-        F.try_element_at(F.array_compact(gained), F.lit(1)),
-        F.try_element_at(F.array_compact(dropped), F.lit(1)),
+        of_parts(words.gains, F.array_except(_parts(new), had)),
+        of_parts(words.drops, F.array_except(perhaps_had, _parts(new))),
     )
     begins = F.concat(name, F.lit(" "), F.coalesce(old, F.lit("unknown")), F.lit(" -> "))
     default = F.concat(

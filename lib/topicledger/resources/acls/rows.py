@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
 from topicledger.manifests.rows import (
     ABSENT,
+    BLANK_AT_ENDS,
     PRESENT,
     Rule,
     completed,
@@ -231,7 +232,7 @@ def unusual(acl: str) -> Column:
             F.concat(F.lit("principal is "), principal, F.lit("; it has the type twice: write User: once")),
         ),
         F.when(
-            principal.rlike(r"(?U)^User:\s|\s$") | name.rlike(r"(?U)^\s|\s$"),
+            principal.rlike(r"(?U)^User:\s|\s$") | name.rlike(BLANK_AT_ENDS),
             F.lit("its principal or resource_name begins or ends with a blank, which belongs to the name: remove it"),
         ),
         F.when(

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
-from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
+from topicledger.manifests.rows import BLANK_AT_ENDS, PRESENT, Rule, completed, legal_state
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LEAST, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
 from topicledger.resources.validating import validated
@@ -62,9 +62,6 @@ def limits_of() -> Column:
     return F.map_filter(entries, lambda _, value: value.isNotNull()).cast(_VALUES)
 
 
-_BLANK = r"(?U)^\s|\s$"
-
-
 def _unusual() -> Column:
     """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
     user, client_id = F.col("user"), F.col("client_id")
@@ -79,7 +76,7 @@ def _unusual() -> Column:
             F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
         )
         .when(
-            user.rlike(_BLANK) | client_id.rlike(_BLANK),
+            user.rlike(BLANK_AT_ENDS) | client_id.rlike(BLANK_AT_ENDS),
             F.lit("user or client_id begins or ends with a blank, which belongs to the name: remove it"),
         )
         .when(
