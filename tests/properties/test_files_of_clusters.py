@@ -72,11 +72,14 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def merged(levels: Sequence[Fields]) -> dict[str, Any]:
-    """The fields of all levels: the last one decides, maps are joined, counts and assignments exclude each other."""
+    """The fields of all levels: the last one decides, maps are joined, counts and assignments exclude each other.
+
+    A count that removes assignments keeps the other count that they imply.
+    """
     found: dict[str, Any] = {}
     for level in levels:
-        if any(level.get(name) is not None for name in COUNTS):
-            found.pop("assignments", None)
+        if any(level.get(name) is not None for name in COUNTS) and (removed := found.pop("assignments", None)):
+            found = {"num_partitions": len(removed), "replication_factor": len(removed[0]), **found}
         if level.get("assignments") is not None:
             for name in COUNTS:
                 found.pop(name, None)
@@ -100,10 +103,6 @@ def by_hand(document: Mapping[str, Any], cluster: str) -> dict[str, Any]:
             limited = {name: value for name, value in of_file.items() if taken is None or name in taken}
             alone = merged([fields, limited, entry.get("overrides", {}).get(cluster, {})])
             weaker = {name: value for name, value in defaults.items() if taken is None or name in taken}
-            if alone.get("assignments") is not None:
-                weaker = {name: value for name, value in weaker.items() if name not in COUNTS}
-            if any(alone.get(name) is not None for name in COUNTS):
-                weaker.pop("assignments", None)
             found[section].append(merged([weaker, alone]))
     return found
 
