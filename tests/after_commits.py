@@ -61,6 +61,8 @@ class Recorded:
 def recorded() -> Iterator[Recorded]:
     """Context that records what the commands in it do."""
     found = Recorded()
+    for path in _PACKAGE.rglob("*.py"):
+        _guarded_lines(path)  # not first while recording: Python 3.11's parser can fail deep within Py4J's callbacks
 
     def recording(what: str, real: Callable[..., Any], *, commits: bool = False) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:

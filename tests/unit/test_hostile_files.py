@@ -404,17 +404,17 @@ HINTS = {
     "an exponent": (
         "m.yaml",
         "cluster: c\ntopics: [{topic: t, num_partitions: 1e1}]\n",
-        "m.yaml:2: `num_partitions` must be an integer, not `1e1`; write plain digits, not quoted",
+        "m.yaml:2: `num_partitions` must be an integer, not `1e1`; write 10",
     ),
     "a quoted exponent": (
         "m.yaml",
         "cluster: c\nquotas: [{user: u, producer_byte_rate: '1e6'}]\n",
-        'm.yaml:2: producer_byte_rate must be a number, not the string "1e6"; write plain digits, not quoted',
+        'm.yaml:2: producer_byte_rate must be a number, not the string "1e6"; write 1000000, not quoted',
     ),
     "an exponent in JSON": (
         "m.json",
         '[{"cluster": "c", "user": "u", "producer_byte_rate": 1e6}]',
-        "m.json:1: producer_byte_rate must be a number, not `1e6`; write plain digits, not quoted",
+        "m.json:1: producer_byte_rate must be a number, not `1e6`; write 1000000",
     ),
 }
 

@@ -378,6 +378,17 @@ def test_show_tells_what_is_not_carried_over(tmp_path: Path, settings_file: Path
     assert document["skipped"] == {"internal topic": 1}
 
 
+def test_a_config_that_runs_ignore_is_a_warning(tmp_path: Path, settings_file: Path) -> None:
+    name = "leader.replication.throttled.replicas"
+    (tmp_path / "m.yaml").write_text(f"cluster: prod\ntopics: [{{topic: t, configs: {{{name}: '0:1'}}}}]\n")
+    arguments = ["load-manifests", "--config", str(settings_file), "--dry-run", "--show", str(tmp_path / "m.yaml")]
+    shown = CliRunner().invoke(main, arguments)
+    assert shown.exit_code == 0, shown.output
+    said = f"m.yaml:2: topic t: {name} is ignored because of changes.ignore in the settings, and is never set"
+    assert said in shown.stderr
+    assert CliRunner().invoke(main, [*arguments, "--strict"]).exit_code == 2
+
+
 def test_entries_of_other_clusters_are_left_out_and_counted(tmp_path: Path, settings_file: Path) -> None:
     (tmp_path / "m.yaml").write_text(
         "cluster: prod\ntopics: [{topic: live}, {topic: no name}]\n---\ncluster: staging\ntopics: [{topic: tried}]\n"

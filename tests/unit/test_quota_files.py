@@ -292,7 +292,7 @@ def test_the_output_of_kafka_configs_about_quotas_is_read(tmp_path: Path) -> Non
     ]
     left = [(each.line, each.key) for each in parsed.not_carried_over]
     assert left == [(2, "SCRAM credential configs"), (7, "new_limit")]
-    (error,) = told(foreign(tmp_path, "kafka-configs", "Dynamic configs for broker 1 are:\n" + DESCRIBED))
+    (error,) = told(foreign(tmp_path, "kafka-configs", "Dynamic things of broker 1 are:\n" + DESCRIBED))
     assert error.startswith("1: is not a line of `kafka-configs.sh --describe` about users, clients or ips; keep its")
 
 
@@ -307,6 +307,13 @@ def test_the_output_of_kafka_configs_about_quotas_is_read(tmp_path: Path) -> Non
             "the user's authentication",
         ),
         ("Quota configs for user-principal 'a' are odd.limit=1.0", "odd.limit", "a limit without a column"),
+        (
+            "Dynamic configs for topic t are:\n"
+            "  retention.ms=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1}",
+            "topic configs",
+            "kafka-configs is read for quotas only",
+        ),
+        ("Default configs for brokers in the cluster are:", "broker configs", "kafka-configs is read for quotas only"),
         (
             f"Quota configs for user-principal '{'a' * 5_000}' are producer_byte_rate=1.0",
             "Quota configs",

@@ -47,7 +47,7 @@ from topicledger.text import document
 @click.option(
     "--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are in the format of another tool."
 )
-@click.option("--strict", is_flag=True, help="Unknown names of configs are errors, not warnings.")
+@click.option("--strict", is_flag=True, help="Warnings, such as unknown names of configs, are errors.")
 @var_option
 @click.option("--dry-run", is_flag=True, help="Check and compare the files, and write nothing.")
 @click.option("--show", is_flag=True, help="With --dry-run: print the rows that the files expand to, by cluster.")
@@ -147,6 +147,8 @@ def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
     counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
     for table, of_table in loaded.resources.items():
         counts += f"; {table}: {', '.join(f'{count} {name}' for name, count in of_table.items())}"
+    if loaded.not_carried_over:
+        counts += f"; {len(loaded.not_carried_over):,} not carried over"
     if dry_run:
         counts = f"dry run, nothing was written: {counts}"
     return [counts, *removals(loaded)]

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
 from topicledger.files.changes import TableChanges, difference, frames, gone
-from topicledger.files.read import Foreign, files_arguments
+from topicledger.files.read import REASON_CHARACTERS, Foreign, files_arguments
 from topicledger.frames import materialised
 from topicledger.ledger import runs
 from topicledger.ledger.digests import of_run
@@ -333,7 +333,7 @@ def leftovers(found: Loaded | ParsedManifests) -> list[str]:
         named = listed([f"`{show(key)}`" for key in keys], most=_KEYS_SHOWN)
         first = f"{show(those[0].file)}:{those[0].line}"
         place = first if len(those) == 1 else f"{len(those)} times, first at {first}"
-        lines.append(f"not carried over: {named} ({show(what)}), {place}")
+        lines.append(f"not carried over: {named} ({show(what, REASON_CHARACTERS)}), {place}")
     if found.skipped:
         counted = ", ".join(f"{count} {show(kind)}" for kind, count in sorted(found.skipped.items()))
         lines.append(f"skipped: {counted}")

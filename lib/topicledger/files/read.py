@@ -36,8 +36,9 @@ from topicledger.text import first_of, nearest, show
 
 LISTED_FILES = 1000
 """Largest number of files that the row in `runs` lists."""
-_REASON_CHARACTERS = 2_000
+REASON_CHARACTERS = 2_000
 _WARNINGS_SHOWN = 20
+_IGNORED = "ignored because of changes.ignore in the settings"
 _MOST_FOUND = 20 * MAX_ERRORS
 """Largest number of errors, with repeated ones, that are looked at."""
 
@@ -73,10 +74,13 @@ def read(
     and every row that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict).on(clusters)
-    if foreign is not None:
+    if foreign is None:
+        parsed.warnings.extend(_ignored_configs(parsed.rows, settings))
+    else:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(_with_owners(parsed, settings.owners), settings)
         _leave_ignored(parsed, settings)
+        parsed.not_carried_over.sort(key=lambda each: (each.file, each.line))
     hint = "; --cluster NAME puts the topics on another cluster" if foreign is not None else ""
     _require_none(
         chain(
@@ -117,7 +121,7 @@ def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManif
     for topic, why in _refused(parsed.rows, settings):
         leave_out(topic, topic.topic, why)
     for _, row, why in resource_reasons.refused(parsed.resources, settings.scope):
-        leave_out(row, " ".join(str(value) for value in row.values.values() if value is not None), why)
+        leave_out(row, " ".join(f"{name}={value}" for name, value in row.values.items() if value is not None), why)
     resources = {table: [row for row in rows if id(row) not in gone] for table, rows in parsed.resources.items()}
     rows = [row for row in parsed.rows if id(row) not in gone]
     return dataclasses.replace(parsed, rows=rows, not_carried_over=left_out, resources=resources)
@@ -190,10 +194,8 @@ def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
 
     Files of other tools may contain configs that these tools set temporarily.
     """
-    usual, ignored = ChangeSettings().ignore, settings.ignored_configs
     for place, row in enumerate(parsed.rows):
-        names = [name for name in row.configs or () if name in ignored.get(row.cluster, usual)]
-        if names:
+        if names := _ignored_of(row, settings):
             kept = {name: value for name, value in (row.configs or {}).items() if name not in names}
             parsed.rows[place] = dataclasses.replace(row, configs=kept or None)
             parsed.not_carried_over.extend(
@@ -201,10 +203,23 @@ def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
                     file=row.file,
                     line=row.line,
                     key=f"{show(row.topic)}: {show(name)}",
-                    what="ignored because of changes.ignore in the settings",
+                    what=_IGNORED,
                 )
                 for name in names
             )
+
+
+def _ignored_configs(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[FileError]:
+    """Yield a warning for each ignored config, which stays in the table and is never set."""
+    for row in rows:
+        for name in _ignored_of(row, settings):
+            message = f"topic {show(row.topic)}: {show(name)} is {_IGNORED}, and is never set"
+            yield FileError(file=row.file, line=row.line, message=message)
+
+
+def _ignored_of(row: ManifestRow, settings: Settings) -> Sequence[str]:
+    ignored = settings.ignored_configs.get(row.cluster, ChangeSettings().ignore)
+    return [name for name in row.configs or () if name in ignored]
 
 
 def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) -> Iterator[FileError]:
@@ -216,7 +231,7 @@ def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) ->
 
 def _row_errors(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[FileError]:
     for row, why in _refused(rows, settings):
-        message = f"topic {show(row.topic)}: {show(why, _REASON_CHARACTERS)}{template_hint(row.topic)}"
+        message = f"topic {show(row.topic)}: {show(why, REASON_CHARACTERS)}{template_hint(row.topic)}"
         yield FileError(file=row.file, line=row.line, message=message)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TypeAlias
 
 from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
@@ -91,6 +92,7 @@ _LONGEST_LINE = 1_000
 """Characters of a line in which placeholders are searched."""
 _NAME = re.compile(r"\w[\w./ -]*")
 _LONGEST_NAME = 64
+_EXPONENT = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{0,20})?[eE]\+?[0-9]{1,2}", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
 
@@ -114,9 +116,13 @@ def plain_digits(value: Value) -> str:
     """Return a hint for a value that should be a number."""
     if isinstance(value, Surprise) and "${" in value.text:
         return f": {value.reason}"
-    text = value.text if isinstance(value, Surprise) else value
-    quoted = "" if isinstance(value, Filled) else ", not quoted"
-    return template_hint(value, f"; write plain digits{quoted}" if isinstance(text, str | Number) else "")
+    text = value.text if isinstance(value, Surprise | Number) else value
+    if not isinstance(text, str):
+        return template_hint(value)
+    quoted = "" if isinstance(value, Filled | Surprise | Number) else ", not quoted"
+    if _EXPONENT.fullmatch(text) and (number := Decimal(text)) == number.to_integral_value():
+        return f"; write {int(number)}{quoted}"
+    return template_hint(value, f"; write plain digits{quoted}")
 
 
 def template_at(line: str, column: int) -> bool:

@@ -29,6 +29,11 @@ _QUOTA = re.compile(
 _SIGN = re.compile(
     r"^(?:Quota c|C|SCRAM credential c)onfigs for (?:user-principal|client-id|ip|(?:the )?default) ", re.MULTILINE
 )
+_OTHERS = re.compile(
+    r"(?:(?:All|Dynamic|Default) c|C)onfigs for (?P<of>topic|broker|group|client-metrics)(?:-logger|s)? .*are\b.*"
+)
+"""The first line of the configs of another type of entity."""
+_CONFIG = re.compile(r"  \S+=.* sensitive=(?:true|false) synonyms=\{.*\}")
 _LONGEST = 4_096
 """Longest accepted entry; matching names that contain separators takes quadratic time."""
 _ENDS = re.compile(" are(?: |$)")
@@ -45,10 +50,18 @@ def _read(sources: Sequence[Source], cluster: str | None) -> None:
 
 def _read_lines(source: Source, cluster: str | None) -> None:
     report = source.report
+    of_others = False
     for number, text in entries(source.text, begins=_SIGN, ends=_ENDS, is_whole=_is_whole):
         if len(text) > _LONGEST and _SIGN.match(text):
             report.leave_out(number, "Quota configs", f"longer than {_LONGEST:,} characters")
             continue
+        if other := _OTHERS.fullmatch(text):
+            report.leave_out(number, f"{other['of']} configs", "kafka-configs is read for quotas only")
+            of_others = True
+            continue
+        if of_others and _CONFIG.fullmatch(text):
+            continue
+        of_others = False
         parsed = _parsed(text)
         if parsed is None:
             report.error(number, no_line_of("kafka-configs.sh --describe", " about users, clients or ips"))
