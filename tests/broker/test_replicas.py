@@ -243,7 +243,7 @@ def test_an_audit_says_what_placements_do_not_allow_and_what_is_moved(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """R2: another hand's move is drift while it lasts, and its topic's moves are refused."""
-    topic_id = with_data(kafka_three, "seen.moving", {0: (1,)}, 2_000_000)
+    topic_id = with_data(kafka_three, "seen.moving", {0: (1,)}, 60_000_000)
     placed = {"seen.rack": {0: (1,), 1: (3,)}, "seen.skew": dict.fromkeys(range(4), (1,)), "seen.fine": {0: (1, 2)}}
     for name, assignments in placed.items():
         make(kafka_three, name, assignments=assignments, num_partitions=None, replication_factor=None)

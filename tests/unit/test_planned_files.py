@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,13 +21,16 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.files.changes import gone
-from topicledger.files.load import Removals, Replace
+from topicledger.files.load import Removals, Replace, removals_of
+from topicledger.files.load import as_planned as removals_as_planned
 from topicledger.files.read import files_arguments
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
 from topicledger.model import RunState
+from topicledger.model.scope import Scope
 from topicledger.plan import planned_files
 from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
+from topicledger.plan.scoping import declarations
 from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS
 
 
@@ -173,11 +178,11 @@ def test_rows_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
     monkeypatch.setattr(planned_files, "unloaded", lambda _, its, __: seen.extend(row.owner for row in its.rows) or {})
     ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: frame(spark, plain(table.schema), []))
     if named is None:
-        loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who)
+        loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who, Scope())
         assert seen == ["a", " B ", None] if who == "bob" else ["a", None]
     else:
         with pytest.raises(UsageError, match=named):
-            loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who)
+            loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who, Scope())
 
 
 def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession) -> None:
@@ -194,10 +199,89 @@ def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession
         for host in ("x", "h", "new")
     ]
     files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
-    kept = planned_files.without_barred(ledger, files, ["B"])
+    kept = planned_files.within(ledger, files, Scope(barred=("B",)))
     assert [row.topic for row in kept.rows] == ["of.a", "new"]
     assert [row.value("host") for row in kept.rows_of(ACLS.name)] == ["h", "new"]
-    assert planned_files.without_barred(ledger, files, []) == files
+    assert planned_files.within(ledger, files, Scope()) == files
+
+
+@pytest.mark.parametrize(
+    ("scope", "topics", "names"),
+    [
+        (Scope(), ["a.x", "b.x", "b.y"], ["a.x", "b.y", "b.z"]),
+        (Scope(owners=("B",), files=True), ["b.x", "b.y"], ["b.y", "b.z"]),
+        (Scope(topics=("x$",)), ["a.x", "b.x"], ["a.x"]),
+        (Scope(topics=("x$",), owners=("b",)), ["b.x"], []),
+        (Scope(resources=("b[.]z",)), [], ["b.z"]),
+        (Scope(topics=("y$",), resources=("b[.]z",)), ["b.y"], ["b.y", "b.z"]),
+    ],
+)
+def test_a_narrowed_plan_loads_and_removes_only_rows_inside(
+    spark: SparkSession, scope: Scope, topics: Sequence[str], names: Sequence[str]
+) -> None:
+    place: dict[str, Any] = {"file": "a.yaml", "line": 1}
+    rows = [ManifestRow(cluster="main", topic=name, owner=name[0], **place) for name in ("a.x", "b.x", "b.y")]
+    acl = {**dict.fromkeys(ACL_KEY, "x"), "resource_type": "TOPIC"}
+    acls = [
+        ResourceRow(
+            cluster="main", state="present", owner=name[0], labels=None, values={**acl, "resource_name": name}, **place
+        )
+        for name in ("a.x", "b.y", "b.z")
+    ]
+    files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
+    ledger: Any = SimpleNamespace(spark=spark)
+    kept = planned_files.within(ledger, files, scope)
+    assert [row.topic for row in kept.rows] == topics
+    assert [row.value("resource_name") for row in kept.rows_of(ACLS.name)] == names
+    table = manifest_rows(spark, *({"topic": row.topic, "owner": row.owner} for row in rows))
+    left: Any = SimpleNamespace(spark=spark, read_if_exists=lambda _: table)
+    gone_from = ParsedManifests(rows=[replace(rows[0], topic="kept")], errors=[])
+    found = removals_of(left, gone_from, Replace(), partial(declarations, scope))
+    assert sorted(row["topic"] for row in found.rows[MANIFESTS.name].collect()) == topics
+
+
+def test_planned_removals_are_told_from_rows_that_other_merges_left(spark: SparkSession) -> None:
+    """An earlier start may have removed some, too: one commit for each table."""
+
+    def left(*rows: tuple[str, str | None]) -> Removals:
+        table = manifest_rows(spark, *({"topic": topic, "owner": owner} for topic, owner in rows))
+        ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda _: table)
+        row = ManifestRow(cluster="main", topic="kept", file="a.yaml", line=1)
+        return removals_of(ledger, ParsedManifests(rows=[row], errors=[]), Replace())
+
+    def topics(found: Removals) -> set[str]:
+        return {row["topic"] for row in found.rows[MANIFESTS.name].collect()}
+
+    planned = left(("a", "x"), ("b", "x"), ("c", "x"))
+    now, others = removals_as_planned(left(("a", "x"), ("b", "other"), ("d", "x")), planned.digest)
+    assert (topics(now), now.count) == ({"a"}, 1), "b changed since"
+    assert (topics(others), others.lines) == ({"b", "d"}, ["main / b, owner other", "main / d, owner x"])
+    for start, count in ((planned, 3), (left(), 0)):
+        now, others = removals_as_planned(start, planned.digest)
+        assert (now.count, others.count, others.lines) == (count, 0, [])
+    many = left(*((f"t{number}", "x") for number in range(501)))
+    assert removals_as_planned(many, many.digest)[0].count == 501
+    with pytest.raises(ValueError, match="manifests"):
+        removals_as_planned(planned, many.digest)
+
+
+@pytest.mark.parametrize(
+    ("load", "loaded"),
+    [
+        ({"plan": "r1"}, True),
+        ({"plan": "r2"}, False),
+        ({"plan": "r1", "command": "plan"}, False),
+        ({"files": files_arguments({"a.yaml": "1"})["files"]}, False),
+    ],
+)
+def test_only_a_load_for_the_plan_itself_proves_that_its_files_are_loaded(
+    spark: SparkSession, load: dict[str, str], loaded: bool
+) -> None:
+    """A load for another plan, or another cluster, had an older version of a file, or left out some of its rows."""
+    row = {"arguments": {"command": "load_manifests", **load}, "exit_code": 0}
+    runs = frame(spark, plain(RUNS.schema), [row, {**row, "arguments": {**row["arguments"], "plan": "r3"}}])
+    run: Any = SimpleNamespace(run_id="r1", ledger=SimpleNamespace(read=lambda _: runs))
+    assert planned_files.were_loaded(run) is loaded
 
 
 def test_the_owners_of_removed_rows_are_kept_with_the_plan() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +24,10 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.variables import variables_in
+from topicledger.model.scope import Scope
 from topicledger.plan import planned_files
 from topicledger.plan.allowing import LOAD
+from topicledger.plan.scoping import declarations
 from topicledger.plan.standing import standing
 from topicledger.text import listed, show
 
@@ -73,14 +76,20 @@ def files_of(
     paths: Sequence[str],
     replacing: Replace | None,
     requested_by: str | None,
+    scope: Scope,
 ) -> runs.Files:
-    """Return the files of a plan. Raises UsageError if they would remove rows that the requester may not plan."""
+    """Return the files of a plan. Raises UsageError if they would remove rows that the requester may not plan.
+
+    `scope`: the plan's. The files' rows outside of it are not loaded, and count as pending outside.
+    """
     requester = requested_by or os_user()
     barred = ownership.barred(settings.owners, requester)
     if replacing is not None:
         _require_may_replace(replacing, barred, requester)
-    removals = None if replacing is None else removals_of(ledger, parsed, replacing)
-    unloaded = planned_files.unloaded(ledger, planned_files.without_barred(ledger, parsed, barred), removals)
+    inside = partial(declarations, scope)
+    removals = None if replacing is None else removals_of(ledger, parsed, replacing, inside)
+    kept = planned_files.within(ledger, parsed, Scope(barred=tuple(barred)))
+    unloaded = planned_files.unloaded(ledger, kept, removals)
     return runs.Files(
         argument=json.dumps(files_arguments(parsed.digests), sort_keys=True),
         paths=paths,
@@ -144,7 +153,7 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
     found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
-    parsed = planned_files.without_barred(run.ledger, planned_files.as_planned(run, found), run.scope.barred)
+    parsed = planned_files.within(run.ledger, planned_files.as_planned(run, found), run.scope)
     planned_files.load_planned(run, parsed, found)
     with display_only("the loaded files", instead="`runs list` has the load"):
         click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 
@@ -19,19 +20,30 @@ from topicledger.files.changes import TableChanges, difference, frames, gone
 from topicledger.files.read import REASON_CHARACTERS, Foreign, files_arguments
 from topicledger.frames import materialised
 from topicledger.ledger import runs
-from topicledger.ledger.digests import of_run
+from topicledger.ledger.digests import hashes_of, of_run
 from topicledger.ledger.run import Run, require_new
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow, NotCarriedOver, ParsedManifests
+from topicledger.manifests.rows import Transform
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
-from topicledger.schemas import DECLARING, MANIFESTS, RUNS
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
 from topicledger.text import first_of, listed, show
 
 COMMAND = "load_manifests"
 PLAN_ARGUMENT = "plan"
 """The run whose plan `apply` loaded the files for."""
 SHOWN_REMOVED = 20
+_HASHED_ALONE = 500
+"""Largest number of rows of a table to remove that a plan keeps the hash of each of."""
+TABLES = {table.name: table for table in DECLARING}
+Within: TypeAlias = Callable[[Table], Transform]
+
+
+def _all_rows(_: Table) -> Transform:
+    return lambda rows: rows
+
+
 _KEYS_SHOWN = 8
 
 
@@ -164,12 +176,36 @@ class Removals:
     """The first rows of each table, in words."""
     count: int
     digest: str
-    """The digest of the rows of each table, as JSON."""
+    """By table, the hash of each row, or of all rows if these are more than `_HASHED_ALONE`; as JSON."""
 
 
-def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace) -> Removals:
-    """Return the rows that `load` would remove, regardless of guards."""
+def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace, within: Within = _all_rows) -> Removals:
+    """Return the rows that `load` would remove, regardless of guards. `within`: keeps the rows that may be removed."""
     removed = _gone(ledger, frames(ledger.spark, parsed.tables), parsed, replace)
+    return _removals({name: rows.transform(within(TABLES[name])) for name, rows in removed.items()})
+
+
+def as_planned(removals: Removals, digest: str) -> tuple[Removals, Removals]:
+    """Return the rows that `digest`, that of a plan, has, and the others.
+
+    Raises ValueError for a table with other rows than the plan had, if these were too many for a hash of each.
+    """
+    then, now = json.loads(digest), json.loads(removals.digest)
+    planned, others = dict(removals.rows), {name: rows.limit(0) for name, rows in removals.rows.items()}
+    for name in now:
+        if now[name] == then.get(name):
+            continue
+        if isinstance(then.get(name), str) or isinstance(now[name], str):
+            raise ValueError(name)
+        rows = removals.rows[name].toArrow()
+        known = [each in then.get(name, ()) for each in hashes_of(rows)]
+        spark, schema = removals.rows[name].sparkSession, TABLES[name].schema
+        planned[name] = spark.createDataFrame(rows.filter(known), schema)
+        others[name] = spark.createDataFrame(rows.filter([not each for each in known]), schema)
+    return _removals(planned), _removals(others)
+
+
+def _removals(removed: Mapping[str, DataFrame]) -> Removals:
     digests = {name: each for name, each in of_run(removed).items() if each.rows}
     lines: list[str] = []
     for table in (each for each in DECLARING if each.name in digests):
@@ -180,7 +216,11 @@ def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace) -> Re
         lines += [f"{table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
     count = sum(each.rows for each in digests.values())
     note = [first_of(len(lines), count)] if count > len(lines) else []
-    digest = json.dumps({name: each.sha256 for name, each in digests.items()}, sort_keys=True)
+    hashes = {
+        name: each.sha256 if each.rows > _HASHED_ALONE else sorted(hashes_of(removed[name].toArrow()))
+        for name, each in digests.items()
+    }
+    digest = json.dumps(hashes, sort_keys=True)
     return Removals(rows=removed, lines=[*lines, *note], count=count, digest=digest)
 
 

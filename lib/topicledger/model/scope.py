@@ -42,6 +42,11 @@ class Scope:
         """Whether some resources of the clusters may be outside."""
         return self.limits != type(self)()
 
+    @property
+    def selects_rows(self) -> bool:
+        """Whether some rows of declarations may be outside, whatever files are given."""
+        return bool(self.owners or self.topics or self.resources)
+
     def in_order(self) -> Self:
         """Return the same scope with each limit's names sorted, each once."""
         limits: dict[str, Any] = {

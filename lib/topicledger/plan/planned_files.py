@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+import click
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.files.changes import frames
-from topicledger.files.load import COMMAND, PLAN_ARGUMENT, Removals, Replace, frames_beside, load, removals_of
+from topicledger.files.load import COMMAND, PLAN_ARGUMENT, TABLES, Removals, Replace, frames_beside, load, removals_of
+from topicledger.files.load import as_planned as removals_as_planned
 from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
@@ -27,9 +30,11 @@ from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.owners import is_one_of
 from topicledger.model import RunState
+from topicledger.model.scope import Scope
 from topicledger.plan import resources
 from topicledger.plan.allowing import LOAD, REMOVED_ROWS, REMOVED_ROWS_ARGUMENT, approve_command, stopped_load
 from topicledger.plan.intent import declarations_of, no_longer_declared
+from topicledger.plan.scoping import declarations
 from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
@@ -123,17 +128,11 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
     """Load the files that a plan was made from, or nothing.
 
     `parsed`: what `as_planned` returned. `beside`: all files that are given now; rows that any of them has aren't
-    removed. Raises UsageError if the tables changed a row of `parsed` since the plan, if other rows than planned would
-    be removed, or if an action of the plan wouldn't follow from the tables with these files.
+    removed. Raises UsageError if the tables changed a row of `parsed` since the plan, or if an action of the plan
+    wouldn't follow from the tables with these files.
     """
     replaces = replace_in(run.arguments)
-    removals = None if replaces is None else removals_of(run.ledger, beside, replaces)
-    # An earlier start may have removed them.
-    if removals is not None and removals.count and removals.digest != run.arguments.get(REMOVED_ARGUMENT):
-        raise UsageError(
-            f"loading the files of run {run.run_id} would by now remove other rows than when it was planned: "
-            f"{listed(removals.lines)}: plan again; nothing was loaded and nothing was sent"
-        )
+    removals = None if replaces is None else _planned_removals(run, beside, replaces)
     with_files = replace(run, unloaded=unloaded(run.ledger, parsed, removals))
     changed = list(_changed_since(with_files))
     if changed:
@@ -155,6 +154,26 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
     )
 
 
+def _planned_removals(run: Run, beside: ParsedManifests, replaces: Replace) -> Removals:
+    """Return the rows to remove that are as they were when planned, and name the others that no file has: they stay.
+
+    An earlier start may have removed some, and another merge may leave more rows without a file.
+    """
+    found = removals_of(run.ledger, beside, replaces, partial(declarations, run.scope))
+    try:
+        planned, others = removals_as_planned(found, run.arguments.get(REMOVED_ARGUMENT, "{}"))
+    except ValueError:
+        raise UsageError(
+            f"loading the files of run {run.run_id} would by now remove other rows than when it was planned: "
+            f"{listed(found.lines)}: plan again; nothing was loaded and nothing was sent"
+        ) from None
+    if others.count:
+        click.echo(
+            f"no file has these rows either, and run {run.run_id} doesn't remove them: {listed(others.lines)}", err=True
+        )
+    return planned
+
+
 def removals_arguments(removals: Removals | None, most: int) -> Mapping[str, str]:
     """Return the arguments of a run about the rows that loading its files removes. `most`: the guard of such rows."""
     if removals is None:
@@ -174,19 +193,39 @@ def require_removals_allowed(run: Run) -> None:
             )
 
 
-def without_barred(ledger: Ledger, parsed: ParsedManifests, barred: Collection[str]) -> ParsedManifests:
-    """Leave out rows of these owners, and rows in place of one of theirs: no file takes over what they declare."""
-    kept = parsed.without_owners(barred)
-    taken: set[int] = set()
-    for table in DECLARING if barred else ():
-        if rows := kept.tables.get(table.name):
-            theirs = ledger.read_if_exists(table).where(is_one_of(F.col("owner"), tuple(barred)))
-            files = frames(ledger.spark, {table.name: rows})[table.name]
-            same = same_key(table, "file", "theirs")
-            both = files.alias("file").join(theirs.alias("theirs"), on=same, how="left_semi")
-            keys = {tuple(key) for key in both.select(*table.key).collect()}
-            taken |= {id(row) for row in rows if tuple(row.value(name) for name in table.key) in keys}
-    return kept.only(lambda row: id(row) not in taken)
+def within(ledger: Ledger, parsed: ParsedManifests, scope: Scope) -> ParsedManifests:
+    """Leave out rows that a run of this scope may not load.
+
+    These are rows outside its owners, topics and resources, rows of barred owners, and rows in place of one of theirs:
+    no file takes over what they declare.
+    """
+    kept = parsed.without_owners(scope.barred)
+    inside, theirs = {}, {}
+    for table in DECLARING:
+        rows = kept.tables.get(table.name)
+        if not rows or not (scope.barred or scope.selects_rows):
+            continue
+        files = frames(ledger.spark, {table.name: rows})[table.name]
+        if scope.selects_rows:
+            inside[table.name] = _keys_of(table, files.transform(declarations(scope, table)))
+        if scope.barred:
+            barred = ledger.read_if_exists(table).where(is_one_of(F.col("owner"), scope.barred))
+            both = files.alias("file").join(
+                barred.alias("theirs"), on=same_key(table, "file", "theirs"), how="left_semi"
+            )
+            theirs[table.name] = _keys_of(table, both)
+
+    left_out: set[int] = set()
+    for name, rows in kept.tables.items():
+        for row in rows:
+            key = tuple(row.value(column) for column in TABLES[name].key)
+            if key in theirs.get(name, ()) or (name in inside and key not in inside[name]):
+                left_out.add(id(row))
+    return kept.only(lambda row: id(row) not in left_out)
+
+
+def _keys_of(table: Table, rows: DataFrame) -> set[tuple[object, ...]]:
+    return {tuple(key) for key in rows.select(*table.key).collect()}
 
 
 def unloaded(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None) -> Mapping[str, Unloaded]:
@@ -199,8 +238,8 @@ def unloaded(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None)
 def require_loaded(run: Run) -> None:
     """Raise UsageError if the files of a plan aren't loaded: the whole plan is refused then.
 
-    Files count as loaded if loads since the plan had each of them, or a later version of it: actions that don't follow
-    from that are refused one by one. They also count as loaded if every action of the plan follows from the tables.
+    They are if a load for this plan had them: actions that later rows contradict are refused one by one. They also are
+    if every action of the plan follows from the tables, whoever loaded what.
     """
     if not were_loaded(run):
         _require_declared(run, "isn't loaded")
@@ -220,18 +259,10 @@ def _require_declared(run: Run, why: str) -> None:
 
 
 def were_loaded(run: Run) -> bool:
-    """Return whether loads since the plan had each of its files, or a later version of it."""
-    planned = planned_files(run.arguments[FILES_ARGUMENT])
-    since = F.col("finished_at") > F.lit(run.row["started_at"])
-    done = (F.col("arguments")["command"] == COMMAND) & (F.col("exit_code") == int(ExitCode.DONE)) & since
-    found: set[str] = set()
-    for row in run.ledger.read(RUNS).where(done).select("arguments").collect():
-        arguments = row["arguments"]
-        if arguments.get(PLAN_ARGUMENT) == run.run_id or planned.argument.items() <= arguments.items():
-            return True
-        for each in json.loads(arguments["files"]):
-            found |= {each["file"], each["sha256"]}
-    return planned.all_listed and all(found & {*each} for each in planned.digests.items())
+    """Return whether a load for this plan had its files. Loads of the same files for others may have left out rows."""
+    arguments = F.col("arguments")
+    for_this = (arguments["command"] == COMMAND) & (arguments[PLAN_ARGUMENT] == run.run_id)
+    return not run.ledger.read(RUNS).where(for_this & (F.col("exit_code") == int(ExitCode.DONE))).isEmpty()
 
 
 def _undeclared(run: Run) -> DataFrame:

@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
+from topicledger.model.scope import Scope
 from topicledger.resources import scoped
 from topicledger.resources.kind import ResourceKind
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS, Table
 
 
@@ -54,6 +56,14 @@ def resources(run: Run, kind: ResourceKind, clusters: Collection[str]) -> Transf
     within = scoped.with_inside(scope, kind.deciding.scoped, keys, text="resource")
     actions = tuple(each.name for each in kind.actions)
     return lambda decisions: decisions.transform(within).transform(scoped.left_outside(actions, "resource"))
+
+
+def declarations(scope: Scope, table: Table) -> Transform:
+    """Return a transform that keeps the rows of a table that the scope's owners, topics and resources select."""
+    if table is MANIFESTS:
+        return scoped.declared_within(scope, scoped.OF_TOPICS, None)
+    (kind,) = (each for each in KINDS if each.table is table)
+    return scoped.declared_within(scope, kind.deciding.scoped, kind.rows.text_of())
 
 
 def _changed_by_files(run: Run, table: Table, version: int | None) -> DataFrame | None:

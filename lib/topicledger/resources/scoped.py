@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -97,6 +99,25 @@ def with_inside(
         if always is not None:
             inside = inside | always
         return found.withColumn(INSIDE, inside).select(*rows.columns, INSIDE)
+
+    return transform
+
+
+def declared_within(scope: Scope, scoped: Scoped, text: Column | None) -> Transform:
+    """Keep the declarations that a scope selects by owners, topics and resources. In and out: a table's columns.
+
+    `text`: the text of a row's resource, see `with_inside`.
+    """
+
+    def transform(rows: DataFrame) -> DataFrame:
+        texts = {"_topic": scoped.topic_of(F.col), "_text": F.lit(None).cast("string") if text is None else text}
+        inside = F.lit(True)
+        if scope.owners:
+            inside = inside & owned_by(scope.owners)
+        if scope.topics or scope.resources:
+            named = patterns.any_matches("_topic", scope.topics), patterns.any_matches("_text", scope.resources)
+            inside = inside & reduce(or_, (F.coalesce(each, F.lit(False)) for each in named))
+        return rows.withColumns(texts).where(inside).select(*rows.columns)
 
     return transform
 
