@@ -251,6 +251,7 @@ def topic_configs() -> str:
             f"default {default}",
             accepted and f"accepts {accepted}",
             versions,
+            each.ignored_since and f"ignored from {each.ignored_since}",
             *_directions(each.changes),
             *cautions,
         )
@@ -263,6 +264,8 @@ def topic_configs() -> str:
 
 
 def _accepted(accepted: catalogue.Accepted) -> str:
+    if accepted.form is not None:
+        return accepted.form
     if accepted.values:
         return ", ".join(f"`{value}`" for value in accepted.values)
     limits = [f"from {accepted.least}"] if accepted.least is not None else []
@@ -273,20 +276,19 @@ def _accepted(accepted: catalogue.Accepted) -> str:
 
 
 def _directions(changes: catalogue.Changes) -> Iterator[str]:
-    from_replicas = " to the number of replicas or more"
-    below = f" below `{changes.lowered.below}`" if changes.lowered and changes.lowered.below else ""
-    named = {
-        f"lowered{below}": changes.lowered,
-        f"raised{from_replicas if changes.raised and changes.raised.from_replicas else ''}": changes.raised,
-        "without limit": changes.unlimited,
-        "emptied": changes.emptied,
-        **{f"gets `{value}`": effect for value, effect in changes.gains.items()},
-        **{f"loses `{value}`": effect for value, effect in changes.drops.items()},
-    }
-    for direction, effect in named.items():
-        if effect is not None:
+    for direction, effects in changes.by_direction.items():
+        for effect in effects:
             words = "" if effect.words == catalogue.EFFECTS[effect.of_class] else f" ({effect.words})"
-            yield f"{direction}: {effect.of_class}{words}"
+            begins = re.sub(r"^(gets|loses) (.+)$", r"\1 `\2`", direction) + _condition(effect)
+            yield f"{begins}: {effect.of_class}{words}"
+
+
+def _condition(effect: catalogue.Effect) -> str:
+    if effect.at_least == "replicas":
+        return " to the number of replicas or more"
+    at_least = "" if effect.at_least is None else f" to {effect.at_least}"
+    below = "" if effect.below is None else f" below `{effect.below}`"
+    return at_least + below + (" on a compacted topic" if effect.compacted else "")
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {

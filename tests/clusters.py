@@ -79,7 +79,7 @@ def without_deletes() -> EmbeddedKafka:
 
 
 def tiered(classes: Path) -> EmbeddedKafka:
-    """Two brokers whose topics may have remote storage, which keeps nothing; compiled into `classes`."""
+    """Three brokers whose topics may have remote storage, which keeps nothing; compiled into `classes`."""
     source = Path(__file__).resolve().parent / "kafka_storage" / "EmptyStorage.java"
     compile_java(source, [*KAFKA.glob("kafka-clients-*.jar"), *KAFKA.glob("kafka-storage-api-*.jar")], classes)
     metadata = "rlmm.config.remote.log.metadata"
@@ -90,7 +90,7 @@ def tiered(classes: Path) -> EmbeddedKafka:
         f"{metadata}.topic.replication.factor": "1",
         f"{metadata}.topic.num.partitions": "1",
     }
-    return QuickKafka(KAFKA, KafkaOptions(brokers=2, properties=properties, classpath=(classes,)))
+    return QuickKafka(KAFKA, KafkaOptions(brokers=3, properties=properties, classpath=(classes,), heap="384m"))
 
 
 def compile_policies(classes: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.broker.direct import live, make
 from tests.broker.invoking import done
 from tests.clusters import VERSION
 from topicledger.model.config_texts import with_units
-from topicledger.model.topic_configs import EFFECTS, LOSSES, ChangeClass, Effect, topic_configs
+from topicledger.model.topic_configs import LOSSES, ChangeClass, Effects, topic_configs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
@@ -36,8 +35,9 @@ CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("message.timestamp.before.max.ms", "lowered"): ("86400000", "3600000"),
     ("message.timestamp.difference.max.ms", "lowered"): ("86400000", "3600000"),
     ("message.timestamp.type", "gets CreateTime"): ("LogAppendTime", "CreateTime"),
-    ("min.cleanable.dirty.ratio", "gets 1"): ("0.5", "1"),
-    ("min.cleanable.dirty.ratio", "gets 1.0"): ("0.5", "1.0"),
+    ("message.timestamp.type", "gets LogAppendTime"): ("CreateTime", "LogAppendTime"),
+    ("min.cleanable.dirty.ratio", "lowered"): ("0.5", "0.25"),
+    ("min.cleanable.dirty.ratio", "raised"): ("0.5", "1.0"),
     ("min.compaction.lag.ms", "lowered"): ("86400000", "3600000"),
     ("min.compaction.lag.ms", "unlimited"): ("86400000", "9223372036854775807"),
     ("min.insync.replicas", "lowered"): ("2", "1"),
@@ -49,6 +49,7 @@ CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("retention.ms", "lowered"): ("86400000", "3600000"),
     ("retention.ms", "unlimited"): ("86400000", "-1"),
     ("segment.bytes", "lowered"): ("4194304", "1048576"),
+    ("segment.ms", "lowered"): ("86400000", "3600000"),
     ("unclean.leader.election.enable", "gets true"): ("false", "true"),
 }
 """By config and direction: the value before and after."""
@@ -58,23 +59,39 @@ NEEDED = {
     "segment.bytes": {"max.message.bytes": "2000000"},
 }
 """Configs that a change needs beside it: brokers want them, or it has no effect without them."""
+DEFAULT = "the broker's default, which isn't known"
+MORE: Mapping[str, tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]] = {
+    "effect.huge": (
+        {"retention.ms": "86400000"},
+        {"retention.ms": "9223372036854775807"},
+        {"disruption": "retention.ms 86400000 -> 9223372036854775807 may fill disks"},
+    ),
+    "effect.reset": (
+        {"retention.ms": "86400000"},
+        {},
+        {
+            "loss": f"retention.ms 86400000 -> {DEFAULT}: can lose data at once, depending on it",
+            "disruption": f"retention.ms 86400000 -> {DEFAULT}: may fill disks, depending on it",
+        },
+    ),
+    "effect.unsafe": (
+        {"min.insync.replicas": "2"},
+        {"min.insync.replicas": "3"},
+        {"disruption": "min.insync.replicas 2 -> 3 stops producers with acks=all once one broker is down"},
+    ),
+}
+"""Changes of configs beside those: by topic, configs before and after, and the beginnings of their effects."""
 
 
-def effects() -> Mapping[tuple[str, str], Effect]:
+def effects() -> Mapping[tuple[str, str], Effects]:
     """Effects by config and direction, of the configs that this version of Kafka has."""
-    found = {}
-    for each in topic_configs().values():
-        if each.known_in(VERSION):
-            for direction in ("emptied", "lowered", "raised", "unlimited"):
-                found[each.name, direction] = getattr(each.changes, direction)
-            found |= {(each.name, f"gets {value}"): effect for value, effect in each.changes.gains.items()}
-            found |= {(each.name, f"loses {value}"): effect for value, effect in each.changes.drops.items()}
-    return {change: effect for change, effect in found.items() if effect is not None}
+    known = (each for each in topic_configs().values() if each.known_in(VERSION))
+    return {(each.name, direction): found for each in known for direction, found in each.changes.by_direction.items()}
 
 
 @pytest.fixture(scope="module")
 def kafka_tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """Two brokers with remote storage."""
+    """Three brokers with remote storage."""
     with clusters.tiered(tmp_path_factory.mktemp("storage")) as cluster:
         yield cluster
 
@@ -87,51 +104,59 @@ def test_each_effect_is_shown_guarded_and_passes_once_its_guard_is_raised(
     """An approval raises the guards for this plan; tests/broker/test_changes.py raises them in the settings."""
     kafka, expected = kafka_tiered, effects()
     assert set(expected) <= set(CHANGES)
-    assert {effect.of_class for effect in expected.values()} == set(ChangeClass) - {ChangeClass.LOSES_ORDER}
-    counts = {"num_partitions": 1, "replication_factor": 2}
-    entries: list[dict[str, Any]] = []
-    configs: dict[str, Mapping[str, str]] = {"effect.keys": {"cleanup.policy": "compact"}, "effect.replicas": {}}
-    shown: dict[str, tuple[ChangeClass, str]] = {}
-    for number, ((name, direction), effect) in enumerate(expected.items()):
+    found = {effect.of_class for each in expected.values() for effect in each}
+    assert found == set(ChangeClass) - {ChangeClass.LOSES_ORDER}
+    before = {"effect.keys": {"cleanup.policy": "compact"}, "effect.fewer": {"min.insync.replicas": "2"}}
+    after: dict[str, Mapping[str, str]] = dict(before)
+    shown: dict[str, Mapping[str, str]] = {
+        "effect.keys": {"loss": "a compacted topic, whose records have keys, from 1 to 2 partitions loses the order"},
+        "effect.fewer": {
+            "loss": "replication factor 3 -> 2 keeps data less safely (partitions 0)",
+            "disruption": "3 -> 2 replicas with min.insync.replicas=2 stops producers with acks=all",
+        },
+    }
+    for number, ((name, direction), of_change) in enumerate(expected.items()):
         topic, (old, new) = f"effect.{number:02}", CHANGES[name, direction]
         more = NEEDED.get(name, {})
-        make(kafka, topic, configs={name: old, **more}, **counts)
-        entries.append({"topic": topic, **counts})
-        configs[topic] = {name: new, **more}
-        shown[topic] = (effect.of_class, f"{name} {old} -> {new} {effect.words}")
-    make(kafka, "effect.keys", configs=configs["effect.keys"], **counts)
-    entries.append({"topic": "effect.keys", **counts, "num_partitions": 2})
-    order = f"a compacted topic, whose records have keys, from 1 to 2 partitions {EFFECTS[ChangeClass.LOSES_ORDER]}"
-    shown["effect.keys"] = (ChangeClass.LOSES_ORDER, order)
-    make(kafka, "effect.replicas", **counts)
-    entries.append({"topic": "effect.replicas", **counts, "replication_factor": 1})
-    fewer = f"replication factor 2 -> 1 {EFFECTS[ChangeClass.LESS_SAFE]} (partitions 0)"
-    shown["effect.replicas"] = (ChangeClass.LESS_SAFE, fewer)
-    assert {of_class for of_class, _ in shown.values()} == set(ChangeClass)
+        if any(effect.compacted for effect in of_change):
+            more = {**more, "cleanup.policy": "compact"}
+        before[topic], after[topic] = {name: old, **more}, {name: new, **more}
+        shown[topic] = {
+            "loss" if effect.of_class in LOSSES else "disruption": f"{name} {old} -> {new} {effect.words}"
+            for effect in of_change
+        }
+    for topic, (old_configs, new_configs, words) in MORE.items():
+        before[topic], after[topic], shown[topic] = {**old_configs}, new_configs, words
+    replicas = {topic: 3 if topic == "effect.fewer" else 2 for topic in before}
+    for topic, configs in before.items():
+        make(kafka, topic, configs=configs, num_partitions=1, replication_factor=replicas[topic])
 
-    changes = '[changes]\nconfigs = "declared"\npartitions = "grow"\nreplicas = "on"\n'
+    changes = '[changes]\nconfigs = "exact"\npartitions = "grow"\nreplicas = "on"\n'
     config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=changes)
     manifest = tmp_path / "manifest.json"
-    topics = [{**entry, "configs": configs[entry["topic"]]} for entry in entries]
+    counts = {"num_partitions": 1, "replication_factor": 2}
+    topics = [{"topic": topic, **counts, "configs": configs} for topic, configs in after.items()]
+    topics[0]["num_partitions"] = 2
     manifest.write_text(json.dumps({"cluster": "main", "topics": topics}))
     done("load-manifests", manifest, "--config", config)
-    losing = {topic for topic, (of_class, _) in shown.items() if of_class in LOSSES}
-    disrupting = set(shown) - losing
+    losing, disrupting = ({topic for topic in shown if kind in shown[topic]} for kind in ("loss", "disruption"))
 
     run = ("--config", config, "--run-id", "stopped")
     done("plan", *run, "--requested-by", "ann", code=5)
     printed = done("runs", "show", *run)
-    for topic, (of_class, words) in shown.items():
-        guard = "MAX_LOSSES" if of_class in LOSSES else "MAX_DISRUPTIONS"
+    for topic, effects_shown in shown.items():
+        # A row that both guards stop has the message of the first.
+        kind = "loss" if topic in losing else "disruption"
+        guard = "MAX_LOSSES" if topic in losing else "MAX_DISRUPTIONS"
         (line,) = (line for line in printed.splitlines() if f" {topic} (guard): " in line)
-        assert f"{guard}_EXCEEDED: {with_units(words)}; " in line
+        assert f"{guard}_EXCEEDED: {with_units(effects_shown[kind])}" in line
     assert f"disruptions={len(disrupting)}" in printed
     assert f"losses={len(losing)}" in printed
 
     allow = f"losses={len(losing)},disruptions={len(disrupting)},moves=1"
     done("runs", "approve", *run, "--allow", allow, "--by", "bob")
     done("apply", *run, "--wait-visible", "60s")
-    assert set_on(kafka, *configs) == configs
+    assert set_on(kafka, *after) == after
     listed = live(kafka, "effect.")
     assert listed["effect.keys"].num_partitions == 2
-    assert listed["effect.replicas"].replication_factor == 1
+    assert {each.replication_factor for each in listed.values()} == {2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topicledger.model.config_texts import ConfigTextError, shown, stored
+from topicledger.model.config_texts import ConfigTextError, refused_together, shown, stored
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,13 @@ from topicledger.model.config_texts import ConfigTextError, shown, stored
         ("cleanup.policy", "\x01compact\v,\fdelete\x00", "\x01compact\v,\fdelete\x00"),
         ("compression.type", " zstd ", " zstd "),
         ("preallocate", " TRUE ", " TRUE "),
-        ("message.format.version", "anything", "anything"),
+        ("message.format.version", "3.0-IV1", "3.0-IV1"),
+        ("message.format.version", "0.10.2.1", "0.10.2.1"),
+        ("leader.replication.throttled.replicas", " 0:1 , 1:2", " 0:1 , 1:2"),
+        ("leader.replication.throttled.replicas", "", ""),
+        ("follower.replication.throttled.replicas", "*", "*"),
+        ("flush.messages", "0", "0"),
+        ("segment.index.bytes", "0", "0"),
         ("fork.own.ms", "7d", "7d"),
     ],
 )
@@ -71,6 +77,9 @@ def test_a_value_that_kafka_accepts_is_stored_as_its_number(name: str, text: str
         ("cleanup.policy", "Delete", "Kafka accepts compact, delete"),
         ("compression.type", "ZSTD", "Kafka accepts uncompressed, zstd, lz4, snappy, gzip, producer"),
         ("preallocate", "yes", 'is "yes"; write true or false'),
+        ("message.format.version", "banana", 'is "banana"; write a version such as 2.8 or 0.10.2-IV0'),
+        ("message.format.version", "0.10", "write a version"),
+        ("follower.replication.throttled.replicas", "0:1,x", 'is "0:1,x"; write `PARTITION:BROKER,...` or `*`'),
         ("preallocate", "fal\u017fe", "write true or false"),
     ],
 )
@@ -78,6 +87,28 @@ def test_a_value_that_no_kafka_accepts_is_an_error(name: str, text: str, message
     with pytest.raises(ConfigTextError) as raised:
         stored(name, text)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        (
+            {"min.compaction.lag.ms": "3600000", "max.compaction.lag.ms": " 10 "},
+            "configs: min.compaction.lag.ms is 1h (3600000), more than max.compaction.lag.ms, 10",
+        ),
+        ({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "010"}, None),
+        ({"min.compaction.lag.ms": "100"}, None),
+        (
+            {"remote.storage.enable": "TRUE", "cleanup.policy": "delete, compact"},
+            "configs: remote.storage.enable is TRUE, with which brokers refuse compact in cleanup.policy",
+        ),
+        ({"remote.storage.enable": "true", "cleanup.policy": "delete"}, None),
+        ({"remote.storage.enable": "false", "cleanup.policy": "compact"}, None),
+        ({"remote.storage.enable": "true"}, None),
+    ],
+)
+def test_values_that_brokers_refuse_together_are_found(configs: dict[str, str], message: str | None) -> None:
+    assert refused_together(configs) == message
 
 
 @pytest.mark.parametrize(

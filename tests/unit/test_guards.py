@@ -184,6 +184,34 @@ LOSSES = {
         alters("t", {}, {"min.compaction.lag.ms": "5"}, min_compaction_lag_ms="6"),
         "min.compaction.lag.ms 6 -> 5 can lose versions of keys for slow readers",
     ),
+    "deletes, never compacted": (
+        alters("t", {}, {"delete.retention.ms": "5"}, delete_retention_ms="6", cleanup_policy="delete"),
+        None,
+    ),
+    "reset, never compacted": (
+        alters("t", {"segment.ms": "6"}, {}, segment_ms="6", cleanup_policy="delete"),
+        None,
+    ),
+    "younger segments": (
+        alters("t", {}, {"segment.ms": "5"}, segment_ms="6", cleanup_policy="compact,delete"),
+        "segment.ms 6 -> 5 can lose versions of keys for slow readers",
+    ),
+    "smaller segments": (
+        alters("t", {}, {"segment.bytes": "5"}, segment_bytes="6", cleanup_policy="Compact"),
+        "segment.bytes 6 -> 5 can lose versions of keys for slow readers",
+    ),
+    "compacted more often": (
+        alters("t", {}, {"min.cleanable.dirty.ratio": "1e-1D"}, min_cleanable_dirty_ratio="0.5"),
+        "min.cleanable.dirty.ratio 0.5 -> 1e-1D can lose versions of keys for slow readers",
+    ),
+    "the broker's time": (
+        alters("t", {}, {"message.timestamp.type": "LogAppendTime"}, message_timestamp_type="CreateTime"),
+        "message.timestamp.type CreateTime -> LogAppendTime replaces the timestamps that producers send",
+    ),
+    "their time": (
+        alters("t", {}, {"message.timestamp.type": "CreateTime"}, message_timestamp_type="LogAppendTime"),
+        "message.timestamp.type LogAppendTime -> CreateTime can delete records by the timestamps that producers send",
+    ),
     "local again": (
         alters("t", {}, {"remote.storage.enable": "FALSE"}, remote_storage_enable="true"),
         "remote.storage.enable true -> FALSE deletes everything in remote storage",
@@ -286,13 +314,25 @@ DISRUPTIONS = {
     ),
     "perhaps no longer deleted": (
         alters("t", {}, {"cleanup.policy": "compact"}),
-        f"cleanup.policy unknown -> compact {FILLS}",
+        "cleanup.policy unknown -> compact refuses records without keys",
     ),
     "perhaps kept for good": (alters("t", {}, {"cleanup.policy": ""}), f"cleanup.policy unknown ->  {FILLS}"),
-    "still deleted": (alters("t", {}, {"cleanup.policy": "Delete,compact"}, cleanup_policy="delete"), None),
+    "still deleted": (alters("t", {}, {"cleanup.policy": "Delete,compact"}, cleanup_policy="compact,delete"), None),
     "never compacted": (
         alters("t", {}, {"min.cleanable.dirty.ratio": "1.0"}, min_cleanable_dirty_ratio="0.5"),
         f"min.cleanable.dirty.ratio 0.5 -> 1.0 {FILLS}",
+    ),
+    "never compacted, another spelling": (
+        alters("t", {}, {"min.cleanable.dirty.ratio": "10e-1f"}, min_cleanable_dirty_ratio="0.5"),
+        f"min.cleanable.dirty.ratio 0.5 -> 10e-1f {FILLS}",
+    ),
+    "compacted less often": (
+        alters("t", {}, {"min.cleanable.dirty.ratio": "0.9"}, min_cleanable_dirty_ratio="0.5"),
+        None,
+    ),
+    "also compacted": (
+        alters("t", {}, {"cleanup.policy": "compact,delete"}, cleanup_policy="delete"),
+        "cleanup.policy delete -> compact,delete refuses records without keys",
     ),
     "compacted late": (
         alters("t", {}, {"min.compaction.lag.ms": "9223372036854775807"}, min_compaction_lag_ms="0"),

@@ -98,6 +98,21 @@ WRONG = {
     "a group without a name": "cluster: a\ngroups: [{configs: {a: b}}]\n",
     "an entry without a cluster": "- {topic: t}\n",
     "an entry whose cluster is null": "- {cluster: null, topic: t}\n",
+    "a topic with a blank": "cluster: a\ntopics: [{topic: a b}]\n",
+    "a topic of Kafka": "cluster: a\ntopics: [{topic: __consumer_offsets}]\n",
+    "an unknown placement": "cluster: a\ntopics: [{topic: t, placement: foo}]\n",
+    "a topic without a name before": "cluster: a\ntopics: [{topic: t, replaces: ''}]\n",
+    "a config with a blank": "cluster: a\ntopics: [{topic: t, configs: {'a b': 1}}]\n",
+    "a broker below 0": "cluster: a\ntopics: [{topic: t, assignments: {0: [-1]}}]\n",
+    "no assignments": "cluster: a\ntopics: [{topic: t, assignments: {}}]\n",
+    "a partition without brokers": "cluster: a\ntopics: [{topic: t, assignments: {0: []}}]\n",
+    "a cluster twice": "cluster: a\ndefaults: {cluster: a}\ntopics: [{topic: t}]\n",
+    "a consumer of nothing": "cluster: a\nacls: [{consumer: {principal: 'User:a'}}]\n",
+    "two shorthands": (
+        "cluster: a\nacls: [{consumer: {principal: 'User:a', topics: t, groups: g}, "
+        "producer: {principal: 'User:a', topics: t}}]\n"
+    ),
+    "a time below its limit": "cluster: a\ntopics: [{topic: t, configs: {retention.ms: '-5'}}]\n",
     "a config that is null": "cluster: a\ntopics: [{topic: t, configs: {retention.ms: null}}]\n",
 }
 
@@ -112,7 +127,7 @@ TEXTS = (
     "7d", " 7d ", "1.5h", "12h", "1GiB", "500MB", "7 days", "604800000", "+5", "-1", "-2", "0", "1", "100",
     "true", "True", "yes", "false", "0.5", "0.5d", "1e9", "5.0e-1", "nan", "compact", "delete", "compact,delete",
     "compact, delete", "", " ", "zstd", "producer", "uncompressed", "CreateTime", "LogAppendTime", "1:2", "3.0-IV1",
-    "99999999999999999999", "1MB", "7D",
+    "99999999999999999999", "1MB", "7D", "-00", "-01", "+-1", "0:1,x", "0:1 , 2:3", "*", "2.8", "banana",
 )  # fmt: skip
 
 
@@ -132,8 +147,9 @@ def test_schema_accepts_the_texts_that_a_load_accepts(validator: jsonschema.Draf
 
 
 def _out_of_limits(name: str, text: str) -> bool:
-    """Whether a text has the form of a number, whose limits a pattern can't check."""
-    return topic_configs()[name].type in ("int", "long", "double") and bool(re.match(r"\s*[+-]?[0-9.]", text))
+    """Whether a text has the form of a number, whose limits a pattern can't check but for negative numbers."""
+    sign = "[+-]" if topic_configs()[name].type == "double" else "[+]"
+    return topic_configs()[name].type in ("int", "long", "double") and bool(re.match(rf"\s*{sign}?[0-9.]", text))
 
 
 @pytest.mark.parametrize("value", [1, 0, -1, -2, 2**63, 0.5, True])

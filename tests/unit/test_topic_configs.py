@@ -22,11 +22,18 @@ def test_a_default_is_one_of_the_accepted_values() -> None:
             assert each.default in accepted.values, each.name
         if accepted.least is not None and each.default not in accepted.also:
             assert float(each.default) >= accepted.least, each.name
-        if each.type == "double":
-            assert all(float(value) == accepted.most for value in each.changes.gains), each.name
-        else:
-            assert set(each.changes.gains) <= {*(accepted.values or ("true", "false"))}, each.name
+        assert set(each.changes.gains) <= {*(accepted.values or ("true", "false"))}, each.name
         assert set(each.changes.drops) <= set(accepted.values), each.name
+
+
+@pytest.mark.parametrize("guard", [LOSSES, DISRUPTIONS])
+def test_a_guard_counts_one_effect_of_a_direction_under_one_condition(guard: tuple[ChangeClass, ...]) -> None:
+    for each in topic_configs().values():
+        counted = [
+            [effect for effect in effects if effect.of_class in guard] for effects in each.changes.by_direction.values()
+        ]
+        assert all(len(effects) <= 1 for effects in counted), each.name
+        assert len({effect.compacted for effects in counted for effect in effects}) <= 1, each.name
 
 
 def test_managed_services_are_those_that_a_check_of_clusters_names() -> None:

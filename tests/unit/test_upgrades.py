@@ -23,7 +23,15 @@ from topicledger.schemas.tables import CONFIGS
             (4, 0),
             "message.format.version: Kafka 4.0 doesn't know it (Kafka dropped it: 3.9 is the last with it)",
         ),
-        ("message.format.version", "2.8", (3, 9, 1), None),
+        (
+            "message.format.version",
+            "2.8",
+            (3, 9, 1),
+            "message.format.version: Kafka 3.9.1 accepts it and ignores it",
+        ),
+        ("message.format.version", "2.8", (2, 8), None),
+        ("flush.messages", "0", (3, 2), None),
+        ("flush.messages", "0", (3, 3), "flush.messages: Kafka 3.3 accepts 1 or more, and this is 0"),
         (
             "errors.deadletterqueue.group.enable",
             "true",
@@ -48,7 +56,9 @@ def test_versions_change_defaults() -> None:
     assert of_default(name, "9223372036854775807", (3, 9)) is None
 
 
-@pytest.mark.parametrize("text", ["4", "four", "4.x", "99.0", "", "4.-4", "0.1", "4. 0", "1.1.1.1", "٤.٠"])
+@pytest.mark.parametrize(
+    "text", ["4", "four", "4.x", "99.0", "", "4.-4", "0.1", "4. 0", "1.1.1.1", "٤.٠", "3.10", "2.9.1"]
+)
 def test_unknown_versions_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--for-kafka"):
         checked_version(text)
@@ -73,5 +83,6 @@ def test_upgrade_findings_are_about_declared_and_live_topics(spark: SparkSession
         ("a", "declared", "breaks", 1),
         ("a", "live", "breaks", 1),
         (None, "default", "changes", 2),
+        (None, "broker", "breaks", 1),
     ]
     assert findings(declared, live, (3, 9)) == []

@@ -19,15 +19,19 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.model import SET_ON_TOPIC
 from topicledger.model.scope import Scope
 from topicledger.model.topic_configs import Version
-from topicledger.model.upgrades import as_text, concerned, of_default, of_value
+from topicledger.model.upgrades import as_text, concerned, of_default, of_limit, of_value
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
 from topicledger.schemas import MANIFESTS
 from topicledger.text import cell, document, print_first
 
-_DECLARED, _LIVE, _DEFAULT = "declared", "live", "default"
+_DECLARED, _LIVE, _BROKER, _DEFAULT = "declared", "live", "broker", "default"
+_OF_ALL = {_BROKER: "broker's value", _DEFAULT: "default"}
+_EVALUATED = {_DECLARED: of_value, _LIVE: of_value, _BROKER: of_limit, _DEFAULT: of_default}
 _BUILT_IN = "DEFAULT_CONFIG"
 """Kafka's name for the source of a value that neither the topic nor the broker's settings have."""
+_OF_BROKERS = ("STATIC_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+"""Kafka's names for the sources of values that brokers' settings have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +40,10 @@ class UpgradeFinding:
 
     cluster: str
     topic: str | None
-    """None: all topics that leave the config to Kafka's default."""
+    """None: all topics that leave the config to the broker's settings, or to Kafka's default."""
     owner: str | None
     source: str
-    """declared: by a manifest; live: set on the topic; default: Kafka's."""
+    """declared: by a manifest; live: set on the topic; broker: by the broker's settings; default: Kafka's."""
     effect: str
     """breaks: brokers refuse it; changes: it gets another meaning."""
     message: str
@@ -98,8 +102,9 @@ def findings(declared: DataFrame, live: DataFrame, version: Version) -> list[Upg
     """
     of_manifests = declared.select("cluster", "topic", "owner", F.lit(_DECLARED).alias("source"), F.explode("configs"))
     of_manifests = of_manifests.withColumnsRenamed({"key": "name"})
-    source = F.when(F.col("each.config_source") == SET_ON_TOPIC, _LIVE).when(
-        F.col("each.config_source") == _BUILT_IN, _DEFAULT
+    found = F.col("each.config_source")
+    source = (
+        F.when(found == SET_ON_TOPIC, _LIVE).when(found == _BUILT_IN, _DEFAULT).when(found.isin(*_OF_BROKERS), _BROKER)
     )
     of_topics = live.select("cluster", "topic", "owner", F.explode("configs").alias("each")).select(
         "cluster", "topic", "owner", source.alias("source"), "each.name", "each.value"
@@ -111,15 +116,15 @@ def findings(declared: DataFrame, live: DataFrame, version: Version) -> list[Upg
     key = ["source", "name", "value"]
     effects = []
     for row in values.select(*key).distinct().collect():
-        reason = (of_default if row["source"] == _DEFAULT else of_value)(row["name"], row["value"], version)
+        reason = _EVALUATED[row["source"]](row["name"], row["value"], version)
         if reason is not None:
             effects.append((*row, reason.effect.value, reason.message))
     if not effects:
         return []
     schema = "source string, name string, value string, effect string, message string"
     made = F.broadcast(declared.sparkSession.createDataFrame(effects, schema))
-    by_default = F.col("source") == _DEFAULT
-    of_each = [F.when(~by_default, F.col(name)).alias(name) for name in ("topic", "owner")]
+    of_topic = F.col("source").isin(_DECLARED, _LIVE)
+    of_each = [F.when(of_topic, F.col(name)).alias(name) for name in ("topic", "owner")]
     rows = (
         values.join(made, on=key, how="inner")
         .groupBy("cluster", *of_each, "source", "effect", "message")
@@ -133,7 +138,10 @@ def render(audit: UpgradeAudit, console: Console) -> None:
     """Print the first findings."""
     names = ("cluster", "topic", "owner", "source", "effect", "message")
     if audit.findings:
-        shown = [replace(each, topic=each.topic or f"{each.topics:,} with the default") for each in audit.findings]
+        shown = [
+            replace(each, topic=each.topic or f"{each.topics:,} with the {_OF_ALL[each.source]}")
+            for each in audit.findings
+        ]
         print_first(console, names, [[getattr(each, name) for name in names] for each in shown])
     elif not audit.problems:
         console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics")

@@ -155,7 +155,7 @@ def _write(
 
     written = False
     for owner, rows in groupby(topics.entries(cluster, by=owner_key(F.col("owner"))), key=lambda row: row[GROUP]):
-        # Resources beside topics have the given owner, or none.
+        # All resources beside topics are in one file: that of the given owner, or of topics without one.
         is_home = owner is None or request.owner is not None
         written |= is_home or not resources
         home_notes, home_resources = (notes, resources) if is_home else ((), {})

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.files.changes import as_declared
+from topicledger.files.changes import KEPT, as_declared
 from topicledger.files.exported import ExportRequest
 from topicledger.files.exported_rows import REASON, TableExport
 from topicledger.frames import materialised
@@ -39,7 +39,8 @@ def export(
         for name, status in listed.statuses.items()
         if status.error is not None
     }
-    exported = rows.transform(_as_rows(kind, request.owner)).transform(as_declared(kind.table, declared))
+    kept = KEPT if request.owner is not None else (*KEPT, "owner")
+    exported = rows.transform(_as_rows(kind, request.owner)).transform(as_declared(kind.table, declared, kept))
     if listed.undescribed is not None:
         unknown = listed.undescribed.transform(without_ignored(kind, settings.scope))
         reasons = unknown.select(*kind.table.key, F.col("error_message").alias(REASON))

@@ -32,6 +32,7 @@ from topicledger.manifests.files import (
 from topicledger.manifests.files.entries import MAX_ERRORS
 from topicledger.manifests.files.values import template_hint
 from topicledger.manifests.reasons import broken
+from topicledger.model.config_texts import refused_together
 from topicledger.text import first_of, nearest, show
 
 LISTED_FILES = 1000
@@ -238,6 +239,8 @@ def _row_errors(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[Fil
 def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[ManifestRow, str]]:
     """Yield each row that a run would refuse by itself, or that the settings leave to others, with the reason."""
     yield from broken(rows)
+    together = ((row, refused_together(row.configs)) for row in rows if row.configs)
+    yield from ((row, reason) for row, reason in together if reason is not None)
     if settings.owners != Owners():
         why = not_yours(settings.owners, [(row.cluster, row.topic, row.owner) for row in rows])
         yield from ((row, reason) for row, reason in zip(rows, why, strict=True) if reason is not None)

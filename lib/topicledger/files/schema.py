@@ -14,7 +14,8 @@ from pyspark.sql.types import DataType, DoubleType, IntegerType, MapType, String
 from topicledger.files.documents import DEFAULT_FIELDS, OVERRIDABLE, SECTIONS
 from topicledger.manifests.files.overriding import CLUSTERS, FIXED, OVERRIDES
 from topicledger.manifests.files.results import FIELDS
-from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.manifests.rows import ABSENT, MAX_TOPIC_LENGTH, PRESENT
+from topicledger.model import INTERNAL_TOPICS, placement
 from topicledger.model.config_texts import MAXIMA, UNITS
 from topicledger.model.topic_configs import TopicConfig, topic_configs
 from topicledger.resources.kind import ResourceKind
@@ -30,6 +31,11 @@ _SCALAR_OR_NULL: JsonSchema = {"type": ["string", "number", "boolean", "null"]}
 _CONFIGS: JsonSchema = {"$ref": "#/$defs/topic-configs"}
 _OVERRIDDEN: JsonSchema = {"$ref": "#/$defs/overridden-configs"}
 _BLANK = r"[\x00-\x20]*"
+_LEGAL = "[a-zA-Z0-9._-]"
+_PATTERNS = {"placement": placement.LEGAL, "replaces": f"{_LEGAL}+"}
+_CONFIG_NAME: JsonSchema = {"pattern": "^[!-~]+$"}
+_FEW = 2
+"""A limit down to -2 names its negative numbers."""
 _MOST = {"num_partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
 
 
@@ -52,7 +58,7 @@ def manifest_schema() -> JsonSchema:
                 "oneOf": [_NAMED, {"required": [CLUSTERS]}],
             },
             "topics-entry": _entry(_fields(MANIFESTS, FIELDS), [["topic"]]),
-            **{f"{name}-entry": _entry(_fields_of(kind), _needed(kind)) for name, kind in SECTIONS.items()},
+            **{f"{name}-entry": _of_kind(kind) for name, kind in SECTIONS.items()},
             "topic-configs": _configs(),
             "overridden-configs": _overridden_configs(),
         },
@@ -73,19 +79,42 @@ def _document(entries: Mapping[str, str]) -> JsonSchema:
             **lists,
         },
         "additionalProperties": False,
-        "not": {**_NAMED, "required": ["cluster", CLUSTERS]},
+        "not": {
+            "anyOf": [
+                {**_NAMED, "required": ["cluster", CLUSTERS]},
+                {"required": ["cluster", "defaults"], "properties": {**_NAMED["properties"], "defaults": _NAMED}},
+            ]
+        },
         "anyOf": [{"required": [name]} for name in lists],
     }
 
 
-def _entry(fields: Mapping[str, JsonSchema], needed: Collection[Collection[str]]) -> JsonSchema:
-    """Return the schema of an entry. `needed`: fields of which one group at least is required."""
+def _entry(
+    fields: Mapping[str, JsonSchema], needed: Collection[Collection[str]], *, exclusive: bool = False
+) -> JsonSchema:
+    """Return the schema of an entry.
+
+    `needed`: groups of fields, of which one at least is required; `exclusive`: exactly one.
+    """
     changed = {name: each for name, each in fields.items() if name not in FIXED}
     return {
         **_object({**fields, **_clusters(), OVERRIDES: _overrides(changed)}),
         "not": {**_NAMED, "required": ["cluster", CLUSTERS]},
-        "anyOf": [{"required": [*each]} for each in needed],
+        ("oneOf" if exclusive else "anyOf"): [{"required": [*each]} for each in needed],
     }
+
+
+def _of_kind(kind: ResourceKind) -> JsonSchema:
+    fields = _fields_of(kind)
+    shorthands = [name for name in kind.entries.schemas() if name not in kind.entries.fields]
+    # Overrides may complete a shorthand.
+    needed = {name: {"required": fields[name].pop("required")} for name in shorthands}
+    complete = [{"anyOf": [{"required": [OVERRIDES]}, {"properties": needed}]}] if needed else []
+    columns = [name for name in kind.entries.columns_needed if name != "cluster"]
+    # Without required columns, any of the table's own fields makes an entry.
+    groups = [columns] if columns else [[name] for name in kind.entries.fields if name in _own(kind)]
+    entry = _entry(fields, [*groups, *([name] for name in shorthands)], exclusive=bool(columns))
+    return {**entry, "allOf": complete} if complete else entry
 
 
 def _clusters() -> dict[str, JsonSchema]:
@@ -137,10 +166,19 @@ def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
     if name == "state":
         return {"enum": [PRESENT, ABSENT, None]}
     if name == "topic":
-        return {"type": "string", "minLength": 1}
+        topic = {"type": "string", "pattern": f"^{_LEGAL}{{1,{MAX_TOPIC_LENGTH}}}$"}
+        return {"anyOf": [{**topic, "not": {"enum": [".", "..", *sorted(INTERNAL_TOPICS)]}}, _VARIABLE]}
+    if name in _PATTERNS:
+        return {"anyOf": [{"type": "string", "pattern": f"^({_PATTERNS[name]})$"}, _VARIABLE, {"type": "null"}]}
     if name == "assignments":
-        brokers = {"type": "array", "items": {"type": "integer"}}
-        return {"type": ["object", "null"], "patternProperties": {"^[0-9]+$": brokers}, "additionalProperties": False}
+        broker = {"anyOf": [{"type": "integer", "minimum": 0}, _VARIABLE]}
+        brokers = {"type": "array", "items": broker, "minItems": 1, "uniqueItems": True}
+        return {
+            "type": ["object", "null"],
+            "patternProperties": {"^[0-9]+$": brokers},
+            "additionalProperties": False,
+            "minProperties": 1,
+        }
     if name == "configs" and table is MANIFESTS:
         return {"anyOf": [_CONFIGS, {"type": "null"}]}
     if isinstance(of_type, MapType):
@@ -161,14 +199,6 @@ def _fields_of(kind: ResourceKind) -> dict[str, JsonSchema]:
     }
 
 
-def _needed(kind: ResourceKind) -> list[list[str]]:
-    """Return groups of fields: those of the table, and each shorthand by itself."""
-    columns = [name for name in kind.entries.columns_needed if name != "cluster"]
-    shorthands = [[name] for name in kind.entries.schemas() if name not in kind.entries.fields]
-    # Without required columns, any of the table's own fields makes an entry.
-    return [columns, *shorthands] if columns else [[name] for name in kind.entries.fields if name in _own(kind)]
-
-
 def _own(kind: ResourceKind) -> Collection[str]:
     return [name for name in kind.table.key if name != "cluster"]
 
@@ -177,6 +207,7 @@ def _configs() -> JsonSchema:
     return {
         "type": "object",
         "properties": {name: _config(each) for name, each in topic_configs().items()},
+        "propertyNames": _CONFIG_NAME,
         "additionalProperties": _SCALAR,
     }
 
@@ -186,6 +217,7 @@ def _overridden_configs() -> JsonSchema:
     return {
         "type": "object",
         "properties": {name: {"anyOf": [each, {"type": "null"}]} for name, each in names.items()},
+        "propertyNames": _CONFIG_NAME,
         "additionalProperties": _SCALAR_OR_NULL,
     }
 
@@ -207,12 +239,18 @@ def _values(config: TopicConfig) -> list[JsonSchema]:
         number: JsonSchema = {"type": "integer", "minimum": least, "maximum": most}
         also = [{"const": int(each)} for each in accepted.also]
         units = "" if config.unit is None else f"|[0-9]+(\\.[0-9]+)?({'|'.join(UNITS[config.unit])})"
-        return [number, *also, _text(f"[+-]?[0-9]+{units}")]
+        # A pattern can't compare numbers; it leaves out negative ones that are too low.
+        negative = [f"-0*{-each}" for each in range(least, 0)] if least >= -_FEW else ["-[0-9]+"]
+        negative += ["-0+"] if least <= 0 else []
+        negative += [each for each in accepted.also if each.startswith("-")]
+        return [number, *also, _text("|".join([f"[+]?[0-9]+{units}", *negative]))]
     if config.type == "double":
         number = {"type": "number"}
         number |= {} if accepted.least is None else {"minimum": accepted.least}
         number |= {} if accepted.most is None else {"maximum": accepted.most}
         return [number, _text(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")]
+    if accepted.pattern is not None:
+        return [_text(accepted.pattern)]
     if accepted.values:
         one = "|".join(each.replace(".", "\\.") for each in accepted.values)
         of_list = f"({_BLANK}({one}){_BLANK}(,{_BLANK}({one}){_BLANK})*)?"

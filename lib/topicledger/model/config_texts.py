@@ -31,6 +31,9 @@ _OTHER_DIGITS = re.compile(r"[^\x00-\x7f]|[+-]?0[xX]")
 _EXACT = re.compile(r"[1-9][0-9]{0,17}")
 """Matches numbers that come back as they were if they are written with a unit."""
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
+_PAIRED = {
+    name for name, each in topic_configs().items() if each.accepted.at_most is not None or each.accepted.never_with
+}
 _MOST_DIGITS = 39
 """Longest number that is read, with sign and point."""
 MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
@@ -66,7 +69,25 @@ def stored(name: str, text: str) -> str:
         parts = [trimmed] if config.type == "string" else _COMMA.split(trimmed) if trimmed else []
         if not all(part in config.accepted.values for part in parts):
             raise ConfigTextError(f"is {_quoted(text)}; Kafka accepts {', '.join(config.accepted.values)}")
+    elif config.accepted.pattern and not re.fullmatch(config.accepted.pattern, trimmed):
+        raise ConfigTextError(f"is {_quoted(text)}; write {config.accepted.form}")
     return text
+
+
+def refused_together(configs: Mapping[str, str]) -> str | None:
+    """Return why no version of Kafka accepts these values of configs together; None if the catalogue knows no reason.
+
+    In: values that `stored` accepted.
+    """
+    for name in configs.keys() & _PAIRED:
+        accepted, value = topic_configs()[name].accepted, configs[name].strip(BLANKS)
+        most = configs.get(accepted.at_most or "", "").strip(BLANKS)
+        if _WHOLE.fullmatch(value) and _WHOLE.fullmatch(most) and int(value) > int(most):
+            return f"configs: {name} is {shown(name, value)}, more than {accepted.at_most}, {shown(name, most)}"
+        for other, refused in accepted.never_with.items() if value.lower() == "true" else ():
+            if refused in _COMMA.split(configs.get(other, "").strip(BLANKS)):
+                return f"configs: {name} is {value}, with which brokers refuse {refused} in {other}"
+    return None
 
 
 def _whole(config: TopicConfig, text: str, trimmed: str) -> str:

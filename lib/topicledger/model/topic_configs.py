@@ -5,11 +5,15 @@
 - `type`: boolean, int, long, double, string or list (a set, separated by commas).
 - `unit`: ms or bytes, for numbers that have one.
 - `values`: the only values that are accepted, of a list: the only elements. `least`, `most`: limits of a number;
-  `also`: values beside these limits.
+  `also`: values beside these limits. `pattern`: a regular expression for the whole value, in the syntax that Python and
+  ECMAScript share; `form`: what it says.
+- `at_most`: the config that it may not exceed. `never_with`: values of other configs that brokers refuse with `true`.
 - `default`: of a broker without settings. `since`, `until`: first and last version of Kafka that has the config.
-- `defaults_since`, `leasts_since`: what a version of Kafka changed, by version.
+- `defaults_since`, `leasts_since`: what a version of Kafka changed, by version. `ignored_since`: the version from which
+  on brokers accept it without using it.
 - `changes`: what each direction of a change can do (`Changes`): a class, or a table with `class`, `effect` (words for
-  this config), `from` and `below`. `any = "harmless"` says that no direction can do anything.
+  this config), `from`, `below` and `compacted`; a list of these if both guards count it. `any = "harmless"` says that
+  no direction can do anything.
 - `editable_on`: the managed services that document which configs users may set, and have this one among them.
 - `caution`: what every change of it does, for the warning of a plan; no guard counts it.
 """
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
@@ -61,33 +65,47 @@ class Effect:
 
     of_class: ChangeClass
     words: str
-    from_replicas: bool = False
-    """Whether a number does it only from the number of replicas on, if the topic has several, or above it."""
+    at_least: str | None = None
+    """The lowest number that does it, or `replicas`: from the number of replicas on, if the topic has several, or above
+    it; None: any number does."""
     below: str | None = None
     """The config below whose value a number does it; None: any number does."""
+    compacted: bool = False
+    """Whether only compacted topics have it."""
+
+
+Effects: TypeAlias = tuple[Effect, ...]
+"""The effects of a direction of a change, at most one for each guard."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The effects of changes of a config, by direction; None: no effect."""
+    """The effects of changes of a config, by direction."""
 
-    lowered: Effect | None = None
+    lowered: Effects = ()
     """A lower number. A negative one is no limit, so the highest."""
-    raised: Effect | None = None
-    unlimited: Effect | None = None
+    raised: Effects = ()
+    unlimited: Effects = ()
     """A negative number, or at least `NO_LIMIT`, if there was a limit."""
-    emptied: Effect | None = None
+    emptied: Effects = ()
     """A list without elements."""
-    gains: Mapping[str, Effect] = field(default_factory=dict)
+    gains: Mapping[str, Effects] = field(default_factory=dict)
     """A value, or an element of a list, that wasn't there."""
-    drops: Mapping[str, Effect] = field(default_factory=dict)
+    drops: Mapping[str, Effects] = field(default_factory=dict)
     """An element of a list that was there."""
 
     @property
-    def every(self) -> tuple[Effect, ...]:
+    def by_direction(self) -> Mapping[str, Effects]:
+        """The effects of the directions that have any, by words for the direction."""
+        found = {name: getattr(self, name) for name in ("lowered", "raised", "unlimited", "emptied")}
+        found |= {f"gets {value}": effects for value, effects in self.gains.items()}
+        found |= {f"loses {value}": effects for value, effects in self.drops.items()}
+        return {direction: effects for direction, effects in found.items() if effects}
+
+    @property
+    def every(self) -> Effects:
         """The effects of all directions."""
-        directions = (self.lowered, self.raised, self.unlimited, self.emptied)
-        return (*(each for each in directions if each is not None), *self.gains.values(), *self.drops.values())
+        return tuple(each for effects in self.by_direction.values() for each in effects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +114,20 @@ class Accepted:
 
     values: tuple[str, ...]
     """The only values, or elements; empty: any."""
+    pattern: str | None
+    """A regular expression for the whole value."""
+    form: str | None
+    """What `pattern` says, for people."""
     least: int | None
     most: int | None
     also: tuple[str, ...]
     """Values beside `least` and `most`."""
     leasts_since: Mapping[str, int]
     """Kafka's version -> `least` from then on."""
+    at_most: str | None
+    """The config that it may not exceed."""
+    never_with: Mapping[str, str]
+    """Config -> the value, or element, that brokers refuse if this config is `true`."""
 
     def least_in(self, version: Version) -> int | None:
         """Return the lowest number that brokers of this version accept; None: any."""
@@ -126,6 +152,8 @@ class TopicConfig:
     changes: Changes
     editable_on: tuple[str, ...]
     """Managed services on which users may set it, of those that document which configs these are."""
+    ignored_since: str | None = None
+    """The version from which on brokers accept it without using it."""
     caution: str | None = None
     """The effect of every change of it, with advice."""
 
@@ -171,10 +199,14 @@ def _config(name: str, table: dict[str, Any]) -> TopicConfig:
         unit=unit,
         accepted=Accepted(
             values=tuple(table.pop("values", ())),
+            pattern=table.pop("pattern", None),
+            form=table.pop("form", None),
             least=table.pop("least", None),
             most=table.pop("most", None),
             also=tuple(table.pop("also", ())),
             leasts_since=table.pop("leasts_since", {}),
+            at_most=table.pop("at_most", None),
+            never_with=table.pop("never_with", {}),
         ),
         default=table.pop("default"),
         since=table.pop("since"),
@@ -182,6 +214,7 @@ def _config(name: str, table: dict[str, Any]) -> TopicConfig:
         defaults_since=table.pop("defaults_since", {}),
         changes=_changes(name, table.pop("changes")),
         editable_on=tuple(table.pop("editable_on", ())),
+        ignored_since=table.pop("ignored_since", None),
         caution=table.pop("caution", None),
     )
     if table:
@@ -193,9 +226,9 @@ def _changes(name: str, table: dict[str, Any]) -> Changes:
     if table == {"any": HARMLESS}:
         return Changes()
     gains, drops = (
-        {value: _effect(each) for value, each in table.pop(direction, {}).items()} for direction in ("gains", "drops")
+        {value: _effects(each) for value, each in table.pop(direction, {}).items()} for direction in ("gains", "drops")
     )
-    found = Changes(gains=gains, drops=drops, **{direction: _effect(each) for direction, each in table.items()})
+    found = Changes(gains=gains, drops=drops, **{direction: _effects(each) for direction, each in table.items()})
     if not found.every:
         raise ValueError(
             f'topic_configs.toml: {name}: no direction has a class; write changes = {{ any = "harmless" }}'
@@ -203,12 +236,16 @@ def _changes(name: str, table: dict[str, Any]) -> Changes:
     return found
 
 
-def _effect(given: str | Mapping[str, str]) -> Effect:
-    table = {"class": given} if isinstance(given, str) else given
-    of_class = ChangeClass(table["class"])
+def _effects(given: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> Effects:
+    return tuple(_effect(each) for each in ([given] if isinstance(given, str | Mapping) else given))
+
+
+def _effect(given: str | Mapping[str, Any]) -> Effect:
+    table = {"class": given} if isinstance(given, str) else {**given}
+    of_class, at_least = ChangeClass(table.pop("class")), table.pop("from", None)
     return Effect(
         of_class=of_class,
-        words=table.get("effect", EFFECTS[of_class]),
-        from_replicas=table.get("from") == "replicas",
-        below=table.get("below"),
+        words=table.pop("effect", EFFECTS[of_class]),
+        at_least=None if at_least is None else str(at_least),
+        **table,
     )

@@ -12,6 +12,8 @@ from topicledger.model.config_texts import shown
 from topicledger.model.topic_configs import TopicConfig, Version, topic_configs, version_of
 from topicledger.text import show
 
+_LAST_MINORS = {1: 1, 2: 8, 3: 9}
+
 
 class UpgradeEffect(StrEnum):
     """Whether a version refuses a config, or gives it another meaning."""
@@ -38,6 +40,10 @@ def checked_version(text: str) -> Version:
     version = version_of(text) if re.fullmatch(r"[1-9]\d{0,3}(\.\d{1,4}){1,2}", text, re.ASCII) else ()
     if not version:
         raise UsageError(f"--for-kafka {show(text)}: write a version such as {as_text(newest())}")
+    if version[1] > _LAST_MINORS.get(version[0], version[1]):
+        raise UsageError(
+            f"--for-kafka {show(text)}: Kafka {version[0]} ends with {version[0]}.{_LAST_MINORS[version[0]]}"
+        )
     if version[:2] > newest():
         raise UsageError(
             f"--for-kafka {show(text)}: the newest version in the catalogue of configs is {as_text(newest())}"
@@ -55,7 +61,10 @@ def concerned(version: Version) -> Sequence[str]:
     return [
         name
         for name, config in topic_configs().items()
-        if not config.known_in(version) or config.accepted.leasts_since or config.defaults_since
+        if not config.known_in(version)
+        or config.accepted.leasts_since
+        or config.defaults_since
+        or config.ignored_since is not None
     ]
 
 
@@ -72,16 +81,31 @@ def of_value(name: str, value: str, version: Version) -> UpgradeReason | None:
         later = version_of(config.since) > version
         why = f"has it since {config.since}" if later else f"dropped it: {config.until} is the last with it"
         return UpgradeReason(effect=UpgradeEffect.BREAKS, message=f"{name}: {kafka} doesn't know it (Kafka {why})")
-    least = config.accepted.least_in(version)
-    if least is not None and config.type in ("int", "long") and value not in config.accepted.also:
-        try:
-            number = int(value)
-        except ValueError:
-            return None
-        if number < least:
-            message = f"{name}: {kafka} accepts {shown(name, str(least))} or more, and this is {shown(name, value)}"
-            return UpgradeReason(effect=UpgradeEffect.BREAKS, message=message)
+    if (reason := of_limit(name, value, version)) is not None:
+        return reason
+    if config.ignored_since is not None and version >= version_of(config.ignored_since):
+        message = f"{name}: {kafka} accepts it and ignores it"
+        return UpgradeReason(effect=UpgradeEffect.CHANGES, message=message)
     return None
+
+
+def of_limit(name: str, value: str, version: Version) -> UpgradeReason | None:
+    """Return the effect of a version on a value that a broker's settings give to topics; None if it has none.
+
+    Brokers ignore settings that they don't know, but start with none that is out of its limits.
+    """
+    config = topic_configs().get(name)
+    if config is None or config.type not in ("int", "long") or value in config.accepted.also:
+        return None
+    least = config.accepted.least_in(version)
+    try:
+        refused = least is not None and int(value) < least
+    except ValueError:
+        return None
+    if not refused:
+        return None
+    accepts = f"Kafka {as_text(version)} accepts {shown(name, str(least))} or more"
+    return UpgradeReason(effect=UpgradeEffect.BREAKS, message=f"{name}: {accepts}, and this is {shown(name, value)}")
 
 
 def of_default(name: str, value: str, version: Version) -> UpgradeReason | None:

@@ -15,7 +15,16 @@ from pyspark.sql import functions as F
 from topicledger.kafka.config_values import parts_column, trimmed
 from topicledger.ledger.rows import read_moves
 from topicledger.model import Action
-from topicledger.model.topic_configs import DISRUPTIONS, EFFECTS, LOSSES, NO_LIMIT, ChangeClass, Effect, topic_configs
+from topicledger.model.topic_configs import (
+    DISRUPTIONS,
+    EFFECTS,
+    LOSSES,
+    NO_LIMIT,
+    ChangeClass,
+    Effect,
+    Effects,
+    topic_configs,
+)
 from topicledger.policies.contract import fewer_replicas, listed, text
 
 _NO_LIMIT = Decimal("9" * 29)
@@ -48,8 +57,6 @@ def losses() -> Column:
 
     In: `phases.DECIDED` of one action a row.
     """
-    # An unknown policy may be compact.
-    compacted = F.coalesce(F.array_contains(parts_column(_live(F.lit("cleanup.policy"))), "compact"), F.lit(True))
     known = F.when(_live(F.lit("cleanup.policy")).isNull(), F.lit("a topic that may be compacted, from ")).otherwise(
         F.lit("a compacted topic, whose records have keys, from ")
     )
@@ -63,7 +70,7 @@ def losses() -> Column:
     altered = _altered(LOSSES)
     return (
         F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
-        .when((F.col("decision") == Action.ADD_PARTITIONS.value) & compacted, grows)
+        .when((F.col("decision") == Action.ADD_PARTITIONS.value) & _compacted(), grows)
         .otherwise(_fewer_replicas())
     )
 
@@ -111,8 +118,7 @@ def _no_spare_replica() -> Column:
     most = F.array_max(F.transform(spared, lambda each: each["before"]))
     least = F.array_min(F.transform(spared, lambda each: each["after"]))
     words = f" replicas with {_IN_SYNC}="
-    raised = topic_configs()[_IN_SYNC].changes.raised
-    effect = f" {raised.words}" if raised is not None else ""
+    effect = "".join(f" {each.words}" for each in topic_configs()[_IN_SYNC].changes.raised)
     message = text(most, " -> ", least, words, F.coalesce(_live(F.lit(_IN_SYNC)), F.lit("unknown")), effect)
     return F.when(F.size(spared) > 0, message)
 
@@ -120,6 +126,11 @@ def _no_spare_replica() -> Column:
 def _live(name: Column) -> Column:
     """Return the topic's effective value, whatever its source."""
     return F.try_element_at(F.filter("live_configs", lambda each: each["name"] == name), F.lit(1))["value"]
+
+
+def _compacted() -> Column:
+    """Return whether the topic is compacted, as far as is known: an unknown policy may be compact."""
+    return F.coalesce(F.array_contains(_parts(_live(F.lit("cleanup.policy"))), "compact"), F.lit(True))
 
 
 def _altered(classes: Collection[ChangeClass]) -> Column:
@@ -133,14 +144,18 @@ def _names(before: Column, after: Column) -> Column:
 
 
 class _Words:
-    """The effects of directions of changes, as maps of literals: config -> words, or config=value -> words.
+    """The effects of directions of changes that one guard counts, as maps of literals from config, or config=value.
 
     One expression with maps stays small, however many configs the catalogue has.
     """
 
     def __init__(self, classes: Collection[ChangeClass]) -> None:
-        def words(effect: Effect | None) -> str | None:
-            return effect.words if effect is not None and effect.of_class in classes else None
+        def counted(effects: Effects) -> Effect | None:
+            return next((each for each in effects if each.of_class in classes), None)
+
+        def words(effects: Effects) -> str | None:
+            found = counted(effects)
+            return None if found is None else found.words
 
         configs = topic_configs().values()
         self.lowered = _literals({each.name: words(each.changes.lowered) for each in configs})
@@ -150,30 +165,29 @@ class _Words:
         self.gains, self.drops = (
             _literals(
                 {
-                    f"{each.name}={value.lower()}": words(effect)
+                    f"{each.name}={value.lower()}": words(effects)
                     for each in configs
-                    for value, effect in getattr(each.changes, direction).items()
+                    for value, effects in getattr(each.changes, direction).items()
                 }
             )
             for direction in ("gains", "drops")
         )
         self.droppable = sorted({value.lower() for each in configs for value in each.changes.drops})
+        of_any = {each.name: [it for it in each.changes.every if it.of_class in classes] for each in configs}
         order = list(ChangeClass)
-        counted = {each.name: [it for it in each.changes.every if it.of_class in classes] for each in configs}
         self.reset = _literals(
             {
                 name: min(effects, key=lambda effect: order.index(effect.of_class)).words
-                for name, effects in counted.items()
+                for name, effects in of_any.items()
                 if effects
             }
         )
         """A config that is reset gets the broker's default, which is unknown and may be of any direction."""
-        self.below = _literals(
-            {each.name: each.changes.lowered.below for each in configs if each.changes.lowered is not None}
-        )
-        self.from_replicas = [
-            each.name for each in configs if each.changes.raised is not None and each.changes.raised.from_replicas
-        ]
+        self.compacted = [name for name, effects in of_any.items() if any(each.compacted for each in effects)]
+        lowered = {each.name: counted(each.changes.lowered) for each in configs}
+        raised = {each.name: counted(each.changes.raised) for each in configs}
+        self.below = _literals({name: effect.below for name, effect in lowered.items() if effect is not None})
+        self.at_least = _literals({name: effect.at_least for name, effect in raised.items() if effect is not None})
 
 
 def _literals(words: Mapping[str, str | None]) -> Column:
@@ -192,9 +206,11 @@ def _of_config(words: _Words, name: Column) -> Column:
     # The plan may also move the topic to the declared number of replicas.
     live = F.col("live_replication_factor")
     replicas = F.when(live.isNotNull(), F.least(live, F.col("replication_factor")))
+    at_least = F.try_element_at(words.at_least, name)
     # Below the number of replicas, or if one replica is all of them, it changes nothing; what is unknown may change it.
-    reaches = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1) | (becomes > replicas), becomes > 1)
-    raises = higher & (~name.isin(*words.from_replicas) | reaches)
+    stops = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1) | (becomes > replicas), becomes > 1)
+    reaches = F.when(at_least == "replicas", stops).otherwise(becomes >= _number(at_least))
+    raises = higher & (at_least.isNull() | reaches)
     empty = F.array(F.lit(""))
     had = F.coalesce(_parts(old), F.array().cast("array<string>"))
     # An unknown list may have any element.
@@ -223,7 +239,9 @@ def _of_config(words: _Words, name: Column) -> Column:
         F.lit(", depending on it"),
     )
     reset = F.col("before")[name].isNotNull() & new.isNull()
-    return F.when(reset, default).otherwise(F.concat(begins, new, F.lit(" "), found))
+    effect = F.when(reset, default).otherwise(F.concat(begins, new, F.lit(" "), found))
+    # The plan may also make the topic compacted, which is an effect of its own.
+    return F.when(~name.isin(*words.compacted) | _compacted(), effect)
 
 
 def _parts(value: Column) -> Column:
@@ -232,5 +250,6 @@ def _parts(value: Column) -> Column:
 
 def _number(value: Column) -> Column:
     """Convert to a number; a negative one means no limit, as does one from `NO_LIMIT` on."""
-    number = trimmed(value).try_cast("decimal(38,9)")
+    # Java reads doubles with a suffix.
+    number = F.regexp_replace(trimmed(value), "[dDfF]$", "").try_cast("decimal(38,9)")
     return F.when((number < 0) | (number >= NO_LIMIT), F.lit(_NO_LIMIT)).otherwise(number)

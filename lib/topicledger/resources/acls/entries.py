@@ -111,14 +111,19 @@ def schemas() -> Mapping[str, Mapping[str, object]]:
         "pattern_type": PATTERN_TYPES,
     }
     found: dict[str, Mapping[str, object]] = {name: {"enum": [*values, None]} for name, values in few.items()}
-    text, texts = {"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}}
+    text, texts = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
     for name, shorthand in SHORTHANDS.items():
-        fields = {
+        needed = ("principal", *shorthand.needed)
+        fields: dict[str, Mapping[str, object]] = {
             **dict.fromkeys(("principal", "host"), text),
-            **{each: {"anyOf": [text, texts]} for each in shorthand.lists},
-            **{each: {"type": ["boolean", "null"]} for each in shorthand.flags},
+            **{
+                each: {"anyOf": [text, {**texts, "minItems": 1} if each in needed else texts]}
+                for each in shorthand.lists
+            },
+            **{each: {"type": "boolean"} for each in shorthand.flags},
         }
-        found[name] = {"type": "object", "properties": fields, "additionalProperties": False}
+        fields |= {each: {"anyOf": [field, {"type": "null"}]} for each, field in fields.items() if each not in needed}
+        found[name] = {"type": "object", "properties": fields, "required": [*needed], "additionalProperties": False}
     return found
 
 
