@@ -289,14 +289,14 @@ def test_harmful_values_that_brokers_accept_are_stopped(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """K7: `compact` loses records, and those without a key are refused from then on. A minimum of more in-sync replicas
-    than there are means all of them, and an empty policy keeps everything: neither loses anything, and the second is
-    allowed here."""
+    than there are means all of them, and an empty policy keeps everything: neither loses anything, and both are allowed
+    here."""
     compact, replicas, none = names = [f"rows.hurts.{each}" for each in ("compact", "replicas", "none")]
     make(kafka, *names)
     with closing(KafkaProducer(**kafka.client_options(), acks="all", retries=0)) as producer:
         for name in names:
             producer.send(name, b"no key").get(30)
-        allowed = GuardSettings(max_disruptions=1)
+        allowed = GuardSettings(max_disruptions=2)
         estate = changing(spark, tmp_path, kafka, configs="declared", guards=allowed)
         estate.declare(
             {"topic": compact, "configs": {"cleanup.policy": "compact"}},

@@ -178,10 +178,10 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
     )
     assert messages["loss.reset"].startswith("retention.ms 700000000 -> the broker's default")
     assert "from 1 to 2 partitions loses the order of keys" in messages["loss.keys"]
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=2, max_changes=5))
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=4, max_changes=5))
     summary = estate.run(run_id="many")
     assert (summary.exit_code, {each[2] for each in ended(estate, "many").values()}) == (5, {"MAX_CHANGES_EXCEEDED"})
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=2))
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_disruptions=4))
     assert estate.run(run_id="meant", wait_visible=60.0).outcomes() == {"ok": 7}
     assert set_on(kafka, "loss.time", "loss.reset", "loss.smaller") == {
         "loss.time": {"retention.ms": "1000"},
