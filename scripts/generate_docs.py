@@ -255,8 +255,7 @@ def topic_configs() -> str:
             *_directions(each.changes),
             *cautions,
         )
-        of = each.type if each.unit is None else f"{each.type}, {each.unit}"
-        lines.append(f"- `{each.name}` ({of}): {generate_reference.prose('; '.join(filter(None, parts)))}")
+        lines.append(f"- `{each.name}` ({each.words}): {generate_reference.prose('; '.join(filter(None, parts)))}")
         for service in each.editable_on:
             editable.setdefault(service, []).append(f"`{each.name}`")
     lines += ["", *(f"Users may set these on {service}: {', '.join(names)}." for service, names in editable.items())]

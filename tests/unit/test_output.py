@@ -386,3 +386,8 @@ def test_output_of_every_command_fits_a_terminal_and_nothing_acts(
                     printed()
                 found += [f"{width} columns: {each}" for each in problems_of(screen.getvalue(), width)]
     assert not found
+
+
+def test_a_policys_settings_have_the_type_and_unit_of_their_topic_config() -> None:
+    assert explain._as_text({"config": "retention.ms", "max": "7d"}) == 'config = "retention.ms" (long, ms), max = "7d"'
+    assert explain._as_text({"config": "of.a.fork"}) == 'config = "of.a.fork"'

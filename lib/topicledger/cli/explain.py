@@ -25,6 +25,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import TOPIC, Action, ReplicaAction, TopicResult
 from topicledger.model.config_texts import with_units
+from topicledger.model.topic_configs import topic_configs
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
@@ -145,7 +146,15 @@ def _needs(policy: Policy) -> str:
 
 
 def _as_text(settings: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} = {json.dumps(value, default=str)}" for name, value in settings.items())
+    return ", ".join(
+        f"{name} = {json.dumps(value, default=str)}{_config_words(name, value)}" for name, value in settings.items()
+    )
+
+
+def _config_words(setting: str, value: object) -> str:
+    """Return the type and the unit of the topic config that a setting names."""
+    known = topic_configs().get(str(value)) if setting == "config" else None
+    return "" if known is None else f" ({known.words})"
 
 
 def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic: str, *, as_json: bool) -> ExitCode:

@@ -26,7 +26,6 @@ from topicledger.schemas import MANIFESTS
 from topicledger.text import cell, document, print_first
 
 _DECLARED, _LIVE, _BROKER, _DEFAULT = "declared", "live", "broker", "default"
-_OF_ALL = {_BROKER: "broker's value", _DEFAULT: "default"}
 _EVALUATED = {_DECLARED: of_value, _LIVE: of_value, _BROKER: of_limit, _DEFAULT: of_default}
 _BUILT_IN = "DEFAULT_CONFIG"
 """Kafka's name for the source of a value that neither the topic nor the broker's settings have."""
@@ -134,14 +133,16 @@ def findings(declared: DataFrame, live: DataFrame, version: Version) -> list[Upg
     return [UpgradeFinding(**row.asDict()) for row in rows.collect()]
 
 
+def _topics(finding: UpgradeFinding) -> str:
+    of = "the broker's value" if finding.source == _BROKER else "the default"
+    return f"{finding.topics:,} with {of}"
+
+
 def render(audit: UpgradeAudit, console: Console) -> None:
     """Print the first findings."""
     names = ("cluster", "topic", "owner", "source", "effect", "message")
     if audit.findings:
-        shown = [
-            replace(each, topic=each.topic or f"{each.topics:,} with the {_OF_ALL[each.source]}")
-            for each in audit.findings
-        ]
+        shown = [replace(each, topic=each.topic or _topics(each)) for each in audit.findings]
         print_first(console, names, [[getattr(each, name) for name in names] for each in shown])
     elif not audit.problems:
         console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics")

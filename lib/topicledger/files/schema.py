@@ -224,8 +224,7 @@ def _overridden_configs() -> JsonSchema:
 
 def _config(config: TopicConfig) -> JsonSchema:
     until = "" if config.until is None else f" until {config.until}"
-    unit = "" if config.unit is None else f" ({config.unit})"
-    about = f"{config.type}{unit}, default {config.default or 'empty'}; since Kafka {config.since}{until}"
+    about = f"{config.words}; default {config.default or 'empty'}; since Kafka {config.since}{until}"
     return {"description": about, "anyOf": [*_values(config), _VARIABLE]}
 
 

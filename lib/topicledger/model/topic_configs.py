@@ -157,6 +157,11 @@ class TopicConfig:
     caution: str | None = None
     """The effect of every change of it, with advice."""
 
+    @property
+    def words(self) -> str:
+        """The type, with the unit if it has one."""
+        return self.type if self.unit is None else f"{self.type}, {self.unit}"
+
     def known_in(self, version: Version) -> bool:
         """Whether brokers of this version of Kafka have it."""
         return version_of(self.since) <= version and (self.until is None or version[:2] <= version_of(self.until))
