@@ -38,6 +38,7 @@ from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import approvals, renames, resources, scoping
 from topicledger.plan.allowing import StoppedActions, all_stopped
+from topicledger.plan.approvals import Approvals
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -94,6 +95,8 @@ def provision(
         context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
     elif of_replaced := renames.rules(run):
         context = replace(context, policies=[*context.policies, *of_replaced])
+    if planning_only:
+        run = approvals.with_allowed(run)
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
@@ -106,7 +109,7 @@ def provision(
         problems = [*planned.problems.values(), *ready.problems.values()]
         if ready.actions and not applying_only:
             approved = approvals.read(run)
-        waits = str(approved) if ready.actions and approved is not None and approved.missing else None
+        waits = approved if ready.actions and approved is not None and approved.missing else None
         # A plan of which guards stopped everything stays as it is until an approval allows some of it.
         stays = applying_only and not ready.actions and run.state is RunState.PLANNED and bool(_stopped(run, planned))
         if (waits is not None or stays) and not planning_only:
@@ -127,8 +130,10 @@ def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:
     return [each for each in found if not each.passes(run.allowed.get(each.cluster, {}))]
 
 
-def _waiting(summary: Summary, waits_for: str | None) -> Summary:
-    return replace(summary, pending=replace(summary.pending, waits_for=waits_for))
+def _waiting(summary: Summary, missing: Approvals | None) -> Summary:
+    pending = summary.pending
+    waits_for = None if missing is None else missing.in_words(pending.stopped)
+    return replace(summary, pending=replace(pending, waits_for=waits_for))
 
 
 def plan(run: Run, context: Context, *, planning_only: bool = False, applying_only: bool = False) -> Planned:
@@ -236,7 +241,9 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
             code = exit_code({ExitCode(summary.exit_code): True, ExitCode.GUARD_STOPPED: bool(stopped)})
             pending = replace(summary.pending, stopped=stopped)
             summary = replace(summary, pending=pending, exit_code=int(code))
-        if summary.exit_code == ExitCode.ERROR or (planning_only and summary.is_pending):
+        # An earlier start found something to apply: approvals may allow by now all that waited.
+        waits = planning_only and (summary.is_pending or run.found is RunState.PLANNED)
+        if summary.exit_code == ExitCode.ERROR or waits:
             return summary
         ended: Mapping[str, object] = {
             **planned.columns,

@@ -29,8 +29,8 @@ def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
 
 def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> None:
     loaded = load(config)
-    assert (loaded.exit_code, loaded.stdout) == (0, "3 added, 0 changed, 0 unchanged\n")
-    assert load(config).stdout == "0 added, 0 changed, 3 unchanged\n"
+    assert (loaded.exit_code, loaded.stdout) == (0, "3 added, 0 changed, 0 unchanged, 0 removed\n")
+    assert load(config).stdout == "0 added, 0 changed, 3 unchanged, 0 removed\n"
 
     result_file = tmp_path / "result.json"
     planned = invoke("plan", "--config", config, "--run-id", "way", "--format", "json", "--result-file", result_file)
@@ -311,7 +311,7 @@ def test_errors_of_manifest_files_have_file_and_line_and_nothing_is_loaded(confi
     assert "manifest.yaml:4: " in message
     assert "manifest.yaml:5: " in message
     assert "nothing was loaded" in message
-    assert load(config).stdout == "3 added, 0 changed, 0 unchanged\n"
+    assert load(config).stdout == "3 added, 0 changed, 0 unchanged, 0 removed\n"
 
 
 def test_an_unwritable_metrics_file_is_an_error_and_failures_count(config: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_topics_that_the_tool_describes_are_loaded_as_they_are(
     result_file = tmp_path / "result.json"
     loaded = invoke("load_manifests", *options, "--cluster", "main", "--result-file", result_file)
     assert loaded.exit_code == 0, loaded.output
-    assert loaded.stdout == "2 added, 0 changed, 0 unchanged\n"
+    assert loaded.stdout == "2 added, 0 changed, 0 unchanged, 0 removed\n"
     assert "not carried over: `Configs` (whether a config is the topic's own or the brokers'" in loaded.stderr
     document = json.loads(result_file.read_text())
     kept = [(each["file"], each["line"], each["key"]) for each in document["not_carried_over"]]

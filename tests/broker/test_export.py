@@ -77,7 +77,7 @@ def test_a_loaded_export_has_no_drift_and_equals_into_table(
     assert exported.exit_code == 0, exported.output
     assert f"{TOPICS}" in exported.stdout
     loaded = invoke("load_manifests", file, "--config", config)
-    assert loaded.stdout == f"{TOPICS} added, 0 changed, 0 unchanged\n"
+    assert loaded.stdout == f"{TOPICS} added, 0 changed, 0 unchanged, 0 removed\n"
     estate = Estate(spark, tmp_path / "ledger", {"main": own})
     declared = {row["topic"]: row for row in estate.rows(MANIFESTS)}
     assert set(declared) == set(live)

@@ -36,14 +36,19 @@ def test_a_replaced_topic_goes_once_nobody_uses_it(estate: Estate, kafka: Embedd
     estate.settings = replace(estate.settings, changes=changes, guards=GuardSettings(max_deletes=0))
     estate.declare(
         {"topic": "ren.new", "replaces": "ren.old", "configs": {"retention.ms": "86400000"}, "owner": "team"},
-        {"topic": "ren.newer", "replaces": "ren.read"},
+        {"topic": "ren.newer", "replaces": "ren.read", "num_partitions": 2},
         {"topic": "ren.filled", "replaces": "ren.empty"},
         {"topic": "ren.first", "replaces": "ren.missing"},
         {"topic": "ren.one", "replaces": "ren.shared"},
         {"topic": "ren.two", "replaces": "ren.shared"},
         {"topic": "ren.late", "replaces": "ren.new"},
     )
-    estate.run("plan", "first")
+    warned = {each.topic: each.message.partition("replaces: ")[2] for each in estate.run("plan", "first").warnings}
+    assert warned == {
+        "ren.new": "retention.ms -1 -> 86400000",
+        "ren.newer": "partitions 3 -> 2 (keys go to other partitions)",
+        "ren.first": "",
+    }
     found = lines(estate, "first")
     assert found["ren.new"] == (
         "+ create ren.new: 3 partitions, replication factor 1, cleanup.policy=delete, retention.ms=86400000, "

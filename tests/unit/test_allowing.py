@@ -187,3 +187,34 @@ def test_an_approval_says_what_guards_still_stop(
     command = "runs approve r --allow deletes=2,removed_rows=1 --by WHO"
     expected = [] if left is None else [f"still stopped by guards: {left}; if this is meant, before `apply`: {command}"]
     assert lines[2:] == expected
+    once = ", once the removed rows are allowed" if left is not None and "loading" in left else ""
+    assert lines[1] == f"apply --run-id r applies it{once}"
+
+
+def test_a_missing_approval_names_one_command_for_all_that_waits() -> None:
+    load = StoppedActions(cluster=LOAD, needs={"removed_rows": 1}, actions=1)
+    deletes = StoppedActions(cluster="main", needs={"deletes": 2}, actions=2)
+    found = Approvals(run_id="r", requested_by="ann", plan_digest="", needed=2, by=("bob",), allows={"losses": 1})
+    begin = "it needs the approval of 1 person in addition to bob other than ann, who requested it: runs approve r"
+    assert str(found) == f"{begin} --allow losses=1 --by WHO"
+    assert found.in_words([deletes]) == (
+        f"{begin} --allow deletes=2,losses=1 --by WHO; without --allow it stays stopped"
+    )
+    assert found.in_words([deletes, load]).endswith(
+        "--allow deletes=2,losses=1,removed_rows=1 --by WHO; without --allow nothing is loaded and nothing is sent"
+    )
+
+
+@pytest.mark.parametrize("needed", [1, 2])
+def test_approvals_let_nothing_through_while_one_is_missing(needed: int) -> None:
+    stopped = [StoppedActions(cluster="main", needs={"deletes": 2}, actions=2)]
+    found = Approvals(
+        run_id="r",
+        requested_by="ann",
+        plan_digest="",
+        needed=needed,
+        by=("bob",),
+        allows={"deletes": 2},
+        stopped=stopped,
+    )
+    assert found.let_through == ({"main": {"deletes": 2}} if needed == 1 else {})

@@ -329,7 +329,7 @@ def an_answer() -> None:
 def loaded() -> None:
     rows = [Removed(cluster=HOSTILE, topic=name, owner=HOSTILE) for name in NAMES]
     done = Loaded(added=1, changed=0, unchanged=0, removed=4, removed_rows=rows)
-    click.echo("\n".join(manifests.in_lines(done, dry_run=True, replaces=True)))
+    click.echo("\n".join(manifests.in_lines(done, dry_run=True)))
 
 
 def a_diff() -> None:

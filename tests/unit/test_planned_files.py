@@ -136,16 +136,29 @@ def test_files_of_a_plan_with_nothing_to_send_are_not_loaded(
     ("removed", "allowed", "stopped"), [(None, {}, False), (3, {}, True), (3, {"": {"removed_rows": 3}}, False)]
 )
 def test_files_that_remove_too_many_rows_are_loaded_once_allowed(
-    monkeypatch: pytest.MonkeyPatch, removed: int | None, allowed: dict[str, Any], stopped: bool
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    removed: int | None,
+    allowed: dict[str, Any],
+    stopped: bool,
 ) -> None:
     """A plan that only removes rows has nothing to send, and its load may still be allowed."""
     loads: list[Any] = []
     monkeypatch.setattr(loading, "_load", lambda _, files: loads.append(files))
     monkeypatch.setattr(loading, "standing", lambda *_: SimpleNamespace(isEmpty=lambda: removed is not None))
     arguments = planned_files.removals_arguments(removals(removed), most=2)
-    run: Any = SimpleNamespace(run_id="r1", of_files=True, state=RunState.PLANNED, arguments=arguments, allowed=allowed)
+    delete = {"run_id": "r1", "cluster": "main", "action": "delete", "resource": "x", "guards": {"deletes": 1}}
+    run: Any = SimpleNamespace(
+        run_id="r1",
+        of_files=True,
+        state=RunState.PLANNED,
+        arguments=arguments,
+        allowed=allowed,
+        plans=lambda: frame(spark, plain(PLANS.schema), [delete]),
+    )
     if stopped:
-        with pytest.raises(GuardStopped, match=r"removed_rows=3 \(3 rows\).*runs approve r1 --allow removed_rows=3"):
+        every = "deletes=1,removed_rows=3"
+        with pytest.raises(GuardStopped, match=rf"removed_rows=3 \(3 rows\).*runs approve r1 --allow {every} --by WHO"):
             loading.load_planned_files(run, [Path("a.yaml")])
     else:
         loading.load_planned_files(run, [Path("a.yaml")])

@@ -99,6 +99,18 @@ def test_findings_alike_are_one_row_with_the_first_topics(width: int) -> None:
     assert "orders.4" not in text
 
 
+@pytest.mark.parametrize("drift", [0, 1])
+def test_an_audit_beside_a_dead_cluster_says_what_it_compared(drift: int) -> None:
+    screen, why = terminal(200), "cluster dark can't be reached"
+    compared = [ClusterDrift(cluster=each, kinds={"unmanaged": drift} if drift else {}) for each in ("eu", "main")]
+    found = replace(drifted(error=drift), clusters=compared, state="planning", exit_code=1, problems=[why])
+    drift_summary.render(found, screen)
+    text = printed(screen)
+    assert f"audit {found.run_id}: not finished, " in text
+    assert ("no drift on eu, main\n" in text) == (drift == 0)
+    assert text.endswith(f"not compared: {why}\ncompared: eu, main; to audit only these: --cluster NAME for each\n")
+
+
 def test_drift_shows_values_with_their_units() -> None:
     screen, found = terminal(200), drifted(error=1)
     one = replace(found.drift[0], what="retention.ms", declared="604800000", live="3600000")

@@ -31,10 +31,11 @@ class Guard:
         return self.setting.removeprefix("max_")
 
     def message(self, count: Column | str, most: int) -> Column:
-        """Return the reason of a refusal: the number of actions, and the setting that allows them."""
+        """Return the reason of a refusal: the number of actions, the setting, and the approval that allows them."""
         column = F.col(count) if isinstance(count, str) else count
+        allow = f"if they are meant, allow them for one plan: runs approve --allow {self.allowed_as}="
         return F.concat(
-            F.lit(f"{self.counted}: "), column, F.lit(f", guards.{self.setting} is {most}; raise it if they are meant")
+            F.lit(f"{self.counted}: "), column, F.lit(f", guards.{self.setting} is {most}; {allow}"), column
         )
 
 

@@ -14,6 +14,7 @@ from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
+from topicledger.model.config_texts import with_units
 from topicledger.plan.allowing import StoppedActions, approve_command, most_of, stopped_in_words
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action, with_destroys
 from topicledger.schemas import ACTION_KEY
@@ -78,7 +79,7 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
         console.print(heading(owner, cluster), markup=False, soft_wrap=True)
         for action in actions:
             style = STYLES.get(action.sign)
-            console.print(f"  {action}", style=style, markup=False, soft_wrap=True)
+            console.print(f"  {with_units(str(action))}", style=style, markup=False, soft_wrap=True)
     if pending.count > len(pending.first):
         first = f"{first_of(len(pending.first), pending.count)}, removals and losses first"
         console.print(f"{first}; all of them: runs show {plain(run_id)}", soft_wrap=True)
@@ -86,12 +87,10 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
 
 
 def render_stopped(pending: Pending, run_id: str, console: Console) -> None:
-    """Print what guards stopped, and the command that allows it."""
+    """Print what guards stopped, and the command that allows it, unless the missing approval has it."""
     if not pending.stopped:
         return
-    allow = approve_command(run_id, most_of(pending.stopped))
-    for line in (
-        f"stopped by guards: {stopped_in_words(pending.stopped)}",
-        f"if they are meant, before `apply`: {allow}",
-    ):
-        console.print(plain(line), soft_wrap=True)
+    console.print(plain(f"stopped by guards: {stopped_in_words(pending.stopped)}"), soft_wrap=True)
+    if pending.waits_for is None:
+        allow = approve_command(run_id, most_of(pending.stopped))
+        console.print(plain(f"if they are meant, before `apply`: {allow}"), soft_wrap=True)

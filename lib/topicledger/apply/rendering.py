@@ -9,6 +9,7 @@ from topicledger.apply.summary import Failure, Summary
 from topicledger.ledger.sql import as_command
 from topicledger.model import Decision, RunState
 from topicledger.model.config_texts import with_units
+from topicledger.plan.allowing import stops_load
 from topicledger.plan.planned_files import apply_command
 from topicledger.text import alike, cell, counted, first_of, grid_of, listed, plain
 
@@ -26,7 +27,9 @@ def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
 
 def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
     """Print a summary for people. `configs_compared`: whether the run compared live configs on all its clusters."""
-    console.print(f"run {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}")
+    files = " with the plan's files" if summary.pending.files else ""
+    version = f"manifests at version {summary.manifest_version}{files}"
+    console.print(f"run {plain(summary.run_id)}: {summary.state}, {version}")
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
         # As the grid's title, the text would be wrapped at the grid's small width.
@@ -66,6 +69,8 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         if summary.waits_for is not None:
             console.print(f"not approved: {plain(summary.waits_for)}", soft_wrap=True)
             first = "once it is approved, "
+        if stops_load(summary.pending.stopped):
+            first = "once the removed rows are allowed, "
         command = plain(apply_command(summary.run_id, summary.pending.files))
         console.print(f"{summary.pending_changes} {are} planned: {first}{command} makes {them}", soft_wrap=True)
     if summary.failures:

@@ -69,8 +69,8 @@ def load_manifests(
     """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` records the requester.
 
     If more rows would be removed than guards.max_removed_rows (default 0), they are listed and nothing is loaded: exit
-    5. With --cluster, entries of other clusters are left out, and counted on stderr. With --from, unsupported fields
-    are listed on stderr, and --cluster gives the cluster of all topics instead of the files.
+    5. With --cluster, entries of other clusters are left out, and counted on stderr; if all are, exit 2. With --from,
+    unsupported fields are listed on stderr, and --cluster gives the cluster of all topics instead of the files.
     """
     if foreign is not None and len(options.cluster) > 1:
         raise UsageError("load-manifests --from takes only one --cluster, the cluster of all topics")
@@ -95,6 +95,8 @@ def load_manifests(
         strict=strict,
         variables=variables,
     )
+    if parsed.left_out and not parsed.every_row:
+        raise UsageError(f"{'; '.join(remarks(parsed))}: name a cluster that they have; nothing was loaded")
     if show:
         return _show_expanded(parsed, options)
     ledger = open_ledger(options, settings, "load_manifests", new=True)
@@ -121,7 +123,7 @@ def load_manifests(
         for line in leftovers(loaded):
             click.echo(line, err=True)
         found = document(ExitCode.DONE, {"dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
-        lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
+        lines = in_lines(loaded, dry_run=dry_run)
         print_result(found, lambda _: click.echo("\n".join(lines)), options)
     return ExitCode.DONE
 
@@ -141,10 +143,9 @@ def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
     return ExitCode.DONE
 
 
-def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
+def in_lines(loaded: Loaded, *, dry_run: bool) -> list[str]:
     """Lines about a load for people: counts first, then removed rows."""
-    removed = f", {loaded.removed} removed" if replaces else ""
-    counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
+    counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged, {loaded.removed} removed"
     for table, of_table in loaded.resources.items():
         counts += f"; {table}: {', '.join(f'{count} {name}' for name, count in of_table.items())}"
     if loaded.not_carried_over:

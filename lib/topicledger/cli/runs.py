@@ -24,7 +24,15 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.ledger.verified import render
 from topicledger.plan import approvals
-from topicledger.plan.allowing import GUARDS, approve_command, in_words, most_of, parse_allow, stopped_in_words
+from topicledger.plan.allowing import (
+    GUARDS,
+    approve_command,
+    in_words,
+    most_of,
+    parse_allow,
+    stopped_in_words,
+    stops_load,
+)
 from topicledger.plan.planned_files import apply_command
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
 from topicledger.text import document, printable
@@ -111,13 +119,14 @@ def runs_approve(options: Options, by: str | None, note: str | None, allow: str 
 
 def render_approval(found: approvals.Approvals, console: Console) -> None:
     """Print the approvers of a plan, whether they are enough, and what stays stopped by guards."""
-    enough = f"{apply_command(found.run_id, found.files)} applies it"
+    left = [each for each in found.stopped if not each.passes(found.allows)]
+    once = ", once the removed rows are allowed" if stops_load(left) else ""
+    enough = f"{apply_command(found.run_id, found.files)} applies it{once}"
     with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
     lines = [
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,
     ]
-    left = [each for each in found.stopped if not each.passes(found.allows)]
     if left:
         allow = approve_command(found.run_id, most_of(found.stopped))
         lines.append(f"still stopped by guards: {stopped_in_words(left)}; if this is meant, before `apply`: {allow}")

@@ -27,7 +27,7 @@ from topicledger.model import Outcome
 from topicledger.plan import approvals
 from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
-from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
+from topicledger.schemas import ACTION_KEY, APPROVALS, AUDIT, PLANS, RUNS
 from topicledger.text import cell, iso_time, json_value
 from topicledger.text import console as text_console
 
@@ -144,12 +144,15 @@ def show_diff(
         max_characters = max_characters or rendering.COMMENT_CHARACTERS
     most = None if max_characters is None else max_characters // rendering.SHORTEST_LINE
     with _few_or_many(ledger, run_id) as run:
-        found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most)
-        guards = settings.guards
-        if approvals.is_unsent_plan(run) and (guards.approvals or guards.approvals_for or found_diff.stopped):
+        guards, found = settings.guards, None
+        if approvals.is_unsent_plan(run) and (guards.approvals or guards.approvals_for or ledger.exists(APPROVALS)):
             found = approvals.of_run(ledger, guards, run)
-            stopped = [each for each in found_diff.stopped if not each.passes(found.allows)]
-            found_diff = replace(found_diff, waits_for=str(found) if found.missing else None, stopped=stopped)
+        allowed = {} if found is None else found.let_through
+        found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, allowed=allowed)
+        if found is not None:
+            stopped = [each for each in found_diff.stopped if not each.passes(allowed.get(each.cluster, {}))]
+            waits_for = found.in_words(stopped) if found.missing else None
+            found_diff = replace(found_diff, waits_for=waits_for, stopped=stopped)
         if form == "markdown":
             pieces = rendering.markdown(found_diff, most=max_characters or 0)
         else:

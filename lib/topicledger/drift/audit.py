@@ -7,7 +7,7 @@ that can't be reached keeps its earlier rows, and a restart with the same run id
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -68,7 +68,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
     now = datetime.now(UTC)
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
-        return summarise(run, run.counts.get(REFUSED, 0))
+        return summarise(run, run.counts.get(REFUSED, 0), [each.name for each in run.clusters])
     judged = (
         run.ledger.read(MANIFESTS, run.manifest_version)
         .transform(manifests.judged_by(run.settings, run.selected))
@@ -77,12 +77,18 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
     inside = scoping.inside(run)
     refused = _refused(judged if inside is None else judged.transform(inside).where(INSIDE))
     clusters = _clusters_without_drift(run)
-    problems = _audit_clusters(run, progress, clusters, judged) if clusters else []
-    return _close(run, now, refused, problems, fail_on)
+    audited = {each.name for each in run.clusters} - {each.name for each in clusters}
+    problems: Sequence[str] = []
+    if clusters:
+        compared, problems = _audit_clusters(run, progress, clusters, judged)
+        audited |= compared
+    return _close(run, now, refused, audited, problems, fail_on)
 
 
-def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> list[str]:
-    """Observe clusters and append their drift in one commit; return why some clusters were not audited."""
+def _audit_clusters(
+    run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame
+) -> tuple[set[str], Sequence[str]]:
+    """Observe clusters and append their drift in one commit; return those audited, and why others were not."""
     with progress.phase("observe", len(clusters)):
         estate, problems = _observe_estate(run, clusters, judged)
         beside = list(_declared_beside(run, estate))
@@ -112,7 +118,7 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
             run.keep_row()
             run.require_ownership()
             run.ledger.append(DRIFT, rows, app_id=run.run_id, version=run.next_version())
-    return problems
+    return set(estate.cluster_ids), problems
 
 
 def _without_ignored(settings: Settings) -> Transform:
@@ -303,9 +309,14 @@ def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
 
 
 def _close(
-    run: Run, observed_since: datetime, refused: int, problems: Sequence[str], fail_on: Severity | None
+    run: Run,
+    observed_since: datetime,
+    refused: int,
+    audited: Collection[str],
+    problems: Sequence[str],
+    fail_on: Severity | None,
 ) -> DriftSummary:
-    summary = summarise(run, refused, problems, fail_on=fail_on)
+    summary = summarise(run, refused, audited, problems, fail_on=fail_on)
     if problems:
         return summary
     summary = replace(summary, ignored=_ignored(run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import functions as F
@@ -32,7 +32,7 @@ class ClusterDrift:
 
     cluster: str
     kinds: Mapping[str, int]
-    """Kind of drift -> rows of `drift`."""
+    """Kind of drift -> rows of `drift`; empty if the cluster is as declared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class DriftSummary:
     exit_code: int
     manifest_version: int
     clusters: Sequence[ClusterDrift]
-    """Clusters with drift."""
+    """Audited clusters."""
     kinds: Mapping[str, int]
     """Kind of drift -> rows of `drift`, over all clusters."""
     severities: Mapping[str, int]
@@ -88,15 +88,21 @@ class DriftSummary:
 
 
 def summarise(
-    run: Run, manifests_refused: int, problems: Sequence[str] = (), *, fail_on: Severity | None = None
+    run: Run,
+    manifests_refused: int,
+    audited: Collection[str],
+    problems: Sequence[str] = (),
+    *,
+    fail_on: Severity | None = None,
 ) -> DriftSummary:
     """Read the findings of an audit and determine its exit code; a finished audit keeps its own.
 
-    `problems`: why it isn't finished. `fail_on`: the lowest severity of drift for which it exits 3.
+    `audited`: names of the clusters that were compared. `problems`: why it isn't finished. `fail_on`: the lowest
+    severity of drift for which it exits 3.
     """
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id)
     counted = rows.groupBy("cluster", "kind", "severity").count().orderBy("cluster", "kind").collect()
-    clusters: dict[str, dict[str, int]] = {}
+    clusters: dict[str, dict[str, int]] = {name: {} for name in audited}
     kinds: dict[str, int] = {}
     severities = dict.fromkeys((each.value for each in Severity), 0)
     for row in counted:
@@ -122,7 +128,7 @@ def summarise(
         state=run.state.value,
         exit_code=run.exit_code if run.state is RunState.FINISHED else int(code),
         manifest_version=run.manifest_version,
-        clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in clusters.items()],
+        clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in sorted(clusters.items())],
         kinds=kinds,
         severities=severities,
         drift=[DriftRow(**row.asDict()) for row in shown],
@@ -135,8 +141,10 @@ def summarise(
 
 def render(summary: DriftSummary, console: Console) -> None:
     """Print a summary for people."""
-    console.print(f"audit {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}")
-    if summary.clusters:
+    state = "not finished" if summary.problems else summary.state
+    console.print(f"audit {plain(summary.run_id)}: {state}, manifests at version {summary.manifest_version}")
+    compared = listed([plain(each.cluster) for each in summary.clusters])
+    if summary.drift_count:
         grid = grid_of("cluster", "kind", "found", title="Drift by cluster and kind", numbers=("found",))
         order = list(map(str, SEVERITIES))
         for found in summary.clusters:
@@ -146,13 +154,17 @@ def render(summary: DriftSummary, console: Console) -> None:
         _render_drift(summary, console)
     elif not summary.problems:
         console.print("no drift")
+    elif compared:
+        console.print(f"no drift on {compared}", soft_wrap=True)
     if summary.manifests_refused:
         console.print(f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why")
     if any(summary.ignored.values()):
         counts = ", ".join(f"{count:,} {name}" for name, count in summary.ignored.items() if count)
         console.print(f"ignored ([scope] of the settings): {counts}")
     for problem in summary.problems:
-        console.print(f"not finished: {plain(problem)}", soft_wrap=True)
+        console.print(f"not compared: {plain(problem)}", soft_wrap=True)
+    if summary.problems and compared:
+        console.print(f"compared: {compared}; to audit only these: --cluster NAME for each", soft_wrap=True)
 
 
 def _in_words(drift: DriftRow) -> str:

@@ -94,13 +94,17 @@ def open_rows(allowed: Mapping[str, Mapping[str, int]]) -> Callable[[DataFrame],
     """
 
     def transform(plans: DataFrame) -> DataFrame:
-        acts = plans.where(F.col("action").isNotNull())
-        if not allowed:
-            return acts.where(F.col("phase").isNull())
-        let = reduce(or_, (_is_allowed(cluster, numbers) for cluster, numbers in sorted(allowed.items())))
-        return acts.where(F.col("phase").isNull() | (is_stopped() & let)).transform(_unstopped(is_stopped()))
+        return plans.where(F.col("action").isNotNull()).transform(let_through(allowed)).where(F.col("phase").isNull())
 
     return transform
+
+
+def let_through(allowed: Mapping[str, Mapping[str, int]]) -> Callable[[DataFrame], DataFrame]:
+    """Open the rows of `plans` that guards stopped and approvals allow. `allowed`: as for `open_rows`."""
+    if not allowed:
+        return lambda plans: plans
+    let = reduce(or_, (_is_allowed(cluster, numbers) for cluster, numbers in sorted(allowed.items())))
+    return _unstopped(F.coalesce(is_stopped() & let, F.lit(False)))
 
 
 def _is_allowed(cluster: str, numbers: Mapping[str, int]) -> Column:

@@ -100,6 +100,11 @@ def most_of(stopped: Iterable[StoppedActions]) -> Mapping[str, int]:
     return largest(each.needs for each in stopped)
 
 
+def stops_load(stopped: Iterable[StoppedActions]) -> bool:
+    """Return whether the load of the plan's files is among them: then nothing of the plan can be sent."""
+    return any(each.cluster == LOAD for each in stopped)
+
+
 def by_cluster(stopped: Sequence[StoppedActions], allowed: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:
     """Return what these numbers let through: cluster -> guard -> number."""
     passing = [each for each in stopped if each.passes(allowed)]

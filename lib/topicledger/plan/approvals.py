@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,13 +56,23 @@ class Approvals:
         return max(0, self.needed - min([len(self.by), *self.allowed_by.values()]))
 
     def __str__(self) -> str:
+        return self.in_words(())
+
+    def in_words(self, stopped: Sequence[StoppedActions]) -> str:
+        """Return the approval that is missing, with one command. `stopped`: what guards still stop of the plan."""
         people = "1 person" if self.missing == 1 else f"{self.missing} people"
         so_far = f" in addition to {', '.join(map(show, self.by))}" if self.by else ""
-        command = approve_command(self.run_id, self.allows)
+        command = approve_command(self.run_id, allowing.largest([self.allows, allowing.most_of(stopped)]))
+        stays = "nothing is loaded and nothing is sent" if allowing.stops_load(stopped) else "it stays stopped"
         return (
             f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who requested it: "
-            f"{command}"
+            f"{command}" + (f"; without --allow {stays}" if stopped else "")
         )
+
+    @property
+    def let_through(self) -> Mapping[str, Mapping[str, int]]:
+        """Numbers that the approvals let through: cluster -> guard -> number; nothing while an approval is missing."""
+        return {} if self.missing else allowing.by_cluster(self.stopped, self.allows)
 
 
 def read(run: Run) -> Approvals | None:
@@ -82,6 +92,16 @@ def _may_allow(run: Run) -> bool:
     return not run.ledger.read(APPROVALS).where(allow).isEmpty()
 
 
+def with_allowed(run: Run) -> Run:
+    """Return a waiting plan with what approvals of it let through, to show it again; nothing is recorded."""
+    found = read(run) if run.state is RunState.PLANNED else None
+    return run if found is None else replace(run, row={**run.row, "arguments": _arguments(run, found.let_through)})
+
+
+def _arguments(run: Run, allowed: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
+    return {**run.arguments, ALLOWED_ARGUMENT: json.dumps(allowed, sort_keys=True)}
+
+
 def take_allowed(run: Run) -> Approvals | None:
     """Record in the run's row what approvals of its plan let through; later starts go by that. Returns `read`.
 
@@ -91,12 +111,11 @@ def take_allowed(run: Run) -> Approvals | None:
     found = read(run) if run.resumed else None
     if found is None:
         return None
-    let = {} if found.missing else allowing.by_cluster(found.stopped, found.allows)
+    let = found.let_through
     before = run.allowed if run.may_have_sent else {}
     together = {name: allowing.largest([let.get(name, {}), before.get(name, {})]) for name in {*let, *before}}
     if together != run.allowed:
-        text = json.dumps(together, sort_keys=True)
-        run.commit_state(run.state, arguments={**run.arguments, ALLOWED_ARGUMENT: text})
+        run.commit_state(run.state, arguments=_arguments(run, together))
     return found
 
 

@@ -240,7 +240,7 @@ def decided(
         if wanted.undeclared is not None:
             rows = rows.transform(wanted.undeclared)
         if wanted.renames is not None:
-            rows = rows.transform(wanted.renames.decided)
+            rows = rows.transform(wanted.renames.decided, configs)
         if answers is not None:
             rows = rows.transform(moving.with_placed_creates(answers))
         if wanted.changes is not None:

@@ -32,7 +32,15 @@ from topicledger.manifests.owners import is_one_of
 from topicledger.model import RunState
 from topicledger.model.scope import Scope
 from topicledger.plan import resources
-from topicledger.plan.allowing import LOAD, REMOVED_ROWS, REMOVED_ROWS_ARGUMENT, approve_command, stopped_load
+from topicledger.plan.allowing import (
+    LOAD,
+    REMOVED_ROWS,
+    REMOVED_ROWS_ARGUMENT,
+    all_stopped,
+    approve_command,
+    most_of,
+    stopped_load,
+)
 from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.scoping import declarations
 from topicledger.plan.undeclared import no_longer_asked_for
@@ -187,9 +195,10 @@ def require_removals_allowed(run: Run) -> None:
     """Raise GuardStopped if loading the plan's files removes more rows than guards and approvals allow."""
     for each in stopped_load(run.arguments):
         if not each.passes(run.allowed.get(LOAD, {})):
+            every = most_of(all_stopped(run.plans(), run.arguments))
             raise GuardStopped(
                 f"run {run.run_id} is stopped by guards.max_removed_rows: {each}: nothing was loaded and nothing was "
-                f"sent. If they are meant: {approve_command(run.run_id, each.needs)}"
+                f"sent. If all that guards stopped of the plan is meant: {approve_command(run.run_id, every)}"
             )
 
 

@@ -59,7 +59,6 @@ class Renames:
         """
         if configs is None:
             return judged
-        live = F.map_filter(values_by_name(F.filter("configs", is_set_on_topic)), lambda _, value: value.isNotNull())
         old = (
             self.to_describe(seen)
             .join(configs, on=["cluster", "topic"], how="left")
@@ -68,7 +67,7 @@ class Renames:
                 F.col("topic").alias(REPLACES),
                 F.col("num_partitions").alias("_partitions"),
                 F.col("replication_factor").alias("_replicas"),
-                without_ignored(self.run.settings.ignored_configs, live).alias("_configs"),
+                without_ignored(self.run.settings.ignored_configs, _set_on_topic()).alias("_configs"),
                 F.lit(True).alias("_lives"),
             )
         )
@@ -107,34 +106,39 @@ class Renames:
             .transform(materialised)
         )
 
-    def decided(self, decisions: DataFrame) -> DataFrame:
-        """Mark creates of new topics, and decide on old ones. In and out: `phases.DECIDED`."""
+    def decided(self, decisions: DataFrame, configs: DataFrame | None) -> DataFrame:
+        """Mark creates of new topics, and decide on old ones. In and out: `phases.DECIDED`; `configs`: of `describe`.
+
+        A create whose declaration differs from the old topic has a warning: `defaults` of files count as declared.
+        """
         # They are joined with themselves below: each join would double their plan.
         decisions = decisions.transform(materialised)
         live = decisions.where("live").select("cluster", "topic", F.lit(True).alias("_lives"))
         key = ["cluster", "topic"]
         new = self.rows.select(*key, F.col(REPLACES).alias("_old"))
-        lives = live.withColumnsRenamed({"topic": "_old", "_lives": "_old_lives"})
+        counts = [F.col(f"live_{name}").alias(f"_old_{name}") for name in ("num_partitions", "replication_factor")]
+        lives = decisions.where("live").select("cluster", F.col("topic").alias("_old"), *counts)
+        old_configs: DataFrame | None = None
+        if configs is not None:
+            old_configs = configs.select("cluster", F.col("topic").alias("_old"), _set_on_topic().alias("_old_configs"))
         creates = (F.col("decision") == Action.CREATE.value) & F.col("_old").isNotNull()
-        missing = warning(
-            REPLACES,
-            F.when(
-                creates & F.col("_old_lives").isNull(),
-                text("the cluster has no topic ", F.col("_old"), " that it could replace, or this principal may not "
-                "describe it: it is created like any other"),
-            ),
+        missing = text(
+            "the cluster has no topic ", F.col("_old"), " that it could replace, or this principal may not describe "
+            "it: it is created like any other"
         )  # fmt: skip
+        why = F.when(F.col("_old_num_partitions").isNull(), missing).otherwise(_unlike_old())
+        rows = decisions.join(new, on=key, how="left").join(lives, on=["cluster", "_old"], how="left")
         rows = (
-            decisions.join(new, on=key, how="left")
-            .join(lives, on=["cluster", "_old"], how="left")
-            .withColumns(
-                {
-                    "before": F.when(creates, F.create_map(F.lit(REPLACES), "_old")).otherwise(F.col("before")),
-                    "violations": together(F.col("violations"), missing),
-                }
-            )
-            .select(*decisions.columns)
+            rows.withColumn("_old_configs", F.lit(None).cast(_VALUES))
+            if old_configs is None
+            else rows.join(old_configs, on=["cluster", "_old"], how="left")
         )
+        rows = rows.withColumns(
+            {
+                "before": F.when(creates, F.create_map(F.lit(REPLACES), "_old")).otherwise(F.col("before")),
+                "violations": together(F.col("violations"), warning(REPLACES, F.when(creates, why))),
+            }
+        ).select(*decisions.columns)
         by = (
             self.rows.join(live, on=key, how="left")
             .groupBy("cluster", F.col(REPLACES).alias("topic"))
@@ -192,6 +196,47 @@ class Renames:
             .withColumn("alters", F.when(resets, kept).otherwise(F.col("alters")))
             .select(*decisions.columns)
         )
+
+
+def _set_on_topic() -> Column:
+    """Return the configs that are set on a described topic (map<string,string>), without unknown values."""
+    return F.map_filter(values_by_name(F.filter("configs", is_set_on_topic)), lambda _, value: value.isNotNull())
+
+
+def _unlike_old() -> Column:
+    """Return how a create differs from the topic that it replaces, in words; null if it doesn't.
+
+    In: `phases.DECIDED`, with `_old`, its counts, and `_old_configs`.
+    """
+    assigned = F.size(F.map_values("assignments"))
+    replicas = F.size(F.try_element_at(F.map_values("assignments"), F.lit(1)))
+    declared = {
+        "num_partitions": F.when(assigned > 0, assigned).otherwise(F.col("num_partitions")),
+        "replication_factor": F.when(assigned > 0, replicas).otherwise(F.col("replication_factor")),
+    }
+
+    def differs(name: str, words: str, what_then: str) -> Column:
+        old, new = F.col(f"_old_{name}"), declared[name]
+        return F.when(old != new, F.concat(F.lit(f"{words} "), old, F.lit(" -> "), new, F.lit(what_then)))
+
+    own = F.col("_old_configs")
+    other = F.filter(
+        F.array_sort(F.map_keys(own)),
+        lambda name: F.try_element_at("configs", name) != F.try_element_at(own, name),
+    )
+    changed = F.transform(
+        F.coalesce(other, F.array().cast("array<string>")),
+        lambda name: F.concat(
+            name, F.lit(" "), F.try_element_at(own, name), F.lit(" -> "), F.try_element_at("configs", name)
+        ),
+    )
+    found = F.concat_ws(
+        ", ",
+        differs("num_partitions", "partitions", " (keys go to other partitions)"),
+        differs("replication_factor", "replication factor", ""),
+        changed,
+    )
+    return F.when(found != "", text("declared unlike ", F.col("_old"), ", which it replaces: ", found))
 
 
 def renames(run: Run, judged: DataFrame, *, deletes: bool) -> Renames | None:

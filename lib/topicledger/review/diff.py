@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.apply.moves import PlannedMoves, planned_moves
-from topicledger.ledger.outcomes import Standing, with_outcomes
+from topicledger.ledger.outcomes import Standing, let_through, with_outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
@@ -104,15 +104,18 @@ class PlanDiff:
         return sum(each.count for each in self.ended)
 
 
-def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for: str | None = None) -> PlanDiff:
+def read(
+    ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: Mapping[str, Mapping[str, int]] | None = None
+) -> PlanDiff:
     """Read a run's diff.
 
     `run`: its row of `runs`; `throttle`: of moves, bytes per second; `most`: the maximum number of lines to read.
+    `allowed`: what approvals let through of a plan that waits, as for `outcomes.open_rows`.
     """
     run_id = run["run_id"]
     sent = run["state"] == RunState.APPLYING
     of_run = F.col("run_id") == run_id
-    plans = ledger.read(PLANS).where(of_run)
+    plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or {}))
     rows = _rows(plans, ledger.read(AUDIT).where(of_run), sent=sent)
     counts: dict[tuple[str, str], int] = {}
     ended = []
@@ -132,7 +135,6 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
         state=run["state"],
         requested_by=run["requested_by"],
         manifest_version=run["manifest_version"],
-        waits_for=waits_for,
         reverts=(run["arguments"] or {}).get("reverts"),
         removals=removals_in(run["arguments"]),
         counts=[(*names, count) for names, count in sorted(counts.items())],

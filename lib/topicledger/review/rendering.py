@@ -114,7 +114,8 @@ def _head(diff: PlanDiff) -> Iterator[Words]:
         yield "leaves the tables: ", _Name(removal)
     if diff.stopped:
         yield "stopped by guards: ", _Name(stopped_in_words(diff.stopped))
-        yield "if they are meant, before apply: ", _Name(approve_command(diff.run_id, most_of(diff.stopped)))
+        if not diff.waits_for:
+            yield "if they are meant, before apply: ", _Name(approve_command(diff.run_id, most_of(diff.stopped)))
     if diff.waits_for:
         yield "not approved: ", _Name(diff.waits_for)
 
