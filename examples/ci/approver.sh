@@ -10,8 +10,8 @@ set -euo pipefail
 who=${1,,} commits=$2
 shift 2
 
-if ((commits > 100)); then
-    echo "the change has $commits commits, more than are compared: let somebody run \`topicledger runs approve\`" >&2
+if ! [[ $commits =~ ^[0-9]{1,3}$ ]] || ((10#$commits < 1 || 10#$commits > 100)); then
+    echo "the change has '$commits' commits, more than are compared, or none: let somebody run \`topicledger runs approve\`" >&2
     exit 1
 fi
 for person in "$@"; do

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.direct import live
+from tests.broker.invoking import done
 from tests.harness import UNREACHABLE
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS, RUNS
@@ -56,11 +57,13 @@ class Runner:
         self.workflow: dict[str, Any] = yaml.safe_load((EXAMPLES / "github.yml").read_text())
         self.folder = folder
         self.config = config
-        self.event = event
-        self.comments: list[str] = []
+        self.event = dict(event)
 
     def filled(self, text: str) -> str:
         return re.sub(r"\$\{\{ *(.*?) *\}\}", lambda found: self.event[found[1]], text)
+
+    def as_person(self, name: str) -> Runner:
+        return Runner(self.folder, self.config, {**self.event, "github.triggering_actor": name})
 
     def job(self, name: str) -> int:
         """Returns the exit code of the first step that failed, else 0; steps with `!cancelled()` run in any case."""
@@ -76,50 +79,62 @@ class Runner:
             values = {key: self.filled(value) for key, value in {**common, **step.get("env", {})}.items()}
             path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}:{os.environ['PATH']}"
             script = step["run"].replace(INSTALLED, str(commands.REPOSITORY))
-            done = subprocess.run(
+            ended = subprocess.run(
                 ["bash", "-e", "-c", script], cwd=self.folder, env={**os.environ, **values, "PATH": path},
-                capture_output=True, text=True, timeout=300, check=False,
+                capture_output=True, text=True, timeout=900, check=False,
             )  # fmt: skip
-            assert done.returncode in (0, 1, 4, 5), done.stderr
-            failed = failed or done.returncode
+            assert ended.returncode in (0, 1, 4, 5), ended.stderr
+            failed = failed or ended.returncode
         return failed
 
 
 def commit(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
     for command in ("init --quiet", "add topics", "commit --quiet --allow-empty --message change"):
         who = ("-c", "user.name=alice", "-c", "user.email=alice@example.org")
         subprocess.run(["git", *who, *command.split()], cwd=folder, check=command.startswith("commit"))
+
+
+def runner_in(folder: Path, config: Path, number: int = 7, author: str = "alice") -> Runner:
+    """Return the runner of a pull request that is checked out in `folder`, merged by bob."""
+    # A `gh` that knows the pull request, and keeps comments.
+    binaries = folder / "bin"
+    binaries.mkdir(parents=True)
+    pull = f"*/pulls/{number}"
+    (binaries / "gh").write_text(
+        f'#!/bin/sh\ncase "$1 $2" in {pull}) echo 2; echo {author};; {pull}/commits*) echo {author}; echo web-flow;; '
+        'pr*) cp "$5" comment-$3.md;; esac\n'
+    )
+    (binaries / "gh").chmod(0o755)
+    event = {
+        "github.event.pull_request.number": str(number),
+        "github.event.pull_request.head.sha": "abc123",
+        "github.event.pull_request.user.login": author,
+        "github.event.pull_request.merged_by.login": "bob",
+        "github.token": "none",
+        "github.triggering_actor": "bob",
+    }
+    return Runner(folder, config, event)
 
 
 @pytest.fixture
 def runner(kafka: EmbeddedKafka, tmp_path: Path) -> Runner:
     more = "[guards]\napprovals = 1\n"
     config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers}, more=more)
-    # A `gh` that keeps what it is given.
-    binaries = tmp_path / "bin"
-    binaries.mkdir()
-    (binaries / "gh").write_text(
-        '#!/bin/sh\nif [ "$1" = api ]; then echo alice; echo web-flow; else cp "$5" comment-$3.md; fi\n'
-    )
-    (binaries / "gh").chmod(0o755)
     commit(tmp_path)
-    event = {
-        "github.event.pull_request.number": "7",
-        "github.event.pull_request.head.sha": "abc123",
-        "github.event.pull_request.user.login": "alice",
-        "github.event.pull_request.commits": "2",
-        "github.event.pull_request.merged_by.login": "bob",
-        "github.token": "none",
-    }
-    return Runner(tmp_path, config, event)
+    return runner_in(tmp_path, config)
+
+
+def save(topics: Path, owner: str, *rows: str, cluster: str = "main") -> None:
+    """Write an owner's manifests for a cluster."""
+    lines = [f"cluster: {cluster}", f"defaults: {{owner: {owner}}}", "topics:", *(f"  - {{{row}}}" for row in rows)]
+    (topics / owner).mkdir(parents=True, exist_ok=True)
+    (topics / owner / f"{cluster}.yaml").write_text("\n".join(lines) + "\n")
 
 
 def declare(runner: Runner, *rows: str) -> None:
-    folder = runner.folder / "topics"
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "payments").mkdir(parents=True)
-    lines = ["cluster: main", "defaults: {owner: payments}", "topics:", *(f"  - {{{row}}}" for row in rows)]
-    (folder / "payments" / "topics.yaml").write_text("\n".join(lines) + "\n")
+    shutil.rmtree(runner.folder / "topics", ignore_errors=True)
+    save(runner.folder / "topics", "payments", *rows)
     commit(runner.folder)
 
 
@@ -161,3 +176,69 @@ def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(
     assert (run["state"], run["exit_code"]) == ("applying", None)
     declared = {row["topic"] for row in ledger.read(MANIFESTS).collect()}
     assert declared == {"ci.copies", "ci.fine", "ci.away", "ci.far"}
+
+
+@pytest.mark.timeout(3600)
+def test_two_teams_merge_their_changes_while_a_cluster_is_down(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """Planned at once, merged in the other order. Only the team with topics on that cluster fails."""
+    more = '[guards]\napprovals = 0\n[changes]\nundeclared = "delete"\n'
+    config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers, "dead": [UNREACHABLE]}, more=more)
+    main = tmp_path / "main"
+    save(main / "topics", "payments", "topic: ci.pay.kept", "topic: ci.pay.old, num_partitions: 2")
+    save(main / "topics", "orders", "topic: ci.orders.kept", "topic: ci.orders.gone")
+    commit(main)
+    done("load-manifests", main / "topics", "--config", config)
+    done("provision", "--cluster", "main", "--wait-visible", "30", "--config", config)
+    config.write_text(config.read_text().replace("approvals = 0", "approvals = 1"))
+    before = live(kafka, "")
+
+    def proposed(number: int, author: str) -> Runner:
+        folder = tmp_path / f"pr-{number}"
+        subprocess.run(["git", "clone", "--quiet", main, folder], check=True)
+        return runner_in(folder, config, number, author)
+
+    def merge(pull: Runner, owner: str) -> None:
+        shutil.copytree(pull.folder / "topics" / owner, main / "topics" / owner, dirs_exist_ok=True)
+        commit(main)
+        shutil.rmtree(pull.folder / "topics")
+        shutil.copytree(main / "topics", pull.folder / "topics")
+
+    payments, orders = proposed(1, "alice"), proposed(2, "carol")
+    save(payments.folder / "topics", "payments", "topic: ci.pay.kept", "topic: ci.pay.renamed, replaces: ci.pay.old")
+    save(payments.folder / "topics", "payments", "topic: ci.away", "topic: ci.far", cluster="dead")
+    save(orders.folder / "topics", "orders", "topic: ci.orders.kept", "topic: ci.orders.new")
+    for each in (payments, orders):
+        commit(each.folder)
+
+    assert (payments.job("plan"), orders.job("plan")) == (1, 1)
+    comment = (payments.folder / "comment-1.md").read_text()
+    assert "\n+ create ci.pay.renamed: 2 partitions, replication factor 1, replaces ci.pay.old\n" in comment
+    assert "ci.pay.kept" not in comment
+    assert "orders" not in comment
+    assert len(re.findall("CLUSTER_UNREACHABLE", comment)) == 1
+    comment = (orders.folder / "comment-2.md").read_text()
+    assert "\n+ create ci.orders.new: 1 partition, replication factor 1\n" in comment
+    assert "MAX_DELETES_EXCEEDED" in comment
+    assert not re.search("ci.pay|payments|dead", comment)
+    assert live(kafka, "") == before
+
+    # Guards stay at 0: somebody allows what is meant, and the check that failed passes. The author can't.
+    orders.event |= {"inputs.run_id": "pr-2-abc123", "inputs.allow": "deletes=1,removed_rows=1"}
+    assert orders.as_person("carol").job("allow") == 1
+    assert orders.as_person("dave").job("allow") == 0
+    assert orders.job("plan") == 0
+    comment = (orders.folder / "comment-2.md").read_text()
+    assert "\n- delete ci.orders.gone: 1 partition\n" in comment
+    assert "stopped by guards" not in comment
+    merge(orders, "orders")
+    assert orders.job("apply") == 0
+    between = live(kafka, "")
+    assert set(between) == {*before, "ci.orders.new"} - {"ci.orders.gone"}
+
+    done("runs", "approve", "pr-1-abc123", "--allow", "removed_rows=1", "--by", "bob", "--config", config)
+    merge(payments, "payments")
+    assert payments.job("apply") == 1, "the cluster that is down"
+    after = live(kafka, "")
+    assert set(after) == {*between, "ci.pay.renamed"}
+    assert after["ci.pay.renamed"].num_partitions == 2
+    assert {name: each for name, each in after.items() if name != "ci.pay.renamed"} == between

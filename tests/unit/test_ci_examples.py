@@ -39,8 +39,13 @@ def test_jobs_have_only_the_permissions_that_they_need(workflow: dict[Any, Any])
     assert workflow["permissions"] == {}
     assert workflow["jobs"]["plan"]["permissions"] == {"contents": "read", "pull-requests": "write"}
     assert workflow["jobs"]["apply"]["permissions"] == {"contents": "read", "pull-requests": "read"}
+    assert workflow["jobs"]["allow"]["permissions"] == {"pull-requests": "read"}
     tokens = [(job, step["name"]) for job in workflow["jobs"] for step in steps(workflow, job) if "token" in str(step)]
-    assert tokens == [("plan", "Comment"), ("apply", "The one who merged has no part in the change")]
+    assert tokens == [
+        ("plan", "Comment"),
+        ("allow", "Allow"),
+        ("apply", "The one who merged has no part in the change"),
+    ]
 
 
 def test_only_merges_to_the_default_branch_are_applied(workflow: dict[Any, Any]) -> None:
@@ -68,12 +73,34 @@ def test_the_author_of_a_pull_request_requests_its_plan(workflow: dict[Any, Any]
         (["bob", "2", "alice", "alice", "Bob"], 1),
         (["bob", "1", "alice", "unknown", "unknown"], 1),
         (["bob", "101", "alice"], 1),
+        (["bob", "0", "alice"], 1),
+        (["bob", "", "alice"], 1),
     ],
 )
 def test_nobody_with_a_part_in_a_change_approves_it(arguments: list[str], code: int) -> None:
     done = subprocess.run([EXAMPLES / "approver.sh", *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == code
     assert ("runs approve" in done.stderr) == bool(code)
+
+
+@pytest.mark.parametrize(("who", "code"), [("bob", 0), ("alice", 1), ("Carol", 1), ("web-flow", 1)])
+def test_on_github_nobody_with_a_part_in_a_change_approves_it(tmp_path: Path, who: str, code: int) -> None:
+    answers = 'case "$2" in */pulls/7) echo 2; echo alice;; */pulls/7/commits*) echo carol; echo web-flow;; esac'
+    (tmp_path / "gh").write_text(f"#!/bin/sh\n{answers}\n")
+    (tmp_path / "gh").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REPOSITORY": "acme/topics"}
+    arguments = [EXAMPLES / "github-approver.sh", who, "7"]
+    assert subprocess.run(arguments, env=environment, check=False, capture_output=True).returncode == code
+
+
+def test_only_a_reviewed_run_is_allowed_more_and_not_by_its_author(workflow: dict[Any, Any]) -> None:
+    """The inputs name the run, not the pull request: it may have another commit by now."""
+    allow = workflow["jobs"]["allow"]
+    assert allow["if"].endswith("github.ref_name == github.event.repository.default_branch")
+    (step,) = allow["steps"]
+    assert step["env"]["RUN_ID"] == "${{ inputs.run_id }}"
+    assert step["env"]["WHO"] == "${{ github.triggering_actor }}"
+    assert step["run"].index("github-approver.sh") < step["run"].index("runs approve")
 
 
 MERGED = [{"iid": 7, "state": "merged", "target_branch": "main", "sha": "abc", "author": {"username": "alice"}}]
@@ -152,7 +179,7 @@ def test_applies_queue_and_none_is_cancelled(workflow: dict[Any, Any]) -> None:
 
 def test_expressions_of_github_reach_shells_as_variables_only(workflow: dict[Any, Any]) -> None:
     runs = [step["run"] for job in workflow["jobs"] for step in steps(workflow, job) if "run" in step]
-    assert len(runs) == 4
+    assert len(runs) == 5
     assert not [run for run in runs if "${{" in run]
 
 
