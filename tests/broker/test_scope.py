@@ -61,6 +61,7 @@ def test_commands_with_an_owner_concern_its_topics_alone(kafka: EmbeddedKafka, t
     shown = done("provision", "--run-id", "mine", "--owner", "payments", "--config", config)
     assert "1 topic or other resource outside the scope has pending changes; this run doesn't apply them" in shown
     assert set(live(kafka, "owned.")) == {"owned.payments"}
+    assert "\nscope: owner payments\n" in done("runs", "show", "mine", "--config", config)
 
     audited = invoke("audit", "--owner", "orders", "--owner", "payment", "--format", "json", "--config", config)
     assert audited.exit_code == 0, audited.output

@@ -100,6 +100,14 @@ def test_every_command_reads_its_own_options() -> None:
     assert unread == []
 
 
+@pytest.mark.parametrize("option", ["--topic", "--resource", "--owner"])
+def test_a_blank_limit_is_an_error_instead_of_everything(option: str) -> None:
+    """Such as from a variable of a shell that isn't set."""
+    done = CliRunner().invoke(main, ["plan", option, " "])
+    assert done.exit_code == 2
+    assert "is blank: leave the option out" in " ".join(done.output.split())
+
+
 def test_each_alias_is_its_command_and_not_listed() -> None:
     run = CliRunner().invoke
     for alias, name in ALIASES.items():

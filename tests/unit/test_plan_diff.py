@@ -227,7 +227,7 @@ PLANS = {
                 phase="observe",
             ),
         ],
-        reverts="r0",
+        about=[("undoes run ", "r0"), ("scope: ", "owner payments")],
     ),
     "applied": plan(
         [create("a", outcome="ok"), create("b", outcome="pending"), create("c", outcome="open")],

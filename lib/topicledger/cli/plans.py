@@ -11,7 +11,7 @@ from topicledger.cli.durations import Duration
 from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
 from topicledger.cli.proposing import Proposing, propose
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
-from topicledger.cli.scope import pattern, scope_options
+from topicledger.cli.scope import named, pattern, scope_options
 from topicledger.config.settings import Owners
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance
@@ -117,6 +117,7 @@ def rebalance(
 @click.option(
     "--owner",
     multiple=True,
+    callback=named,
     metavar="NAME",
     help="Only topics that [owners] gives to this owner, with --declared those that it declares; may be repeated.",
 )

@@ -22,9 +22,18 @@ from topicledger.text import nearest, show
 Command = Callable[..., Any]
 
 
+def named(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of owners; none may be blank, such as from a variable that isn't set."""
+    if not all(each.strip() for each in given):
+        raise click.BadParameter("a name is blank: leave the option out")
+    return given
+
+
 def pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return patterns of names, each checked."""
+    """Return patterns of names, each checked; a blank one would match every name."""
     for each in given:
+        if not each.strip():
+            raise click.BadParameter("a pattern is blank: leave the option out; . matches every name")
         try:
             patterns.check(each)
         except ValueError as error:
@@ -33,7 +42,7 @@ def pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
 
 
 owner_option = click.option(
-    "--owner", multiple=True, metavar="NAME", help="Only what this owner declares; may be repeated."
+    "--owner", multiple=True, callback=named, metavar="NAME", help="Only what this owner declares; may be repeated."
 )
 _topic = click.option(
     "--topic",

@@ -293,7 +293,9 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         )
     if request.command == "plan" and state is RunState.APPLYING and not _lacks_a_plan(ledger, run_id):
         raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
-    if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
+    # An unfinished `plan` observes clusters again.
+    again = request.command == "plan" and state is RunState.PLANNING
+    if request.command != AUDIT_COMMAND and state in (RunState.PLANNING, RunState.PLANNED) and not again:
         require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING and row["observed_at"] is None:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -11,8 +11,10 @@ from pyspark.sql import functions as F
 from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.ledger.outcomes import Standing, let_through, with_outcomes
 from topicledger.ledger.rows import read_violations
+from topicledger.ledger.run import REVERTS_ARGUMENT
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
+from topicledger.model.scope import Scope
 from topicledger.phases import VIOLATIONS
 from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.approvals import is_unsent_plan
@@ -81,8 +83,8 @@ class PlanDiff:
     manifest_version: int
     waits_for: str | None = None
     """The approval that the plan still needs, in words."""
-    reverts: str | None = None
-    """The run whose changes it undoes."""
+    about: Sequence[tuple[str, str]] = ()
+    """What limits the plan: a label, and the run that it undoes, or its scope in words."""
     counts: Sequence[tuple[str, str, int]]
     """Counts of the lines: action, outcome, number."""
     ended: Sequence[Ended] = ()
@@ -135,7 +137,7 @@ def read(
         state=run["state"],
         requested_by=run["requested_by"],
         manifest_version=run["manifest_version"],
-        reverts=(run["arguments"] or {}).get("reverts"),
+        about=list(_about(run)),
         removals=removals_in(run["arguments"]),
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
@@ -147,6 +149,15 @@ def read(
         if ReplicaAction.REASSIGN in {name for name, _ in counts} | {each.action for each in filter(_by_guard, ended)}
         else (),
     )
+
+
+def _about(run: Row) -> Iterator[tuple[str, str]]:
+    if reverted := (run["arguments"] or {}).get(REVERTS_ARGUMENT):
+        yield "undoes run ", reverted
+    scope = Scope.from_json(run["scope"])
+    # A plan from files always has only what they change.
+    if replace(scope, files=False).narrows:
+        yield "scope: ", str(scope)
 
 
 def _by_guard(each: Ended) -> bool:

@@ -102,8 +102,8 @@ def markdown(diff: PlanDiff, *, most: int = COMMENT_CHARACTERS) -> Iterator[str]
 def _head(diff: PlanDiff) -> Iterator[Words]:
     asked = (", requested by ", _Name(diff.requested_by)) if diff.requested_by else ()
     yield "run ", _Name(diff.run_id), f": {diff.state}, manifests at version {diff.manifest_version}", *asked
-    if diff.reverts:
-        yield "undoes run ", _Name(diff.reverts)
+    for label, name in diff.about:
+        yield label, _Name(name)
     counts: list[str] = []
     for action, outcome, count in diff.counts:
         counts += ", " if counts else "", f"{count:,} ", _Name(action), "" if outcome == PLANNED else f" {outcome}"
