@@ -126,7 +126,7 @@ class Renames:
             "the cluster has no topic ", F.col("_old"), " that it could replace, or this principal may not describe "
             "it: it is created like any other"
         )  # fmt: skip
-        why = F.when(F.col("_old_num_partitions").isNull(), missing).otherwise(_unlike_old())
+        why = F.when(F.col("_old_num_partitions").isNull(), missing).otherwise(unlike_old())
         rows = decisions.join(new, on=key, how="left").join(lives, on=["cluster", "_old"], how="left")
         rows = (
             rows.withColumn("_old_configs", F.lit(None).cast(_VALUES))
@@ -203,7 +203,7 @@ def _set_on_topic() -> Column:
     return F.map_filter(values_by_name(F.filter("configs", is_set_on_topic)), lambda _, value: value.isNotNull())
 
 
-def _unlike_old() -> Column:
+def unlike_old() -> Column:
     """Return how a create differs from the topic that it replaces, in words; null if it doesn't.
 
     In: `phases.DECIDED`, with `_old`, its counts, and `_old_configs`.
