@@ -84,7 +84,7 @@ class PlanDiff:
     waits_for: str | None = None
     """The approval that the plan still needs, in words."""
     about: Sequence[tuple[str, str]] = ()
-    """What limits the plan: a label, and the run that it undoes, or its scope in words."""
+    """Limits of the plan: a label, and the run that it undoes, or its scope in words."""
     counts: Sequence[tuple[str, str, int]]
     """Counts of the lines: action, outcome, number."""
     ended: Sequence[Ended] = ()
