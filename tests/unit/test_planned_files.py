@@ -327,9 +327,9 @@ def test_a_plan_reads_tables_without_the_rows_that_its_load_removes(spark: Spark
     assert {row["topic"] for row in kept.collect()} == {"a", "b", "c", None, "new"}
 
 
-@pytest.mark.parametrize(("code", "loaded", "loads"), [(0, False, 1), (0, True, 0), (4, False, 0)])
+@pytest.mark.parametrize(("code", "loaded", "loads"), [(0, False, 1), (0, True, 0), (4, False, 0), (4, True, 0)])
 def test_files_of_a_plan_with_nothing_to_do_are_loaded_once(
-    monkeypatch: pytest.MonkeyPatch, code: int, loaded: bool, loads: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, loaded: bool, loads: int
 ) -> None:
     """A change of owners alone plans nothing, and must not be lost; of a plan that refused a row, nothing is loaded."""
     done: list[Any] = []
@@ -339,3 +339,4 @@ def test_files_of_a_plan_with_nothing_to_do_are_loaded_once(
     loading.load_files_of_finished(run, [Path("a.yaml")])
     loading.load_files_of_finished(run, [])
     assert len(done) == loads
+    assert ("are not loaded" in capsys.readouterr().err) == (code == 4 and not loaded)

@@ -142,11 +142,11 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 
     Raises UsageError if they aren't as planned.
     """
-    if not files:
+    if not files or planned_files.were_loaded(run):
         return
     if run.exit_code != ExitCode.DONE:
         click.echo("the plan refused something, so its files are not loaded: load-manifests loads them", err=True)
-    elif not planned_files.were_loaded(run):
+    else:
         _load(run, files)
 
 
