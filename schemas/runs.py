@@ -28,34 +28,32 @@ RUNS = Table(
             column("requested_by", _STRING, "`--requested-by`, else the OS user"),
             column("arguments", MapType(_STRING, _STRING), "the command's arguments, without secrets"),
             column("settings_digest", _STRING, "SHA-256 of the settings that affect decisions"),
-            column("epoch", _INT, "increases with every start of the run"),
+            column("epoch", _INT, "number of the run's last start: 1, 2..."),
             column(
                 "shard",
                 _INT,
-                "shard of the run id; runs in different shards can be updated at the same time; null in old rows",
+                "partition, by the run id; runs in different ones can be updated at the same time; null in old rows",
             ),
             column("start_id", _STRING, "id of the run's last start; every start has a new one"),
-            column(
-                "observed_at", _TIMESTAMP, "when the run began to observe its clusters; null in rows before schema 6"
-            ),
+            column("observed_at", _TIMESTAMP, "when the run began to observe its clusters; null in old rows"),
             column(
                 "proof",
                 MapType(_STRING, _STRING),
                 "state at the run's end: for plans, audit and approvals, the number of its rows, their SHA-256 and the "
-                "table's version; null if it planned nothing, and in rows before schema 7",
+                "table's version; null if it planned nothing, and in old rows",
             ),
             column(
                 "previous_digest",
                 _STRING,
-                "digests of earlier runs that no other run had named yet, separated by commas",
+                "digests of earlier runs that no other row's `previous_digest` contained yet, separated by commas",
             ),
             column("digest", _STRING, "digest of this row without `notified`: see docs/proof.md"),
             column("notified", _STRING, "events that the run announced ([[notify]]), separated by commas; null: none"),
             column(
                 "scope",
                 _STRING,
-                "limits of what the run is about, as JSON: clusters, kinds, owners, topics, resources, files, barred; "
-                "null: everything",
+                "limits of what the run is about, as JSON: clusters, kinds, owners, topics, resources, files, and "
+                "`barred`: owners whose requested_by lacks the requester; null: everything",
             ),
         ]
     ),
@@ -76,7 +74,11 @@ APPROVALS = Table(
             column("by", _STRING, "the approver, as stated: `--by`, else the OS user"),
             column("at", _TIMESTAMP, "when the plan was approved"),
             column("note", _STRING, "free text"),
-            column("allows", MapType(_STRING, _INT), "`--allow`: guard, such as deletes -> allowed number per cluster"),
+            column(
+                "allows",
+                MapType(_STRING, _INT),
+                "`--allow`: guard, such as deletes -> allowed number per cluster; removed_rows: per plan",
+            ),
         ]
     ),
     properties={"delta.appendOnly": "true"},
@@ -99,7 +101,9 @@ LEASES = Table(
                 "when the lease expires, by the holder's clock; renewed while the run continues",
             ),
             column("released_at", _TIMESTAMP, "when the lease was released; null while it is held"),
-            column("changes", _BIGINT, "increases with every change; a writer states the value that it read"),
+            column(
+                "changes", _BIGINT, "counter of changes: a write succeeds only if it still has the value that was read"
+            ),
         ]
     ),
     partitioned_by=("cluster_id",),
@@ -118,7 +122,9 @@ CLUSTERS = Table(
             column("accepted_how", _STRING, "first use, settings or command (`clusters accept`)"),
             column("accepted_by", _STRING, "the person who accepted the id, or who requested the run that recorded it"),
             column("run_id", _STRING, "the run that recorded the id"),
-            column("changes", _BIGINT, "increases with every change; a writer states the value that it read"),
+            column(
+                "changes", _BIGINT, "counter of changes: a write succeeds only if it still has the value that was read"
+            ),
         ]
     ),
     properties={"delta.isolationLevel": "Serializable"},

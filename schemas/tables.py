@@ -66,16 +66,11 @@ CONFIGS = ArrayType(
 ACTION_KEY = ("cluster", "resource_type", "resource", "action")
 """The columns that identify an action of a run in `plans` and `audit`."""
 _RESOURCE = (
-    _column(
-        "resource_type",
-        _STRING,
-        "topic, acl, quota or group_config; null, which means topic, in rows before schema version 3",
-    ),
+    _column("resource_type", _STRING, "topic, acl, quota or group_config; null, which means topic, in old rows"),
     _column(
         "resource",
         _STRING,
-        "the topic, group, or the text of an ACL or a quota's entity; null, which means `topic`, in rows before schema "
-        "version 3",
+        "the topic, group, or the text of an ACL or a quota's entity; null, which means `topic`, in old rows",
     ),
 )
 _RESOURCE_DEFAULTS = {"resource_type": "'topic'", "resource": "topic"}
@@ -147,14 +142,14 @@ ACTIONS = StructType(
         _column(
             "before",
             MapType(_STRING, _STRING),
-            "current state; for a delete: num_partitions, replication_factor and assignments of the live topic, "
-            "and if it has no id, also the configs that are set on it; for a change, the values it touches: "
-            "num_partitions, or configs by name as set on the topic (a missing name has the broker's default)",
+            "current values. A delete: counts and assignments, without a topic id also the configs set on the topic. "
+            "A change of partitions: num_partitions. A change of configs: these configs as set on the topic; a missing "
+            "name has the broker's default",
         ),
         *_RESOURCE,
         _column("after", MapType(_STRING, _STRING), "for a change: the values that replace before"),
         _column("placement", _STRING, "as declared; the planner then chose the assignments of a create"),
-        _column("owner", _STRING, "as declared; null in rows before schema version 8"),
+        _column("owner", _STRING, "as declared; null in old rows"),
         _column(
             "guards",
             MapType(_STRING, _INT),
@@ -182,7 +177,7 @@ SENT_BATCHES = Table(
             _column("cluster", _STRING, "a name from the run settings"),
             _column("action", _STRING, "kind of the batch's actions, such as create"),
             _column("batch", _INT, "as in plans; later batches may have a row before this one is sent"),
-            _column("epoch", _INT, "epoch of the run's start that sent the batch"),
+            _column("epoch", _INT, "`runs.epoch` of the start that sent the batch"),
             _column("marked_at", _TIMESTAMP, "when the row was written"),
         ]
     ),
@@ -274,9 +269,9 @@ AUDIT = Table(
             ),
             _column("phase", _STRING, "manifest, observe, policy, guard, validate, apply or verify"),
             _column("outcome", _STRING, "ok, failed, refused or skipped; in verify also pending"),
-            _column("error_code", _INT, "Kafka's error code, 0 for none; -1 if the refusal is ours"),
-            _column("error", _STRING, "Kafka's name for the code, or ours"),
-            _column("error_message", _STRING, "the broker's message, or ours"),
+            _column("error_code", _INT, "Kafka's error code, 0 for none; -1 for a refusal by topicledger"),
+            _column("error", _STRING, "Kafka's name for the code, or topicledger's"),
+            _column("error_message", _STRING, "the broker's message, or topicledger's"),
             _column("topic_id", _STRING, "the topic's id; never one from validateOnly, which is not real"),
             _column("num_partitions", _INT, "as returned by the broker"),
             _column("replication_factor", _INT, "as returned by the broker"),

@@ -117,7 +117,10 @@ def sections() -> Mapping[str, tuple[str, list[Key]]]:
                 for each, what in scope.OF_KINDS.items()
             ]
         if of is settings.PolicySpec:
-            found["policies"] = ("All policies of creates.", [_key_of(settings.PolicySettings, "recreated")])
+            found["policies"] = (
+                "Settings for all policies of creates.",
+                [_key_of(settings.PolicySettings, "recreated")],
+            )
         found[name] = (_sentence(inspect.getdoc(of) or ""), keys)
         if of is settings.OwnerSettings:
             # Only its lines are in the parsed settings.

@@ -179,7 +179,7 @@ PLANS = {
                 action=None,
             ),
         ],
-        waits_for="it needs the approval of 1 person other than alice",
+        waits_for="it needs the approval of 1 person other than alice, who requested it: runs approve r1 --by WHO",
     ),
     "refusals": plan(
         [],

@@ -46,10 +46,13 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     "export": {ExitCode.TOPICS_FAILED: "Some topics were not exported."},
     "runs approve": {ExitCode.GUARD_STOPPED: "The plan is older than guards.max_plan_age."},
     "runs verify": {
-        ExitCode.CHANGES_PENDING: "With a key: open runs have rows that nothing proves yet.",
+        ExitCode.CHANGES_PENDING: "With a key: open runs have rows that no digest covers yet.",
         ExitCode.TOPICS_FAILED: "Rows were changed after their run ended.",
     },
-    "clusters accept": {ExitCode.GUARD_STOPPED: f"{_OTHER_CLUSTER} Nothing was accepted."},
+    "clusters accept": {
+        ExitCode.GUARD_STOPPED: "The addresses lead to a cluster other than `cluster_id` in the settings, or to one "
+        "that another name stands for. Nothing was accepted."
+    },
     "clusters check": {ExitCode.ERROR: "A feature that the settings use would fail."},
     "access who": {ExitCode.GUARD_STOPPED: _OTHER_CLUSTER},
     "access what": {ExitCode.GUARD_STOPPED: _OTHER_CLUSTER},

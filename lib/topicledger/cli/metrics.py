@@ -23,7 +23,7 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     _SUCCESS: ("When it last ended with exit code 0 or 3; kept while it fails.", ()),
     "topicledger_exit_code": ("Exit code of the last run.", ()),
     "topicledger_duration_seconds": ("How long the last run took, from the start of Python.", ()),
-    "topicledger_phase_duration_seconds": ("How long each phase took that the run reached.", ("phase",)),
+    "topicledger_phase_duration_seconds": ("Duration of each phase that the run reached.", ("phase",)),
     "topicledger_quota_wait_seconds": ("How long the run waited for a cluster's quota (KIP-599).", ("cluster",)),
     "topicledger_topics": ("Topics of a run by the outcome of their last phase.", ("cluster", "outcome")),
     "topicledger_topics_left_alone": (

@@ -149,7 +149,8 @@ def plan(
     """Plan a run, evaluate its policies and guards, and have the clusters validate it. Changes nothing.
 
     With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin), plan what they declare, from `manifests` as they
-    would be with these loaded; `apply` with the same FILES loads them. With --replace, rows that no file has go, too.
+    would be with these loaded; `apply` with the same FILES loads them. With --replace, rows that are
+    in no file are removed as well.
     """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
@@ -196,8 +197,8 @@ def apply(
 ) -> int:
     """Apply a saved plan: --run-id names it.
 
-    If it was planned from FILES, give them here, too: once the plan is approved, those that are as they were planned
-    are loaded first.
+    If it was planned from FILES, give them here, too: after approval, files that are unchanged since the
+    plan are loaded first.
     """
     if options.run_id is None:
         raise UsageError("apply needs --run-id: the run that `plan` made; see `runs list`")

@@ -95,7 +95,7 @@ runs_group.add_command(revert)
 @click.option(
     "--allow",
     metavar="GUARD=NUMBER,...",
-    help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster. "
+    help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster, removed_rows per plan. "
     f"Guards: {', '.join(sorted(GUARDS))}.",
 )
 @common_with(without=("cluster",), run_id="The run whose plan to approve, also as RUN_ID.", positional=True)
@@ -169,7 +169,7 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
 def runs_abandon(options: Options, cancel: bool) -> int:
     """Give up the open run RUN_ID.
 
-    Its throttles are removed. Those of replicas that still move are left to the next run on the cluster.
+    Removes its throttles, except those of moves under way: the next run on the cluster removes these.
     """
     if options.run_id is None:
         raise UsageError("runs abandon needs RUN_ID; see `runs list`")

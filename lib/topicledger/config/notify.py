@@ -21,7 +21,7 @@ class Event(StrEnum):
     GUARD_STOPPED = "guard_stopped"
     """A guard stopped something."""
     APPROVAL_WANTED = "approval_wanted"
-    """A saved plan is waiting to be applied."""
+    """A saved plan is waiting to be applied, whether or not it needs approvals."""
     DRIFT = "drift"
     """An audit found drift."""
 
@@ -38,7 +38,8 @@ class NotifySettings:
     card for a Teams workflow that posts webhook requests."""
     events: tuple[Event, ...] = tuple(Event)
     """`failed`: a run failed or refused something, or isn't finished. `guard_stopped`: a guard stopped something.
-    `approval_wanted`: a saved plan is waiting to be applied. `drift`: an audit found drift."""
+    `approval_wanted`: a saved plan is waiting to be applied, whether or not it needs approvals. `drift`: an audit found
+    drift."""
     severity: Severity = Severity.ERROR
     """The lowest severity of drift that is announced."""
     report: str | None = None

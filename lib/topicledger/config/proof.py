@@ -12,8 +12,8 @@ class ProofSettings:
     """How the digests of runs are signed: docs/proof.md."""
 
     key: str | None = None
-    """`env:NAME` or `file:PATH` of a key that signs the digests of runs (HMAC-SHA256), so that nobody can forge them
-    without the key, even with write access to the tables. By default digests are SHA-256, without a key."""
+    """`env:NAME` or `file:PATH` of a key that signs the digests of runs (HMAC-SHA256): without the key nobody can forge
+    them, even with write access to the tables. By default digests are SHA-256, which anyone can compute again."""
 
 
 def read_proof(table: TomlTable) -> ProofSettings:

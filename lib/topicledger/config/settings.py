@@ -78,7 +78,7 @@ class ClusterSettings:
     client authenticates with a certificate, a ticket or a token, no ACL is removed until this is set."""
     client: Mapping[str, ClientValue] = field(default_factory=dict, repr=False)
     """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
-    is read when a client is made; passwords must be given so."""
+    is read when a client is made; passwords must be such references."""
 
     oauth: OAuthSettings | None = None
     """[clusters.NAME.oauth]"""
@@ -132,8 +132,8 @@ class ChangeSettings:
     undeclared: Undeclared = "keep"
     """`delete` deletes topics that this ledger created and whose row was removed, within guards.max_deletes."""
     replaced_idle_days: int | None = None
-    """Days after which a topic that the row of a new topic `replaces` is deleted, within guards.max_deletes, if nobody
-    used it meanwhile. By default it stays."""
+    """Days without use after which a topic that a row `replaces` is deleted, within guards.max_deletes. By default it
+    is kept."""
     pin: bool = False
     """Set a declared config on the topic even if the topic already has the same value from the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -152,8 +152,8 @@ class ReplicaSettings:
     """How replicas are moved."""
 
     throttle: int = 50_000_000
-    """Bytes per second that each broker may send, and may receive, for moves; 0 means no limit. A rate that is already
-    set on a broker is kept. In-sync replicas are not slowed down."""
+    """Bytes per second that each broker may send, and may receive, for moves; 0 means no limit. A rate that another
+    client set on a broker is kept. In-sync replicas are not slowed down."""
     max_partitions_per_broker: int = 10
     """Partitions that are moved from or to a broker at once."""
     max_bytes_per_broker: int = 50_000_000_000
@@ -219,14 +219,15 @@ class PolicySpec:
     """
 
     use: str
-    """A built-in policy's name, or `package.module:factory`."""
+    """A built-in policy's name, or `package.module:function`."""
     mode: Mode = "refuse"
     """`refuse` refuses the action, `warn` only reports the violation."""
     needs: Needs | None = None
     """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. By
     default the policy decides; only for policies that compare topics."""
     scope: PolicyScope = "changes"
-    """The configs of an altered topic that a policy about configs evaluates: the altered ones, or `all` of them."""
+    """The part of a changed topic that a policy evaluates: the altered configs, and moves that change the number of
+    replicas; or `all` of its configs, and every move."""
     clusters: tuple[str, ...] = ()
     """Evaluate only topics on these clusters. By default on all."""
     owners: tuple[str, ...] = ()

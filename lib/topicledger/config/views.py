@@ -12,9 +12,9 @@ class ViewSettings:
     """Periods, sizes and prices for the views: docs/queries.md."""
 
     unused_days: int = 30
-    """Days that audits must show a topic unused, one after the other, until `unused_topics` lists it."""
+    """Number of consecutive days that audits must find a topic unused before `unused_topics` lists it."""
     partition_bytes: int = 100_000_000
-    """Bytes that one partition should hold; `over_partitioned` counts the partitions that a topic needs by them."""
+    """Bytes that one partition should hold: `over_partitioned` computes from it the partitions that a topic needs."""
     gigabyte_price: float | None = None
     """Price of 1,000,000,000 bytes on the brokers' disks, for a period of your choice. By default they cost nothing."""
     partition_price: float | None = None

@@ -45,7 +45,7 @@ class Refusal(RefusalName):
     UNJUDGEABLE = "UNJUDGEABLE"
     """A policy needs a value that the broker didn't return, or all topics, and some are or may be hidden."""
     BUDGET_NOT_FREED = "BUDGET_NOT_FREED"
-    """It needed room that a delete of the same run should have made, but the delete failed."""
+    """It would exceed a budget of a policy, because a delete of the same run failed."""
     CLUSTER_ID_MISMATCH = "CLUSTER_ID_MISMATCH"
     """The addresses lead to a different cluster than the settings, the plan or `clusters` say."""
     SAME_CLUSTER = "SAME_CLUSTER"
@@ -65,7 +65,7 @@ class Refusal(RefusalName):
     RECREATED = "RECREATED"
     """Another client deleted and recreated the topic. The new one wasn't touched."""
     PLAN_EXPIRED = "PLAN_EXPIRED"
-    """The plan is older than guards.max_plan_age. Moves that were partly done have failed."""
+    """The plan is older than guards.max_plan_age. Unfinished moves are recorded as failed."""
     COUNTS_REQUIRED = "COUNTS_REQUIRED"
     """A broker older than Kafka 2.4 has no default counts."""
     FEWER_PARTITIONS = "FEWER_PARTITIONS"
@@ -91,7 +91,7 @@ class Refusal(RefusalName):
     BROKERS_UNAVAILABLE = "BROKERS_UNAVAILABLE"
     """Brokers for its replicas are down or unknown."""
     NO_ROOM = "NO_ROOM"
-    """Brokers for its replicas have no room for them."""
+    """Brokers for its replicas have no disk space for them."""
 
 
 class Note(StrEnum):

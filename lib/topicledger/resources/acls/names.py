@@ -56,8 +56,8 @@ class AclSettings(Section):
     """Patterns (RE2) of principals, such as `^User:payments-`. Their ACLs that `acls` doesn't declare are removed,
     within guards.max_acl_deletes. For all other principals, ACLs are only added."""
     super_users: tuple[str, ...] = ()
-    """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, whose value brokers
-    hide."""
+    """Principals whose ACLs are never removed, in addition to the run's own. List the brokers' super.users, since
+    brokers don't return that config."""
 
 
 MAX_ACL_DELETES = "max_acl_deletes"

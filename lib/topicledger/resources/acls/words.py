@@ -12,7 +12,7 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
     AclRefusal.INVALID_ACL: "Correct the row of acls: brokers would accept it, but it would never grant anything.",
     AclRefusal.NOT_MANAGED: "Add the principal to `[acls] manage` if its ACLs may be removed.",
     AclRefusal.LAST_CLUSTER_ACL: "Keep an ACL on the cluster itself, such as ALL for an administrator.",
-    AclRefusal.OWN_RIGHTS: "A run never revokes its own principal's access. Do as the message says.",
+    AclRefusal.OWN_RIGHTS: "Do as the message says.",
     AclRefusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
     AclRefusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
     AclRefusal.MAX_ACL_DELETES_EXCEEDED: (

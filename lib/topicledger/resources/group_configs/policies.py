@@ -40,7 +40,7 @@ def group_config_values(
     max: float | None = None,
     groups: Sequence[str] = (),
 ) -> RowRule:
-    """A config that a row sets has one of the values, or is in the range, in groups with a match of `groups` (RE2)."""
+    """A declared config has one of `values`, or is from `min` to `max`, for groups that match `groups` (RE2)."""
     if bool(values) == (min is not None or max is not None):
         raise ValueError("give values, or min or max")
     allowed = Range(min, max)

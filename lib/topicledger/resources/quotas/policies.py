@@ -52,7 +52,7 @@ def quota_range(
     client_ids: Sequence[str] = (),
     ips: Sequence[str] = (),
 ) -> RowRule:
-    """A limit is in the range, of entities whose user, client id and ip have a match of each that is given (RE2).
+    """The limit is from `min` to `max`, for entities whose user, client id and ip match the given patterns (RE2).
 
     `required`: an entity that is declared present has the limit, since without it nothing limits it.
     """
