@@ -43,8 +43,8 @@ class GuardSettings:
     """Number of people, not counting the requester, who must approve a plan before it is applied."""
     approvals_for: Mapping[str, int] = field(default_factory=dict)
     """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses),
-    `disruptions` (see max_disruptions), `moves` (of replicas), `rights` (changes of ACLs and quotas) or `groups`
-    (changes of group configs); the largest number applies."""
+    `disruptions` (see max_disruptions), `moves` (of replicas), or changes of other resources by the names in
+    docs/approvals.md; the largest number applies."""
 
     def most(self, name: str) -> int:
         """Return the limit of one of `OF_KINDS`."""

@@ -226,8 +226,7 @@ class PolicySpec:
     """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. By
     default the policy decides; only for policies that compare topics."""
     scope: PolicyScope = "changes"
-    """The part of a changed topic that a policy evaluates: the altered configs, and moves that change the number of
-    replicas; or `all` of its configs, and every move."""
+    """The part to evaluate: altered configs and changed replica numbers, or `all` of a topic's configs and moves."""
     clusters: tuple[str, ...] = ()
     """Evaluate only topics on these clusters. By default on all."""
     owners: tuple[str, ...] = ()

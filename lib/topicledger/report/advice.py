@@ -67,9 +67,9 @@ OF_ERRORS: Mapping[str, str] = {
     "TOPIC_ALREADY_EXISTS": "Plan again: the topic exists by now.",
     "UNKNOWN_TOPIC_OR_PARTITION": "Plan again: the topic no longer exists.",
     "UNKNOWN_TOPIC_ID": "Plan again: the topic no longer exists, or was recreated.",
-    "TOPIC_AUTHORIZATION_FAILED": "Grant the principal the ACLs on the topic (docs/permissions.md), then run again.",
+    "TOPIC_AUTHORIZATION_FAILED": "Grant what the feature needs on topics (docs/permissions.md), then run again.",
     "CLUSTER_AUTHORIZATION_FAILED": (
-        "Grant the principal the ACLs on the cluster (docs/permissions.md), then run again."
+        "Grant what the feature needs on the cluster (docs/permissions.md), then run again."
     ),
     "TOPIC_DELETION_DISABLED": "Topic deletion is disabled: set delete.topic.enable=true on the brokers first.",
     "UNKNOWN_SERVER_ERROR": "See the broker's log: it failed on this topic repeatedly. Then run again.",
