@@ -63,12 +63,14 @@ def test_no_spelling_of_a_value_is_altered_by_a_second_run(
 TEXTS = 8
 """Texts of each config."""
 TOGETHER = {
+    "flush.messages",
     "local.retention.bytes",
     "local.retention.ms",
     "remote.copy.lag.bytes",
     "remote.copy.lag.ms",
     "remote.storage.enable",
     "segment.bytes",
+    "segment.index.bytes",
 }
 """Configs of which a broker refuses values that others accept, by its version, its settings or the topic's others."""
 

@@ -115,6 +115,43 @@ def test_an_unapproved_or_overtaken_plan_loads_no_file(
 
 
 @pytest.mark.thorough
+def test_merges_of_one_folder_load_their_own_rows_in_either_order(
+    kafka: EmbeddedKafka, config: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    """The first one changes only a label, so its plan has nothing to send; the second one is a plan of one owner."""
+    folder = tmp_path / "topics"
+    folder.mkdir()
+    old = {
+        name: f"cluster: main\ntopics:\n  - {{topic: merges.{name}, num_partitions: 1, owner: {name}}}\n"
+        for name in "ab"
+    }
+    new = {
+        "a": old["a"].replace("owner: a", "owner: a, labels: {tier: gold}"),
+        "b": old["b"] + "  - {topic: merges.more, owner: b}\n  - {topic: merges.other, owner: c}\n",
+    }
+
+    def merged(**files: str) -> Path:
+        for name, text in {**old, **files}.items():
+            written(folder, text, f"{name}.yaml")
+        return folder
+
+    def run(*arguments: str | Path) -> None:
+        done = invoke(*arguments, "--config", config)
+        assert done.exit_code == 0, done.output
+
+    ledger = Ledger(spark, str(config.with_name("ledger")))
+    run("load-manifests", merged())
+    run("provision")
+    assert planned(config, "--run-id", "label", merged(a=new["a"]))["pending_changes"] == 0
+    assert planned(config, "--run-id", "more", "--owner", "b", merged(b=new["b"]))["pending_changes"] == 1
+    run("apply", "--run-id", "more", merged(b=new["b"]))
+    assert set(live(kafka, "merges.")) == {"merges.a", "merges.b", "merges.more"}
+    run("apply", "--run-id", "label", merged(**new))
+    rows = {row["topic"]: row["labels"] for row in ledger.read(MANIFESTS).where("topic LIKE 'merges.%'").collect()}
+    assert rows == {"merges.a": {"tier": "gold"}, "merges.b": None, "merges.more": None}
+
+
+@pytest.mark.thorough
 def test_a_plan_of_files_resumes_only_with_the_same_files(config: Path, tmp_path: Path) -> None:
     file = written(tmp_path, "cluster: main\ntopics: [{topic: samefiles.new}]")
     planned(config, "--run-id", "same", file)
