@@ -108,7 +108,7 @@ def policies_audit(
 ) -> int:
     """Evaluate existing topics by the policies of creates: which of them would be refused now?
 
-    Asks the clusters; changes nothing. With --for-kafka, evaluates declared and live configs by the catalogue instead.
+    Asks the clusters; changes nothing. With --for-kafka, evaluates declared and live configs instead.
     """
     if for_kafka is not None and named:
         raise UsageError("--for-kafka evaluates no policy: leave out --policy")
