@@ -32,7 +32,8 @@ GROUPS = ArrayType(
 """The groups that use a topic.
 
 `state` is Kafka's, such as Stable or Empty. `members`: live members that use the topic. `lag`: records between the
-group's committed offsets and the end of the same partitions; null if the group has committed none, or for share groups.
+group's committed offsets and the end of the same partitions; null if the group has committed none, or beyond the end,
+and for share groups.
 """
 
 USAGE = Table(
@@ -53,7 +54,11 @@ USAGE = Table(
             _column("bytes_one_copy", _BIGINT, "size of one replica of each partition: the leader's"),
             _column("start_offset", _BIGINT, "sum of the partitions' first offsets"),
             _column("end_offset", _BIGINT, "sum of the partitions' end offsets: 0 if no record was ever written"),
-            _column("since", _TIMESTAMP, "observed_at of the previous row with the same cluster and topic_id"),
+            _column(
+                "since",
+                _TIMESTAMP,
+                "observed_at of the previous row with an end offset and the same cluster and topic_id",
+            ),
             _column("records_since", _BIGINT, "growth of end_offset after `since`: records that were written"),
             _column("bytes_since", _BIGINT, "change of bytes after `since`; negative if more was deleted than written"),
             _column("last_record_at", _TIMESTAMP, "largest timestamp of the retained records; producers may set it"),
@@ -66,7 +71,7 @@ USAGE = Table(
             _column("producers", _INT, "number of idempotent producers that partitions remember (a day by default)"),
             _column("under_replicated", _INT, "partitions with fewer in-sync replicas than replicas"),
             _column("offline", _INT, "partitions without a leader"),
-            _column("at_min_isr", _INT, "partitions whose in-sync replicas are as few as min.insync.replicas"),
+            _column("at_min_isr", _INT, "partitions with no more in-sync replicas than min.insync.replicas"),
             _column("reasons", MapType(_STRING, _STRING), "column -> why it is null; null never means zero or none"),
         ]
     ),

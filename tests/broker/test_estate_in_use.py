@@ -289,14 +289,14 @@ def test_unused_topics_are_those_that_no_client_used(in_use: InUse) -> None:
     assert {row["owner"] for row in rows.values()} == set(OWNERS)
 
 
-def test_stale_topics_are_written_and_have_no_group(in_use: InUse) -> None:
+def test_stale_topics_have_no_live_group(in_use: InUse) -> None:
     """The query of the documentation for topics that nobody reads."""
     page = (REPOSITORY / "docs" / "queries.md").read_text(encoding="utf-8")
-    (query,) = [each for each in page.split("```sql\n") if "coalesce(size(groups), 1)" in each]
+    (query,) = [each for each in page.split("```sql\n") if "unread_until >=" in each]
     rows = by_topic(in_use.ask(query.split("```")[0]))
     _, second, third = in_use.counts
-    expected = {topic for topic in names(*KINDS) if not second.groups.get(topic) and not third.groups.get(topic)}
-    assert expected == set(names("written", "empty")), "the traffic is as planned"
+    expected = {topic for topic in names(*KINDS) if not second.members.get(topic) and not third.members.get(topic)}
+    assert expected == set(names("written", "left", "empty")), "the traffic is as planned"
     assert set(rows) == expected
 
 

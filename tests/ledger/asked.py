@@ -45,6 +45,8 @@ def usage(topic: str, at: float, records: int | None, **more: Any) -> Mapping[st
         "topic": topic,
         "topic_id": f"id-{topic}",
         "observed_at": days(at),
+        "end_offset": 7,
+        "since": None if records is None else days(at - 0.5),
         "records_since": records,
         **usual,
         **more,
@@ -67,6 +69,8 @@ def observed(topic: str, partitions: int = 1, replicas: int = 3, **more: Any) ->
 
 def run(run_id: str, command: str, day: float, state: str = "finished", **more: Any) -> Mapping[str, Any]:
     arguments = {"command": command, "clusters": more.pop("clusters", "")}
+    if "audited" in more:
+        arguments["audited"] = more.pop("audited")
     times = {"started_at": days(day), "finished_at": days(day) if state == "finished" else None}
     return {"run_id": run_id, "arguments": arguments, "state": state, **times, **more}
 
@@ -99,6 +103,8 @@ ROWS: Mapping[str, Rows] = {
         {"cluster": "main", "topic": "busy", "state": "present", "owner": "payments"},
         {"cluster": "main", "topic": "wide", "state": "present", "owner": "search"},
         {"cluster": "main", "topic": "gone", "state": "absent", "owner": "search"},
+        {"cluster": "third", "topic": "patchy", "state": "present", "owner": "Payments "},
+        {"cluster": "third", "topic": "_schemas", "state": "present", "owner": " "},
     ],
     "observed": [
         observed("idle", replicas=1),
@@ -107,6 +113,8 @@ ROWS: Mapping[str, Rows] = {
         observed("gone"),
         observed("unknown"),
         observed("recreated"),
+        observed("patchy", 3, replicas=1, cluster="third"),
+        observed("_schemas", cluster="third"),
         observed("hidden", permitted=False),
         observed("__consumer_offsets", internal=True),
     ],
@@ -114,6 +122,7 @@ ROWS: Mapping[str, Rows] = {
         configs("idle", cleanup_policy="compact", min_insync_replicas="1"),
         configs("busy", cleanup_policy="delete", retention_ms="1000", min_insync_replicas="2"),
         configs("wide", min_insync_replicas="2", unclean_leader_election_enable="true"),
+        {**configs("patchy", min_insync_replicas="2"), "cluster": "third"},
         {**configs("recreated", unclean_leader_election_enable="true"), "topic_id": "its former id"},
     ],
     "usage": [
@@ -133,6 +142,12 @@ ROWS: Mapping[str, Rows] = {
         # An old topic of the same name was unused.
         *({**usage("recreated", at, 0), "topic_id": "its former id"} for at in (0, 40)),
         usage("recreated", 41, None),
+        # Exactly 30 days of 24 hours, in which one of three audits couldn't read the groups.
+        *(usage("patchy", at, records, cluster="third") for at, records in ((40, 5), (50, 0), (70, 0))),
+        usage("patchy", 55, 0, groups=None, cluster="third"),
+        *(usage("_schemas", at, records, cluster="third") for at, records in ((40, None), (50, 0), (70, 0))),
+        # Half past midnight in Berlin, but not in UTC.
+        {**usage("patchy", 24.6875, 1, cluster="third"), "run_id": "audit-half"},
     ],
     "runs": [
         run("load", "load_manifests", 0),
@@ -145,7 +160,15 @@ ROWS: Mapping[str, Rows] = {
         run("audit-main", "audit", 21, clusters="main", scope='{"clusters": ["main"]}'),
         run("audit-owner", "audit", 22, scope='{"clusters": ["main"], "owners": ["payments"]}', clusters="main"),
         run("audit-open", "audit", 23, "planning"),
-        run("apply-2", "provision", 32.5, exit_code=4),
+        # It read one cluster, and could not reach the cluster `fourth`.
+        run("audit-half", "audit", 24, "planning", audited="third"),
+        # The settings of this audit have no other cluster.
+        run("audit-named", "audit", 25, audited="alone"),
+        # It compared the topics of one owner.
+        run("audit-part", "audit", 32.9, scope='{"owners": ["payments"]}', audited="main,other"),
+        run("hangs", "provision", 31, "applying", clusters="other"),
+        run("apply-2", "provision", 32.5, exit_code=4, clusters="other"),
+        *(run(plan, "plan", 1, "planned", requested_by="alice") for plan in ("plan-4", "plan-5", "plan-6")),
     ],
     "drift": [
         {"run_id": audit, "cluster": cluster, "topic": audit, "kind": "missing", "severity": "error", "since": days(9)}
@@ -153,6 +176,8 @@ ROWS: Mapping[str, Rows] = {
             ("audit-1", "main"),
             ("audit-2", "main"),
             ("audit-2", "other"),
+            ("audit-2", "third"),
+            ("audit-half", "third"),
             ("audit-main", "main"),
             ("audit-owner", "main"),
             ("audit-open", "main"),
@@ -161,16 +186,19 @@ ROWS: Mapping[str, Rows] = {
     "plans": [
         {"run_id": "plan-1", "cluster": "main", "topic": "old", "action": "delete", "planned_at": days(1)},
         {"run_id": "plan-2", "cluster": "main", "topic": "idle", "action": "delete", "planned_at": days(1)},
-        {
-            "run_id": "plan-3",
-            "cluster": "main",
-            "topic": "busy",
-            "action": "delete",
-            "phase": "guard",
-            "outcome": "refused",
-            "guards": {"deletes": 2},
-            "planned_at": days(1),
-        },
+        *(
+            {
+                "run_id": run_id,
+                "cluster": "main",
+                "topic": "busy",
+                "action": "delete",
+                "phase": "guard",
+                "outcome": "refused",
+                "guards": {"deletes": 2},
+                "planned_at": days(1),
+            }
+            for run_id in ("plan-3", "plan-4", "plan-5", "plan-6")
+        ),
         {
             "run_id": "apply-1",
             "cluster": "main",
@@ -188,6 +216,15 @@ ROWS: Mapping[str, Rows] = {
             "cluster": "main",
             "topic": "wide",
             "action": "create",
+            "planned_at": days(0),
+            "violations": [{"policy": "earlier", "message": "no longer"}],
+        },
+        # The next plan of everything needed nothing for it.
+        {
+            "run_id": "load",
+            "cluster": "main",
+            "topic": "corrected",
+            "action": "alter_configs",
             "planned_at": days(0),
             "violations": [{"policy": "earlier", "message": "no longer"}],
         },
@@ -210,6 +247,8 @@ ROWS: Mapping[str, Rows] = {
             before={"retention.ms": "1000", "segment.ms": "5"},
             after={"retention.ms": "2000", "flush.ms": "7"},
         ),
+        # The principal may not see the topic's counts.
+        applied("apply-1", "unseen", "create"),
         applied("apply-1", "failed", "create", outcome="failed"),
         applied("apply-1", "checked", "create", phase="validate"),
         applied(
@@ -224,6 +263,11 @@ ROWS: Mapping[str, Rows] = {
     "approvals": [
         {"run_id": "apply-1", "by": "zoe", "note": "CHG-7", "at": days(2)},
         {"run_id": "apply-1", "by": "bob", "at": days(2)},
+        {"run_id": "apply-1", "by": "alice", "at": days(2)},
+        # Approvals that allow nothing, that allow it, and that allowed it in an earlier plan.
+        {"run_id": "plan-4", "by": "bob", "at": days(2)},
+        {"run_id": "plan-5", "by": "bob", "at": days(2), "allows": {"deletes": 2}},
+        {"run_id": "plan-6", "by": "bob", "at": days(0), "allows": {"deletes": 2}},
         {"run_id": "plan-1", "by": "Bob ", "at": days(2)},
         {"run_id": "plan-2", "by": "alice", "at": days(2)},
     ],

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.broker.invoking import invoke
 from tests.harness import UNREACHABLE, Estate
-from topicledger.schemas import USAGE
+from topicledger.schemas import OBSERVED, USAGE
 
 
 def test_unused_declared_topics_are_proposed_as_a_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -30,6 +30,10 @@ def test_unused_declared_topics_are_proposed_as_a_file(spark: SparkSession, tmp_
          "end_offset": 7, "groups": live if topic == "busy" else [], "reasons": {}}
         for topic in names for days in (31, 1) if (topic, days) != ("young", 31)
     ]  # fmt: skip
+    until = f"{now - timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+    live_now = [{"cluster": "main", "topic": topic, "topic_id": topic, "permitted": True} for topic in names]
+    estate.ledger.ensure(OBSERVED)
+    estate.ledger.append(OBSERVED, estate.ledger.rows(OBSERVED, live_now), app_id="observed", version=1)
     ordered = [tuple(row.get(name) for name in USAGE.schema.names) for row in rows]
     estate.ledger.ensure(USAGE)
     estate.ledger.append(USAGE, spark.createDataFrame(ordered, USAGE.schema), app_id="usage", version=1)
@@ -39,7 +43,9 @@ def test_unused_declared_topics_are_proposed_as_a_file(spark: SparkSession, tmp_
     assert "1 of 3 declared topics are unused" in done.stderr
     assert "busy on main: groups had members on it: readers" in done.stderr
     assert "young on main: the memory is too short: audits with usage observe it since " in done.stderr
-    assert '  - topic: "quiet"  # unused in 1 audits, 2,048 bytes\n    state: "absent"\n' in file.read_text()
+    assert (
+        f'  - topic: "quiet"  # unused in 1 audit until {until}, 2,048 bytes\n    state: "absent"\n' in file.read_text()
+    )
     result = json.loads((tmp_path / "result.json").read_text())
     assert [[each["topic"] for each in result[name]] for name in ("unused", "kept")] == [["quiet"], ["busy", "young"]]
 

@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 import topicledger.queries
+from scripts import generate_duckdb
 from tests.ledger.asked import LABELS, ask, elsewhere, settings_of, write, write_ledger
 from topicledger.config.guards import GuardSettings
 from topicledger.config.views import ViewSettings
@@ -22,7 +23,7 @@ from topicledger.queries import catalogue
 from topicledger.queries.views import all_views, used_by
 from topicledger.schemas import AUDIT, MANIFESTS, TABLES
 
-VIEWS = Path(topicledger.queries.__file__).with_name("views.sql")
+QUERIES = Path(topicledger.queries.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +44,20 @@ def pairs(rows: Sequence[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...
 
 def test_current_topics_have_their_owner_configs_and_size(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     rows = {row["topic"]: row for row in on_spark["current_topics"]}
-    assert set(rows) == {"idle", "busy", "wide", "gone", "unknown", "recreated"}
+    assert set(rows) == {"idle", "busy", "wide", "gone", "unknown", "recreated", "patchy", "_schemas"}
     idle = rows["idle"]
-    assert (idle["owner"], idle["labels"], idle["cleanup_policy"]) == ("payments", LABELS, "compact")
+    assert (idle["owner"], idle["labels"], idle["cleanup_policy"]) == ("Payments", LABELS, "compact")
     assert idle["description"] == "Money, (mostly)"
     assert (idle["bytes"], idle["usage_at"]) == (3_000, "2026-10-03T06:00:00Z")
-    assert {name for name, row in rows.items() if row["declared"]} == {"idle", "busy", "wide"}
+    assert {name for name, row in rows.items() if row["declared"]} == {"idle", "busy", "wide", "patchy", "_schemas"}
+    assert (rows["patchy"]["owner"], rows["_schemas"]["owner"]) == ("Payments", None)
     assert rows["recreated"]["unclean_leader_election"] is None, "the config of the former topic isn't this one's"
 
 
 def test_open_drift_is_that_of_the_last_whole_audit(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
-    assert pairs(on_spark["open_drift"], "cluster", "run_id") == [("main", "audit-main"), ("other", "audit-2")]
+    """An audit that couldn't reach another cluster counts for those it compared; one of other settings doesn't."""
+    found = pairs(on_spark["open_drift"], "cluster", "run_id")
+    assert found == [("main", "audit-main"), ("other", "audit-2"), ("third", "audit-half")]
 
 
 def test_changes_name_the_values_and_the_people(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
@@ -64,9 +68,10 @@ def test_changes_name_the_values_and_the_people(on_spark: Mapping[str, list[dict
         ("busy", "alter_configs", "segment.ms", "5", None),
         ("new", "create", None, None, "3 partitions"),
         ("old", "delete", None, "6 partitions", None),
+        ("unseen", "create", None, None, None),
     ]
     assert {row["requested_by"] for row in rows} == {"alice"}
-    assert [row["approved_by"] for row in rows] == [["bob", "zoe"]] * 5
+    assert [row["approved_by"] for row in rows] == [["bob", "zoe"]] * 6
     assert rows[0]["notes"] == ["CHG-7"]
     assert rows[0]["changed_at"] == "2026-09-04T06:00:00Z"
 
@@ -74,26 +79,40 @@ def test_changes_name_the_values_and_the_people(on_spark: Mapping[str, list[dict
 def test_ownership_counts_resources_and_what_nobody_owns(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     counts = ("owner", "cluster", "declared_topics", "live_topics", "partitions", "acls", "quotas", "group_configs")
     assert pairs(on_spark["ownership"], *counts) == [
-        ("payments", "main", 2, 2, 3, 1, 1, 0),
+        ("Payments", "main", 2, 2, 3, 1, 1, 0),
+        ("Payments", "third", 1, 1, 3, 0, 0, 0),
         ("search", "main", 1, 2, 13, 0, 0, 0),
         ("search", "other", 0, 0, 0, 0, 0, 1),
         (None, "main", 0, 2, 2, 0, 0, 0),
+        (None, "third", 1, 1, 1, 0, 0, 0),
     ]
 
 
-def test_only_topics_that_every_audit_showed_unused_are_unused(
-    on_spark: Mapping[str, list[dict[str, Any]]],
-) -> None:
-    """Unknown counts as used, and the period begins at the last audit that didn't show it unused."""
-    (row,) = on_spark["unused_topics"]
-    assert (row["topic"], row["owner"]) == ("idle", "payments")
-    assert (row["unused_since"], row["unused_until"]) == ("2026-09-02T06:00:00Z", "2026-10-03T06:00:00Z")
+def test_topics_that_audits_showed_unused_for_long_are_unused(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Unknown is neither use nor none, days have 24 hours, and tools read their topics without a group."""
+    assert pairs(on_spark["topic_use"], "topic", "use") == [
+        ("_schemas", "unused"),
+        ("busy", "used"),
+        ("gone", "used"),
+        ("idle", "unused"),
+        ("patchy", "unused"),
+        ("recreated", "unknown"),
+        ("unknown", "used"),
+        ("wide", "used"),
+    ]
+    assert pairs(on_spark["unused_topics"], "topic", "owner", "unused_since", "unused_until") == [
+        ("idle", "Payments", "2026-09-02T06:00:00Z", "2026-10-03T06:00:00Z"),
+        ("patchy", "Payments", "2026-10-11T06:00:00Z", "2026-11-10T06:00:00Z"),
+    ]
+    unread = {row["topic"]: (row["unread_since"], row["unread_until"]) for row in on_spark["topic_use"]}
+    assert unread["patchy"] == ("2026-09-25T22:30:00Z", "2026-11-10T06:00:00Z"), "it was written later, but not read"
+    assert unread["busy"] == ("2026-10-03T06:00:00Z", None)
 
 
 def test_the_number_of_unused_days_is_a_setting(spark: SparkSession, root: Path) -> None:
     settings = settings_of(root, ViewSettings(unused_days=12))
     rows = ask(spark, settings, "SELECT topic FROM unused_topics")
-    assert pairs(rows, "topic") == [("gone",), ("idle",), ("unknown",)]
+    assert pairs(rows, "topic") == [("gone",), ("idle",), ("patchy",), ("unknown",)]
 
 
 def test_costs_are_unknown_without_prices_or_with_unknown_sizes(
@@ -103,19 +122,22 @@ def test_costs_are_unknown_without_prices_or_with_unknown_sizes(
     views = ViewSettings(gigabyte_price=1_000_000.0, partition_price=0.5, currency="EUR")
     rows = ask(spark, settings_of(root, views), "SELECT * FROM cost_by_owner")
     assert pairs(rows, "owner", "topics", "topics_of_unknown_size", "partitions", "bytes", "cost") == [
-        ("payments", 2, 0, 3, 6_000, 6.0 + 1.5),
+        ("Payments", 1, 0, 3, 3_000, 3.0 + 1.5),
+        ("Payments", 2, 0, 3, 6_000, 6.0 + 1.5),
         ("search", 2, 0, 13, 6_000, 6.0 + 6.5),
+        (None, 1, 0, 1, 3_000, 3.0 + 0.5),
         (None, 2, 1, 2, 3_000, None),
     ]
 
 
 def test_growth_is_that_of_whole_audits(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
-    """Only two audits that read usage compared the whole cluster."""
+    """Only three audits that read usage compared a whole cluster. Days are those of UTC."""
     columns = ("day", "cluster", "owner", "topics", "topics_of_unknown_size", "partitions", "bytes")
     assert pairs(on_spark["growth_by_owner"], *columns) == [
-        ("2026-09-02", "main", "payments", 2, 0, 2, 6_000),
+        ("2026-09-02", "main", "Payments", 2, 0, 2, 6_000),
         ("2026-09-02", "main", "search", 2, 0, 2, 6_000),
-        ("2026-09-03", "main", "payments", 2, 0, 2, 6_000),
+        ("2026-09-03", "main", "Payments", 2, 0, 2, 6_000),
+        ("2026-09-25", "third", "Payments", 1, 0, 1, 3_000),
     ]
 
 
@@ -129,13 +151,19 @@ def test_a_topic_that_is_declared_twice_counts_once(spark: SparkSession, tmp_pat
 
 def test_over_partitioned_compares_with_bytes_and_members(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     columns = ("topic", "num_partitions", "partitions_needed", "most_members")
-    assert pairs(on_spark["over_partitioned"], *columns) == [("busy", 2, 1, 1), ("wide", 12, 2, 2)]
+    assert pairs(on_spark["over_partitioned"], *columns) == [
+        ("busy", 2, 1, 1),
+        ("patchy", 3, 1, 0),
+        ("wide", 12, 2, 2),
+    ]
 
 
 def test_risks_are_few_replicas_and_unclean_elections(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     assert pairs(on_spark["risky_topics"], "topic", "risk") == [
         ("busy", "no_spare_replica"),
         ("idle", "one_replica"),
+        ("patchy", "one_replica"),
+        ("patchy", "refuses_writes"),
         ("wide", "unclean_election"),
     ]
 
@@ -143,13 +171,21 @@ def test_risks_are_few_replicas_and_unclean_elections(on_spark: Mapping[str, lis
 def test_plans_wait_for_approvals_that_guards_or_settings_want(
     spark: SparkSession, root: Path, on_spark: Mapping[str, list[dict[str, Any]]]
 ) -> None:
-    assert pairs(on_spark["pending_approvals"], "run_id", "stopped", "approvals") == [("plan-3", 1, 0)]
+    """An approval counts for what it allows, and for the plan that it was given for."""
+    assert pairs(on_spark["pending_approvals"], "run_id", "stopped", "approvals") == [
+        ("plan-3", 1, 0),
+        ("plan-4", 1, 1),
+        ("plan-6", 1, 0),
+    ]
     settings = settings_of(root, guards=GuardSettings(approvals=1, approvals_for={"deletes": 2}))
     rows = ask(spark, settings, "SELECT * FROM pending_approvals")
     assert pairs(rows, "run_id", "deletes", "approvals", "approvals_needed") == [
         ("plan-1", 1, 1, 2),
         ("plan-2", 1, 0, 2),
         ("plan-3", 0, 0, 2),
+        ("plan-4", 0, 1, 2),
+        ("plan-5", 0, 1, 2),
+        ("plan-6", 0, 0, 2),
     ]
 
 
@@ -163,7 +199,7 @@ def test_policy_violations_are_those_of_the_last_plan(on_spark: Mapping[str, lis
 
 @pytest.fixture(scope="module")
 def on_duckdb(root: Path) -> Mapping[str, list[dict[str, Any]]]:
-    found: Mapping[str, list[dict[str, Any]]] = elsewhere("duckdb_views.py", root, VIEWS)
+    found: Mapping[str, list[dict[str, Any]]] = elsewhere("duckdb_views.py", root, QUERIES)
     return found
 
 
@@ -175,6 +211,21 @@ def test_duckdb_has_the_same_rows(
         return sorted(json.dumps(row, sort_keys=True).replace("+00:00", "Z") for row in rows)
 
     assert comparable(on_duckdb[name]) == comparable(on_spark[name])
+
+
+def test_duckdb_has_empty_tables_for_those_that_are_missing_or_older(tmp_path: Path) -> None:
+    rows = pa.table({"cluster": ["main"], "topic": ["a"], "permitted": [True], "internal": [False]})
+    write_deltalake(tmp_path / "observed", rows)
+    found = elsewhere("duckdb_views.py", tmp_path, QUERIES)
+    names = {view.name for view in all_views()}
+    assert {name: len(found[name]) for name in names} == {
+        **dict.fromkeys(names, 0),
+        **dict.fromkeys(("view_settings", "current_topics", "topic_use", "ownership", "cost_by_owner"), 1),
+    }
+
+
+def test_duckdb_gets_the_tables_of_this_version() -> None:
+    assert (QUERIES / "duckdb.sql").read_text() == generate_duckdb.text()
 
 
 def test_views_over_missing_tables_are_empty(spark: SparkSession, tmp_path: Path) -> None:
@@ -208,17 +259,21 @@ def test_a_session_keeps_no_views(spark: SparkSession, root: Path) -> None:
 def test_datahub_reads_the_catalogue_of_topics(spark: SparkSession, root: Path, tmp_path: Path) -> None:
     file = tmp_path / "topics.json"
     rows = catalogue.topics(Ledger(spark, str(root)), settings_of(root), ["main"])
-    file.write_text("".join(catalogue.as_datahub(rows, "DEV")))
+    gone = catalogue.removed(Ledger(spark, str(root)), settings_of(root), ["main"])
+    file.write_text("".join(catalogue.as_datahub(rows, "DEV", gone)))
     found = {(each["urn"], each["aspect"]): each["value"] for each in elsewhere("datahub_reader.py", file)}
     idle = "urn:li:dataset:(urn:li:dataPlatform:kafka,main.idle,DEV)"
     assert found[idle, "datasetProperties"]["description"] == "Money, (mostly)"
     properties = found[idle, "datasetProperties"]["customProperties"]
     assert (properties["Partitions"], properties["cleanup.policy"], properties["Declared"]) == ("1", "compact", "true")
-    assert found[idle, "ownership"]["owners"] == [{"owner": "urn:li:corpGroup:payments", "type": "TECHNICAL_OWNER"}]
+    assert found[idle, "ownership"]["owners"] == [{"owner": "urn:li:corpGroup:Payments", "type": "TECHNICAL_OWNER"}]
     assert found[idle, "globalTags"]["tags"] == [{"tag": "urn:li:tag:pii"}, {"tag": "urn:li:tag:tier:gold"}]
     instance = "urn:li:dataPlatformInstance:(urn:li:dataPlatform:kafka,main)"
     assert found[idle, "dataPlatformInstance"]["instance"] == instance
-    assert len({urn for urn, _ in found}) == 6
+    removed = {urn.split(".")[-1]: value["removed"] for (urn, aspect), value in found.items() if aspect == "status"}
+    live = dict.fromkeys(("busy", "gone", "idle", "recreated", "unknown", "wide"), False)
+    gone_by_now = dict.fromkeys(("new", "old", "unseen"), True)
+    assert removed == {f"{name},DEV)": value for name, value in {**live, **gone_by_now}.items()}
     assert (idle.replace("idle", "unknown"), "ownership") not in found
 
 

@@ -34,6 +34,38 @@ def test_a_log_directory_that_cannot_be_read_may_hold_hidden_topics() -> None:
         unseen.unseen_topics(made)
 
 
+class Rebalancing(Coordinator):
+    """The group `g` has a member, and never settles."""
+
+    committed = True
+
+    def answer(self, request: Any, broker_id: int | None = None) -> Any:
+        self.group.group_state = "PreparingRebalance"
+        answered = super().answer(request, broker_id)
+        if getattr(request, "groups", None) == ["g"]:
+            member = SimpleNamespace(member_metadata=b"", member_assignment=b"")
+            described = {"error_code": 0, "group_id": "g", "protocol_type": "consumer", "members": [member]}
+            return SimpleNamespace(groups=[SimpleNamespace(**described, group_state="PreparingRebalance")])
+        if type(request).__name__ == "OffsetFetchRequest" and not self.committed:
+            answered.groups[0].topics = []
+        return answered
+
+
+def test_a_group_that_keeps_rebalancing_counts_where_it_has_committed_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only for the memory of audits: before a delete, every group must be known."""
+    monkeypatch.setattr(groups, "_PAUSE_SECONDS", 0.0)
+    coordinator = Rebalancing()
+    coordinator.connection.operation_timeout = 0.0
+    topics = [TOPIC, "idle"]
+    with pytest.raises(RequestLost, match="group g: it is rebalancing"):
+        groups.consumer_groups(coordinator.connection, topics)
+    (use,) = groups.consumer_groups(coordinator.connection, topics, by_offsets=True)
+    assert (use.topic, use.group, use.members, use.committed) == (TOPIC, "g", 1, True)
+    coordinator.committed = False
+    with pytest.raises(RequestLost, match="group g: it is rebalancing"):
+        groups.consumer_groups(coordinator.connection, topics, by_offsets=True)
+
+
 USED = [GroupUse(topic=TOPIC, group="g", members=0, committed=True)]
 
 

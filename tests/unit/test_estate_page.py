@@ -66,7 +66,9 @@ def test_growth_is_drawn_by_cluster_too_if_there_are_several() -> None:
 def test_one_day_makes_no_chart_and_more_owners_than_colours_share_a_line() -> None:
     estate = reports.estate()
     one_day = replace(estate, growth=[each for each in estate.growth if each.day == estate.growth[0].day])
-    assert "<polyline" not in render_estate(one_day)
+    page = render_estate(one_day)
+    assert "<polyline" not in page
+    assert "Growth is drawn once audits of two days have read usage." in page
     many = [replace(estate.owners[0], owner=f"team-{number}", bytes=1_000 - number) for number in range(9)]
     grown = [replace(each, owner=owner.owner) for each in estate.growth for owner in many]
     page = render_estate(replace(estate, owners=many, growth=grown))
@@ -74,6 +76,19 @@ def test_one_day_makes_no_chart_and_more_owners_than_colours_share_a_line() -> N
     assert names == [*(f"team-{number}" for number in range(6)), "other owners", "eu", "us"]
     *_, bytes_of_others = re.findall(r'<polyline class="line-7" points="([^"]+)"', page)[:1]
     assert bytes_of_others.endswith("100.00,0.00"), "three owners share the highest line"
+
+
+def test_sizes_that_are_unknown_are_no_points_of_a_line() -> None:
+    """The last size of search on eu is a lower limit, and nothing is known of its first one."""
+    estate = reports.estate()
+    first, of_search, *_, last = estate.growth
+    partly = replace(last, topics_of_unknown_size=1, bytes=5)
+    page = render_estate(replace(estate, growth=[first, of_search, *estate.growth[2:-1], partly]))
+    assert rows_of(page, "growth-owner")[1] == ["search", "2 MB → 2 MB", "8 → 8", "4 → 4"]
+    nothing = [replace(each, topics_of_unknown_size=each.topics, bytes=None) for each in estate.growth]
+    page = render_estate(replace(estate, growth=nothing))
+    assert rows_of(page, "growth-owner")[0] == ["payments", "unknown → unknown", "200 → 300", "20 → 30"]
+    assert rows_of(page, "growth-cluster")[0][1] == "unknown → unknown"
 
 
 def test_owners_without_topics_by_now_are_in_the_charts() -> None:
@@ -89,7 +104,7 @@ def test_owners_without_topics_by_now_are_in_the_charts() -> None:
 def test_use_and_configs_that_no_audit_has_read_are_unknown() -> None:
     page = render_estate(replace(reports.estate(), usage_at=None, unknown_use=36, unknown_configs=1))
     assert "2 at risk; use of 36 topics unknown; configs of 1 topic unknown</h1>" in page
-    assert "No audit has read the use of 36 topics" in page
+    assert "Audits with usage don't tell whether 36 topics are used" in page
     assert "<dt>Usage read</dt><dd>never</dd>" in page
 
 

@@ -120,6 +120,12 @@ def test_anything_else_is_refused_before_it_runs(ask: Ask, spark: SparkSession, 
     assert spark.conf.get("spark.sql.ansi.enabled") == ansi
 
 
+@pytest.mark.parametrize("call", ["secret('scope', 'key')", "`http_request`(conn => 'c')", "AI_QUERY('m', 'text')"])
+def test_functions_of_databricks_that_act_or_read_secrets_are_refused(ask: Ask, call: str) -> None:
+    with pytest.raises(UsageError, match="read secrets or send requests"):
+        ask(f"SELECT {call}")
+
+
 def test_a_mistyped_table_gets_a_suggestion(ask: Ask) -> None:
     with pytest.raises(UsageError, match="there is no table or view audits; did you mean `audit`"):
         ask("SELECT * FROM audits")
@@ -128,7 +134,7 @@ def test_a_mistyped_table_gets_a_suggestion(ask: Ask) -> None:
 def test_no_view_has_the_name_of_a_table() -> None:
     names = [view.name for view in all_views()]
     assert len({*names, *TABLES}) == len(names) + len(TABLES)
-    assert len(names) == 13
+    assert len(names) == 15
 
 
 @pytest.fixture
@@ -173,6 +179,12 @@ def test_json_has_an_object_for_each_row(rows: DataFrame, spark: SparkSession) -
     }
     assert json.loads(text) == [expected, expected]
     assert json.loads("".join(printing.json_lines(spark.range(0)))) == []
+
+
+def test_values_that_json_has_no_type_for_are_texts(spark: SparkSession) -> None:
+    odd = spark.sql("SELECT double('NaN') AS nan, array(-double('Infinity')) AS least, X'0aff' AS bytes")
+    text = "".join(printing.json_lines(odd))
+    assert json.loads(text) == [{"nan": "nan", "least": ["-inf"], "bytes": "0aff"}]
 
 
 def test_json_refuses_two_columns_of_one_name(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.answering import DESCRIBE, connection
 from topicledger.kafka import RequestLost, usage
 from topicledger.kafka.usage import MEASURED, TopicUsage, topic_usage
+from topicledger.model import GroupUse
 
 TOPIC = "orders"
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -158,6 +159,19 @@ def test_values_that_brokers_do_not_report_are_missing(
     assert set(only.reasons) == set(unknown), only.reasons
     for name, why in unknown.items():
         assert why in only.reasons[name].replace("has no leader", "have no leader")
+
+
+@pytest.mark.parametrize(
+    ("committed", "lag"),
+    [({0: 4}, 6), ({0: 10, 1: 0}, 10), ({0: 11}, None), ({0: 4, 1: 1_000}, None), ({0: 4, 7: 1}, 6), ({}, None)],
+)
+def test_a_lag_beyond_the_end_is_unknown(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, committed: Mapping[int, int], lag: int | None
+) -> None:
+    """Such offsets are of an earlier topic of the same name, or of records that were lost."""
+    use = GroupUse(topic=TOPIC, group="g", members=0, committed=True, state="Empty", offsets=committed)
+    monkeypatch.setattr(usage, "consumer_groups", lambda *_, **__: [use])
+    assert found(brokers).values["groups"] == [{"group": "g", "state": "Empty", "members": 0, "lag": lag}]
 
 
 def test_a_silent_broker_is_asked_for_offsets_once(brokers: Brokers) -> None:

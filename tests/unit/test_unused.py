@@ -17,7 +17,7 @@ from topicledger.drift.usage import with_growth
 from topicledger.plan.idle import seen_since
 from topicledger.plan.unused import declared_without_use, no_live_groups_in_audits
 from topicledger.policies.delete import END_OFFSET
-from topicledger.schemas import MANIFESTS, PLANS, USAGE, USAGES
+from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, USAGE, USAGES
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 LIVE = {"group": "readers", "state": "Stable", "members": 1, "lag": 0}
@@ -48,7 +48,18 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         *twice("named", {}, {}),
         *twice("expired", {}, {}),
         *twice("absent", {}, {}),
-        seen("young", 10),
+        *[seen("young", 10), seen("young", 1)],
+        # The last audit is not recent enough for what may have happened since.
+        *[seen("stopped", 60), seen("stopped", 29.9)],
+        # Most audits could tell.
+        *[seen("once.unknown", 31), seen("once.unknown", 20, **unknown), seen("once.unknown", 9)],
+        seen("once.unknown", 1),
+        # Records were lost, and as many were written again.
+        *[seen("back", 31, end_offset=100), seen("back", 20, end_offset=90), seen("back", 1, end_offset=100)],
+        *[seen("lost", 31, end_offset=100), seen("lost", 20, end_offset=90), seen("lost", 1, end_offset=90)],
+        *twice("members.unknown", {}, {"groups": [{**LIVE, "members": None}]}),
+        *twice("_schemas", {}, {}),
+        *twice("recreated", {}, {}),
         seen("forgotten", 40),
         *[seen("between", 31), seen("between", 20, **unknown), seen("between", 1)],
     ]
@@ -61,27 +72,39 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         {"cluster": "main", "topic": "named", "consumer": "billing"},
         {"cluster": "main", "topic": "expired", "consumer": "billing", "valid_until": NOW - timedelta(1)},
     ]
+    ids = {str(row["topic"]): row["topic_id"] for row in usage} | {"recreated": "another"}
+    observed = [{"cluster": "main", "topic": topic, "topic_id": topic_id} for topic, topic_id in ids.items()]
     found = declared_without_use(
         frame(spark, MANIFESTS.schema, manifests),
         frame(spark, USAGE.schema, usage),
         frame(spark, USAGES.schema, usages),
+        frame(spark, OBSERVED.schema, observed),
         30,
         NOW,
     )
     memory = "the memory is too short: audits with usage observe it since "
+    written = "records were written or lost: its end offset was"
+    last = "the last audit with usage observed it at"
     assert {row["topic"]: row["used"] for row in found.collect()} == {
         "unused": None,
         "once.live": None,
+        "once.unknown": None,
         "expired": None,
         "live": "groups had members on it: readers",
-        "written": "records were written: its end offset was 7 and is 8",
+        "written": f"{written} 7 and became 8",
         "unknown": "its use was unknown at 2026-11-25T12:00:00Z: no ACL",
         "no.offset": "its use was unknown at 2026-11-25T12:00:00Z: partitions [0] have no leader",
         "again": f"{memory}2026-11-25T12:00:00Z, and 30 days are complete at 2026-12-25T12:00:00Z",
         "no.id": "it has no topic id, so it may be another topic now",
         "named": "the table usages names billing",
         "young": f"{memory}2026-11-16T12:00:00Z, and 30 days are complete at 2026-12-16T12:00:00Z",
-        "forgotten": "no audit with usage observed it in the last 30 days",
+        "forgotten": f"{last} 2026-10-17T12:00:00Z, more than 2 days ago",
+        "stopped": f"{last} 2026-10-27T14:24:00Z, more than 2 days ago",
+        "back": f"{written} 100 and became 90",
+        "lost": f"{written} 100 and became 90",
+        "members.unknown": "groups had members on it: readers",
+        "_schemas": "its name begins with _: tools keep their own data in such topics, and prune leaves them",
+        "recreated": "it was recreated, or deleted, since",
         "between": "its use was unknown at 2026-11-06T12:00:00Z: no ACL",
         "never": "no audit with usage has observed it",
     }

@@ -1,8 +1,9 @@
--- Alert if `found` > 0: runs of the last day that failed, or that were started more than an hour ago and didn't finish.
+-- Alert if `found` > 0: runs that failed within a day, that are still changing clusters after an hour, or that were
+-- started within a day and have planned or audited for more than an hour.
 SELECT count(*) AS found, max_by(run_id, started_at) AS newest
 FROM runs
-WHERE started_at >= current_timestamp() - INTERVAL 1 DAY
-    AND (
-        exit_code NOT IN (0, 3)
-        OR (state IN ('planning', 'applying') AND started_at < current_timestamp() - INTERVAL 1 HOUR)
+WHERE (exit_code NOT IN (0, 3) AND finished_at >= current_timestamp() - INTERVAL 1 DAY)
+    OR (
+        started_at < current_timestamp() - INTERVAL 1 HOUR
+        AND (state = 'applying' OR (state = 'planning' AND started_at >= current_timestamp() - INTERVAL 1 DAY))
     )

@@ -33,7 +33,7 @@ from topicledger.notify.announcement import of_audit
 
 @click.command(
     "audit",
-    short_help="Record how live clusters differ from tables.",
+    short_help="Record drift of live clusters (also: drift).",
     epilog="Example: topicledger audit --cluster orders",
 )
 @click.option(

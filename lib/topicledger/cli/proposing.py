@@ -21,13 +21,14 @@ from topicledger.cli.scope import warn_of_unknown_owners
 from topicledger.config.patterns import matches
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.files.writing import as_yaml
+from topicledger.ledger.sql import iso_times
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT
 from topicledger.plan.unused import declared_without_use
-from topicledger.schemas import MANIFESTS, USAGE, USAGES
-from topicledger.text import document, first_of, iso_time, listed, plain, show
+from topicledger.schemas import MANIFESTS, OBSERVED, USAGE, USAGES
+from topicledger.text import counted, document, first_of, iso_time, listed, plain, show
 
 _SHOWN = 20
 
@@ -54,6 +55,10 @@ class Looked:
     labels: Mapping[str, str] | None
     used: str | None
     audits: int
+    seen_since: str | None
+    """When the first audit could tell."""
+    seen_until: str | None
+    """When the last audit could tell."""
     bytes: int | None
 
 
@@ -94,8 +99,16 @@ def _find(ledger: Ledger, request: Proposing, clusters: Sequence[str]) -> list[L
     if request.patterns:
         chosen &= reduce(or_, (matches("topic", each) for each in request.patterns))
     rows = (
-        declared_without_use(ledger.read(MANIFESTS), usage, usages, request.days, datetime.now(UTC))
+        declared_without_use(
+            ledger.read(MANIFESTS),
+            usage,
+            usages,
+            ledger.read_if_exists(OBSERVED),
+            request.days,
+            datetime.now(UTC),
+        )
         .where(chosen)
+        .withColumns({name: iso_times(F.col(name)) for name in ("seen_since", "seen_until")})
         .select(*Looked.__dataclass_fields__)
         .orderBy("cluster", "topic")
     )
@@ -110,21 +123,23 @@ def _as_file(unused: Sequence[Looked], days: int) -> str:
             "topic": each.topic,
             "state": ABSENT,
             "owner": each.owner,
-            "labels": each.labels,
-            "note": f"unused in {each.audits} audits{_size(each.bytes)}",
+            "labels": {name: value or "" for name, value in each.labels.items()} if each.labels else None,
+            "note": _note(each),
         }
         for each in unused
     ]
     notes = [
-        f"Proposed at {iso_time(datetime.now(UTC))}: these topics had no live group and no new record in any audit",
-        f"with usage of the last {days} days. Review each one, and change its state in the file that declares it now.",
+        f"Proposed at {iso_time(datetime.now(UTC))}: these topics had no live group and no new record in the audits",
+        f"with usage of {days} days. Review each one, and change its state in the file that declares it now.",
         "Consumers without a group can't be seen.",
     ]
     return "".join(as_yaml({MANIFESTS.name: rows}, notes))
 
 
-def _size(size: int | None) -> str:
-    return "" if size is None else f", {size:,} bytes"
+def _note(each: Looked) -> str:
+    """Return the evidence: the first and the last audit that count."""
+    audits = f"unused in {counted(each.audits, 'audit')} until {each.seen_until}"
+    return audits if each.bytes is None else f"{audits}, {each.bytes:,} bytes"
 
 
 def _say(found: Sequence[Looked], unused: Sequence[Looked], request: Proposing) -> None:

@@ -103,7 +103,7 @@ def views_command(options: Options) -> int:
 )
 @common_with(without=("run_id",))
 def catalog(options: Options, to: Path, form: str, environment: str | None) -> int:
-    """Write the live topics, with owners, sizes, configs and labels, to a file for a data catalog."""
+    """Write the live topics, with owners, main configs and labels, to a file for a data catalog."""
     if form == "list" and environment is not None:
         raise UsageError("--environment is for DataHub: leave it out with --as list")
     settings = open_settings(options)
@@ -121,7 +121,11 @@ def catalog(options: Options, to: Path, form: str, environment: str | None) -> i
 
     with for_few_rows(ledger.spark):
         rows = counting(catalogue.topics(ledger, settings, clusters))
-        lines = catalogue.as_list(rows) if form == "list" else catalogue.as_datahub(rows, environment or "PROD")
+        if form == "list":
+            lines = catalogue.as_list(rows)
+        else:
+            gone = catalogue.removed(ledger, settings, clusters)
+            lines = catalogue.as_datahub(rows, environment or "PROD", gone)
         _write(to, lines)
     result = document(ExitCode.DONE, {"topics": count, "to": str(to)})
     with display_only("the result", instead=f"the topics are in {to}"):

@@ -56,6 +56,8 @@ from topicledger.schemas import (
 
 log = logging.getLogger(__name__)
 
+_AUDITED = "audited"
+"""Key in an audit's arguments: the clusters that it has compared, by name, with commas; older audits have none."""
 _AUDITS_BEFORE = 100
 """Number of earlier audits to search for the last one of a cluster."""
 
@@ -280,14 +282,20 @@ def _warn_of_unread(run: Run, configs: DataFrame) -> None:
 def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
     """Rows of `drift` that the last audit of each cluster found.
 
-    It is the latest audit that finished with the cluster, or that found something there before it ended.
+    It is the latest audit that compared the cluster, whether it reached the others or not.
     """
     rows = (
         run.ledger.read(RUNS)
         .where((F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("run_id") != run.run_id))
         .orderBy(F.desc("started_at"))
         .limit(_AUDITS_BEFORE)
-        .select("run_id", "state", F.col("arguments")["clusters"].alias("clusters"), "scope")
+        .select(
+            "run_id",
+            "state",
+            F.col("arguments")["clusters"].alias("clusters"),
+            F.col("arguments")[_AUDITED].alias("audited"),
+            "scope",
+        )
         .collect()
     )
     # An audit of another scope may have left out what this one finds.
@@ -297,10 +305,11 @@ def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
     found = {(row["run_id"], row["cluster"]) for row in earlier.select("run_id", "cluster").distinct().collect()}
     last: dict[str, str] = {}
     for row in rows:
-        about = [name for name in row["clusters"].split(",") if name] or clusters
+        finished = row["state"] == RunState.FINISHED
+        about = (row["audited"] or (finished and row["clusters"]) or "").split(",")
+        of_all = finished and not row["audited"] and not row["clusters"]
         for name in clusters:
-            finished = row["state"] == RunState.FINISHED and name in about
-            if finished or (row["run_id"], name) in found:
+            if of_all or name in about or (row["run_id"], name) in found:
                 last.setdefault(name, row["run_id"])
     of_last = F.lit(False)
     for name, run_id in last.items():
@@ -317,13 +326,17 @@ def _close(
     fail_on: Severity | None,
 ) -> DriftSummary:
     summary = summarise(run, refused, audited, problems, fail_on=fail_on)
+    arguments = {**run.arguments, _AUDITED: ",".join(sorted(audited))} if audited else run.arguments
     if problems:
+        if arguments != run.arguments:
+            run.commit_state(run.state, arguments=arguments)
         return summary
     summary = replace(summary, ignored=_ignored(run))
     left = {f"{IGNORED}{name}": count for name, count in summary.ignored.items()}
     counts = {**summary.kinds, REFUSED: summary.manifests_refused, **left}
     run.commit_state(
         RunState.FINISHED,
+        arguments=arguments,
         observed_at=observed_since,
         finished_at=datetime.now(UTC),
         counts=counts,

@@ -10,7 +10,6 @@ import logging
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.config.patterns import any_matches
 from topicledger.drift.find import Estate
 from topicledger.drift.scoping import on_topics
 from topicledger.kafka.config_values import by_name
@@ -36,8 +35,8 @@ def record_usage(run: Run, estate: Estate, judged: DataFrame) -> None:
     own = F.col("run_id") == run.run_id
     done = [row["cluster"] for row in run.ledger.read(USAGE).where(own).select("cluster").distinct().collect()]
     clusters = [each for each in run.clusters if each.name in estate.cluster_ids and each.name not in done]
-    theirs = any_matches("topic", run.settings.scope.ignore_topics)
-    live = estate.topics.where(F.col("cluster").isin(*(each.name for each in clusters)) & F.col("permitted") & ~theirs)
+    # Topics that the settings leave to others have a size, too.
+    live = estate.topics.where(F.col("cluster").isin(*(each.name for each in clusters)) & F.col("permitted"))
     topics = live.select("cluster", "topic", "internal", F.col("topic_id").alias("_listed_id"))
     topics = topics.transform(on_topics(run, judged))
     measured = observe_usage(run.spark, clusters, run.settings.kafka, topics.select("cluster", "topic"))
@@ -65,7 +64,7 @@ def with_at_min_isr(configs: DataFrame) -> Transform:
     by_topic = configs.select("cluster", "topic", value.alias("_min_isr"), F.col("config_error").alias("_config_error"))
     config_error = F.coalesce("_config_error", F.lit("brokers don't describe it"))
     why = F.coalesce(F.col("reasons")["partitions"], text(f"the topic's {_MIN_ISR} is unknown: ", config_error))
-    counted = F.size(F.filter("isr", lambda size: size == F.col("_min_isr")))
+    counted = F.size(F.filter("isr", lambda size: size <= F.col("_min_isr")))
     known = F.col("isr").isNotNull() & F.col("_min_isr").isNotNull()
     return lambda rows: (
         rows.join(by_topic, on=["cluster", "topic"], how="left")

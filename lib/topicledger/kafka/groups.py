@@ -32,17 +32,20 @@ _PAUSE_SECONDS = 0.2
 _SHOWN = 3
 
 
-def consumer_groups(connection: Connection, topics: Collection[str]) -> list[GroupUse]:
+def consumer_groups(connection: Connection, topics: Collection[str], *, by_offsets: bool = False) -> list[GroupUse]:
     """Return one GroupUse per topic and group that uses it, ordered by both; none for an unused topic.
 
     A group uses a topic if live members are assigned to it or subscribed to it, or if the group has committed offsets
     on it. Consumers that have no group and commit nothing are not seen: Kafka doesn't know them.
 
     While a group changes (a rebalance of the classic protocol, a coordinator that loads) it is read again, for
-    `operation_timeout`; then RequestLost names what is unknown. Raises ClusterError, naming what is missing, if the
-    principal may not see everything: it needs Describe on the cluster, on every group, on __consumer_offsets, on the
-    topics, and for groups of the newer protocols on every topic that their members subscribe to. Also raises
-    ClusterError for brokers older than Kafka 2.8, which don't report whether a listing is complete.
+    `operation_timeout`; then RequestLost names what is unknown. With `by_offsets`, a group that still rebalances then
+    counts for the topics on which it has committed offsets, if there are any.
+
+    Raises ClusterError, naming what is missing, if the principal may not see everything: it needs Describe on the
+    cluster, on every group, on __consumer_offsets, on the topics, and for groups of the newer protocols on every topic
+    that their members subscribe to. Also raises ClusterError for brokers older than Kafka 2.8, which don't report
+    whether a listing is complete.
     """
     wanted = frozenset(topics)
     if not wanted:
@@ -50,14 +53,18 @@ def consumer_groups(connection: Connection, topics: Collection[str]) -> list[Gro
     refuse_partial_sight(connection, wanted)
     deadline = time.monotonic() + connection.operation_timeout
     uses: dict[str, list[GroupUse]] = {}
+    committed: dict[str, list[GroupUse]] = {}
     while True:
         later: Later = {}
         found = [each for each in list_groups(connection, later) if each.group not in uses]
         for batch in _batches(found):
-            uses |= _read(connection, batch, wanted, later)
+            uses |= _read(connection, batch, wanted, later, committed)
+        late = time.monotonic() >= deadline
+        if late and by_offsets:
+            uses |= {group: of_group for group, of_group in committed.items() if later.pop(_subject(group), None)}
         if not later:
             return sorted((use for each in uses.values() for use in each), key=lambda use: (use.topic, use.group))
-        if time.monotonic() >= deadline:
+        if late:
             raise RequestLost(_undecided(connection, later))
         time.sleep(_PAUSE_SECONDS)
 
@@ -105,9 +112,16 @@ class _Offsets:
 
 
 def _read(
-    connection: Connection, batch: Sequence[ListedGroup], wanted: Collection[str], later: Later
+    connection: Connection,
+    batch: Sequence[ListedGroup],
+    wanted: Collection[str],
+    later: Later,
+    by_offsets: dict[str, list[GroupUse]],
 ) -> dict[str, list[GroupUse]]:
-    """Return the known uses of each group of a batch, empty lists included; put the other groups into `later`."""
+    """Return the known uses of each group of a batch, empty lists included; put the other groups into `later`.
+
+    Their uses by committed offsets, if they have any, are put into `by_offsets`.
+    """
     broker_id, kind = batch[0].broker_id, _KINDS.get(batch[0].kind)
     if kind is None:
         raise ClusterError(
@@ -124,6 +138,8 @@ def _read(
     for group, offsets in committed.items():
         if members[group].unknown and not all(topic in offsets for topic in wanted):
             later[_subject(group)] = str(members[group].unknown)
+            if offsets:
+                by_offsets[group] = _uses(group, members[group], offsets, wanted, shares=kind.shares)
         else:
             found[group] = _uses(group, members[group], offsets, wanted, shares=kind.shares)
     for each in batch:

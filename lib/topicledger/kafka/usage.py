@@ -83,7 +83,7 @@ def _read_cluster(connection: Connection, topics: Sequence[str]) -> _Cluster:
     groups: dict[str, list[GroupUse]] = {}
     why = None
     try:
-        for use in consumer_groups(connection, topics):
+        for use in consumer_groups(connection, topics, by_offsets=True):
             groups.setdefault(use.topic, []).append(use)
     except ClusterError as error:
         why = str(error)
@@ -193,6 +193,7 @@ def _add_sizes(
 def _group(use: GroupUse, state: TopicState, ends: Mapping[int, int]) -> dict[str, object]:
     # Offsets outlive the partitions of a topic that was made again with fewer.
     own = {} if use.offsets is None else {each: at for each, at in use.offsets.items() if each in state.partitions}
-    known = bool(own) and own.keys() <= ends.keys()
-    lag = sum(max(0, ends[each] - at) for each, at in own.items()) if known else None
+    # Beyond the end are offsets of an earlier topic of the same name, or of records that were lost.
+    known = bool(own) and all(each in ends and at <= ends[each] for each, at in own.items())
+    lag = sum(ends[each] - at for each, at in own.items()) if known else None
     return {"group": use.group, "state": use.state, "members": use.members, "lag": lag}

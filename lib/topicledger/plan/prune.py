@@ -24,14 +24,12 @@ from topicledger.observe.topic_use import read_last_records
 from topicledger.plan.decide import live_counts, texts
 from topicledger.plan.idle import USED, rules_of_use
 from topicledger.plan.undeclared import with_named
+from topicledger.plan.unused import NEVER_PRUNED, TOOLS_OWN
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy
 from topicledger.policies.delete import END_OFFSET
 from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import MANIFESTS
-
-TOOLS_OWN = "_"
-"""Prefix of topics in which tools keep their own data, such as `_schemas`: not all of them are internal."""
 
 
 def rules(run: Run, prune: Prune) -> Sequence[Policy]:
@@ -114,14 +112,13 @@ def _may_be_meant() -> Column:
 def _never() -> Column:
     """Return the struct that ends a topic which is never pruned, used or not; null if it may be pruned."""
     phase = F.lit(Phase.OBSERVE.value)
-    tools_own = f"its name begins with {TOOLS_OWN}: tools keep their own data in such topics, and prune leaves them"
     no_ids = (
         "this cluster gives topics no ids (brokers before 2.8), so it would be unknown at apply whether this is still "
         "the planned topic"
     )
     return F.when(
         F.startswith("topic", F.lit(TOOLS_OWN)),
-        ended(phase, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), F.lit(tools_own)),
+        ended(phase, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), F.lit(NEVER_PRUNED)),
     ).when(
         F.col("topic_id").isNull(),
         ended(phase, F.lit(Outcome.REFUSED.value), F.lit(Refusal.UNJUDGEABLE.value), F.lit(no_ids)),

@@ -18,8 +18,13 @@ from topicledger.text import nearest, show
 
 _CHECKED = "topicledger_query"
 """Name of the temporary view whose definition is the query: Spark's grammar has only a query there."""
-_CODE = re.compile(r"(?<!\w)(reflect|try_reflect|java_method|identifier)(?!\w)", re.IGNORECASE)
-"""Functions that call Java, and the clause with which a text can name a function."""
+_CODE = re.compile(
+    r"(?<!\w)(reflect|try_reflect|java_method|identifier|secret|try_secret|http_request|ai_\w+|remote_query)(?!\w)",
+    re.IGNORECASE,
+)
+"""Functions that call Java, the clause with which a text can name a function, and functions of Databricks that read
+secrets or send requests.
+"""
 _SCRIPT = re.compile(r"(?<!\w)(transform|map|reduce)(?!\w)", re.IGNORECASE)
 _USING = re.compile(r"(?<!\w)using(?!\w)(?!\s*\()", re.IGNORECASE)
 """USING that isn't followed by columns: TRANSFORM ... USING 'command' runs a command."""
@@ -53,8 +58,8 @@ def _require_harmless(query: str) -> None:
         raise UsageError("the query has ${, which Spark would replace by a setting or a variable: write '$' || '{'")
     if (found := _CODE.search(query)) is not None:
         raise UsageError(
-            f"the query has the word {found[1]}, which can run code: only queries that read are run. In a literal, "
-            f"write '{found[1][:2]}' || '{found[1][2:]}'"
+            f"the query has the word {found[1]}, which can run code, read secrets or send requests: only queries that "
+            f"read are run. In a literal, write '{found[1][:2]}' || '{found[1][2:]}'"
         )
     if _SCRIPT.search(query) and _USING.search(query):
         raise UsageError("the query has TRANSFORM with USING, which can run a command: only queries that read are run")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import Row
@@ -21,7 +22,7 @@ ENVIRONMENTS = (
     "PROD", "DEV", "TEST", "QA", "UAT", "EI", "PRE", "STG", "NON_PROD", "CORP", "CERT", "RVW", "SANDBOX", "SIT",
 )  # fmt: skip
 """DataHub's names of environments."""
-_RESERVED = str.maketrans({",": "%2C", "(": "%28", ")": "%29", "␟": "%E2%90%9F"})
+_RESERVED = str.maketrans({"%": "%25", ",": "%2C", "(": "%28", ")": "%29", "␟": "%E2%90%9F"})
 """Characters that DataHub encodes in URNs."""
 _PLATFORM = "urn:li:dataPlatform:kafka"
 _CONFIGS = {
@@ -43,20 +44,39 @@ def topics(ledger: Ledger, settings: Settings, clusters: Collection[str]) -> Ite
         yield from ledger.spark.sql(query).toLocalIterator()
 
 
+def removed(ledger: Ledger, settings: Settings, clusters: Collection[str]) -> Iterator[Row]:
+    """Yield cluster and topic of those topics that changes or audits know, and that these clusters no longer have."""
+    names = ", ".join(sql_text(name) for name in sorted(clusters))
+    query = f"""
+        SELECT known.cluster, known.topic
+        FROM (
+            SELECT cluster, topic FROM changes WHERE resource_type = 'topic' AND action IN ('create', 'delete')
+            UNION
+            SELECT cluster, topic FROM usage WHERE NOT coalesce(internal, false)
+        ) AS known
+        LEFT ANTI JOIN observed ON known.cluster = observed.cluster AND known.topic = observed.topic
+        WHERE known.cluster IN ({names}) AND known.cluster IN (SELECT cluster FROM observed)
+        ORDER BY cluster, topic"""
+    with registered(ledger, settings, used_by(query)):
+        yield from ledger.spark.sql(query).toLocalIterator()
+
+
 def as_list(rows: Iterable[Row]) -> Iterator[str]:
     """Yield a line for each topic: cluster, a tab, topic."""
     for row in rows:
         yield f"{row['cluster']}\t{row['topic']}\n"
 
 
-def as_datahub(rows: Iterable[Row], environment: str) -> Iterator[str]:
-    """Yield a JSON array of metadata change proposals, one aspect each."""
-    return json_array(json.dumps(each) for row in rows for each in _proposals(row, environment))
+def as_datahub(rows: Iterable[Row], environment: str, gone: Iterable[Row] = ()) -> Iterator[str]:
+    """Yield a JSON array of metadata change proposals, one aspect each. `gone`: topics that are marked as removed."""
+    live = (each for row in rows for each in _proposals(row, _aspects(row), environment))
+    without = (each for row in gone for each in _proposals(row, {"status": {"removed": True}}, environment))
+    return json_array(json.dumps(each) for each in chain(live, without))
 
 
-def _proposals(row: Row, environment: str) -> Iterator[Mapping[str, Any]]:
+def _proposals(row: Row, aspects: Mapping[str, Any], environment: str) -> Iterator[Mapping[str, Any]]:
     urn = f"urn:li:dataset:({_PLATFORM},{_encoded(row['cluster'])}.{_encoded(row['topic'])},{environment})"
-    for name, aspect in _aspects(row).items():
+    for name, aspect in aspects.items():
         yield {
             "entityType": "dataset",
             "entityUrn": urn,
@@ -87,8 +107,9 @@ def _aspects(row: Row) -> Mapping[str, Any]:
         owner = {"owner": f"urn:li:corpGroup:{_encoded(row['owner'])}", "type": "TECHNICAL_OWNER"}
         aspects["ownership"] = {"owners": [owner], "ownerTypes": {}, "lastModified": {"time": 0, "actor": _WRITER}}
     if labels:
-        tags = [{"tag": f"urn:li:tag:{_encoded(_tag(name, value))}"} for name, value in sorted(labels.items())]
-        aspects["globalTags"] = {"tags": tags}
+        # Two labels can make the same tag.
+        tags = dict.fromkeys(_encoded(_tag(name, value)) for name, value in sorted(labels.items()) if name)
+        aspects["globalTags"] = {"tags": [{"tag": f"urn:li:tag:{each}"} for each in tags]}
     return aspects
 
 

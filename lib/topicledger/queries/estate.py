@@ -20,7 +20,7 @@ from topicledger.report.estate import Estate, Growth, OwnerSize, ViewRows
 
 _LISTED = 5_000
 """Most rows of a view that the page lists."""
-_VIEWS = "current_topics cost_by_owner growth_by_owner unused_topics over_partitioned risky_topics"
+_VIEWS = "current_topics topic_use cost_by_owner growth_by_owner unused_topics over_partitioned risky_topics"
 
 
 def read_estate(ledger: Ledger, settings: Settings, limits: Scope, now: datetime) -> Estate:
@@ -30,7 +30,6 @@ def read_estate(ledger: Ledger, settings: Settings, limits: Scope, now: datetime
         topics = _within(ledger, "current_topics", limits)
         of_clusters = topics.groupBy("cluster").agg(
             F.max("usage_at").alias("usage_at"),
-            F.count_if(F.col("usage_at").isNull()).alias("unknown_use"),
             F.count_if(F.col("cleanup_policy").isNull()).alias("unknown_configs"),
         )
         seen = list(_collected(of_clusters))
@@ -39,7 +38,7 @@ def read_estate(ledger: Ledger, settings: Settings, limits: Scope, now: datetime
             limits=limits,
             unused_days=settings.views.unused_days,
             usage_at=min((row["usage_at"] for row in seen if row["usage_at"]), default=None),
-            unknown_use=sum(row["unknown_use"] for row in seen),
+            unknown_use=_within(ledger, "topic_use", limits).where(F.col("use") == "unknown").count(),
             unknown_configs=sum(row["unknown_configs"] for row in seen),
             owners=[
                 OwnerSize(clusters=(row.pop("cluster"),), **row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -64,6 +65,8 @@ def _as_text(value: object) -> str | None:
     """Return a value as text: nested values as JSON, moments as ISO 8601 in UTC."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
     if isinstance(value, bool | Mapping | Sequence):
         return json.dumps(_plain(value), default=json_value, ensure_ascii=False)
     return json_value(value)
@@ -75,6 +78,10 @@ def _plain(value: Any) -> Any:
         return {name: _plain(each) for name, each in zip(value.__fields__, value, strict=True)}
     if isinstance(value, Mapping):
         return {str(_as_text(_plain(key))): _plain(each) for key, each in value.items()}
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return json_value(value) if isinstance(value, datetime) else value

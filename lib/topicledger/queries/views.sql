@@ -1,9 +1,9 @@
 -- Views over the tables of a ledger: docs/queries.md describes their columns.
 --
 -- `topicledger views` creates them in a catalog, and `topicledger sql` has them for any ledger. Spark and DuckDB read
--- this file as it is; DuckDB needs this first, since it calls Spark's explode by another name:
---   CREATE MACRO explode(items) AS unnest(items);
+-- this file as it is; DuckDB reads duckdb.sql first, which has the tables and Spark's functions that DuckDB lacks.
 -- A value that is unknown is null in the tables. No view takes it for zero, none or unused.
+-- Days are those of UTC, and have 24 hours, whatever the session's time zone is.
 
 -- Settings of the views: commands replace this view by one with the values of [views] and [guards].
 CREATE OR REPLACE VIEW view_settings AS
@@ -14,6 +14,13 @@ SELECT
     CAST(NULL AS DOUBLE) AS partition_price,
     CAST(NULL AS STRING) AS currency,
     0 AS most_approvals;
+
+-- One spelling of each owner of topics. Owners are compared regardless of case and surrounding blanks.
+CREATE OR REPLACE VIEW owner_names AS
+SELECT lower(trim(owner)) AS owner_key, min(trim(owner)) AS owner
+FROM manifests
+WHERE trim(owner) <> ''
+GROUP BY lower(trim(owner));
 
 -- Live topics as last observed, with their declaration, the configs of the last audit and the last usage.
 CREATE OR REPLACE VIEW current_topics AS
@@ -40,9 +47,9 @@ declarations AS (
     SELECT
         cluster,
         topic,
-        min(owner) AS owner,
+        min(lower(nullif(trim(owner), ''))) AS owner_key,
         max(CASE WHEN state = 'present' THEN 1 ELSE 0 END) = 1 AS declared,
-        any_value(labels) AS labels,
+        max_by(labels, CASE WHEN labels IS NULL THEN 0 ELSE 1 END) AS labels,
         min(description) AS description
     FROM manifests
     GROUP BY cluster, topic
@@ -63,7 +70,7 @@ SELECT
     observed.cluster,
     observed.topic,
     observed.topic_id,
-    declarations.owner,
+    owner_names.owner,
     coalesce(declarations.declared, false) AS declared,
     declarations.labels,
     declarations.description,
@@ -82,6 +89,7 @@ SELECT
 FROM observed
 LEFT JOIN declarations
     ON observed.cluster = declarations.cluster AND observed.topic = declarations.topic
+LEFT JOIN owner_names ON declarations.owner_key = owner_names.owner_key
 LEFT JOIN config_values
     ON observed.cluster = config_values.cluster AND observed.topic = config_values.topic
     AND observed.topic_id IS NOT DISTINCT FROM config_values.topic_id
@@ -90,14 +98,26 @@ LEFT JOIN used
     AND observed.topic_id IS NOT DISTINCT FROM used.topic_id
 WHERE coalesce(observed.permitted, true) AND NOT coalesce(observed.internal, false);
 
--- Finished audits that compared all of a cluster; the cluster is empty for all clusters of the settings.
+-- Audits that compared all of a cluster, whatever became of other clusters. The cluster is empty for all clusters of the
+-- settings: older audits didn't name them.
 CREATE OR REPLACE VIEW whole_audits AS
-SELECT run_id, started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
-FROM runs
-WHERE arguments['command'] = 'audit' AND state = 'finished'
-    AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'));
+WITH audits AS (
+    SELECT
+        run_id,
+        started_at,
+        coalesce(
+            arguments['audited'],
+            CASE WHEN state = 'finished' THEN coalesce(arguments['clusters'], '') END
+        ) AS audited
+    FROM runs
+    WHERE arguments['command'] = 'audit'
+        AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'))
+)
+SELECT run_id, started_at, explode(split(audited, ',')) AS cluster
+FROM audits
+WHERE audited IS NOT NULL;
 
--- Drift of each cluster in the last finished audit that compared all of the cluster.
+-- Drift of each cluster in the last audit that compared all of the cluster.
 CREATE OR REPLACE VIEW open_drift AS
 WITH last_audits AS (
     SELECT found.cluster, max_by(whole_audits.run_id, whole_audits.started_at) AS run_id
@@ -147,7 +167,13 @@ changed AS (
     FROM done
     WHERE action NOT IN ('create', 'delete')
 ),
+last_approved AS (
+    SELECT approvals.run_id, max_by(approvals.plan_digest, approvals.at) AS plan_digest
+    FROM approvals
+    GROUP BY approvals.run_id
+),
 approved AS (
+    -- The requester can't approve a plan, and approvals of an earlier plan of the run don't count.
     SELECT
         approvals.run_id,
         array_sort(array_agg(DISTINCT approvals.by)) AS approved_by,
@@ -156,6 +182,11 @@ approved AS (
             THEN array_sort(array_agg(DISTINCT approvals.note) FILTER (WHERE approvals.note IS NOT NULL))
         END AS notes
     FROM approvals
+    INNER JOIN last_approved
+        ON approvals.run_id = last_approved.run_id
+        AND approvals.plan_digest IS NOT DISTINCT FROM last_approved.plan_digest
+    INNER JOIN runs ON approvals.run_id = runs.run_id
+    WHERE lower(trim(approvals.by)) <> lower(trim(coalesce(runs.requested_by, '')))
     GROUP BY approvals.run_id
 )
 SELECT
@@ -167,11 +198,11 @@ SELECT
     done.action,
     changed.what,
     CASE
-        WHEN done.action = 'delete' THEN concat(done.before['num_partitions'], ' partitions')
+        WHEN done.action = 'delete' THEN done.before['num_partitions'] || ' partitions'
         ELSE done.before[changed.what]
     END AS before,
     CASE
-        WHEN done.action = 'create' THEN concat(CAST(done.num_partitions AS STRING), ' partitions')
+        WHEN done.action = 'create' THEN CAST(done.num_partitions AS STRING) || ' partitions'
         ELSE done.after[changed.what]
     END AS after,
     runs.requested_by,
@@ -206,6 +237,22 @@ WITH owned AS (
     SELECT owner, cluster, 0, 0, 0, 0, 0, 1
     FROM group_configs
     WHERE coalesce(state, 'present') = 'present'
+),
+named AS (
+    SELECT
+        coalesce(
+            owner_names.owner,
+            min(nullif(trim(owned.owner), '')) OVER (PARTITION BY lower(trim(owned.owner)))
+        ) AS owner,
+        owned.cluster,
+        owned.declared,
+        owned.live,
+        owned.partitions,
+        owned.acls,
+        owned.quotas,
+        owned.group_configs
+    FROM owned
+    LEFT JOIN owner_names ON lower(trim(owned.owner)) = owner_names.owner_key
 )
 SELECT
     owner,
@@ -216,12 +263,11 @@ SELECT
     sum(acls) AS acls,
     sum(quotas) AS quotas,
     sum(group_configs) AS group_configs
-FROM owned
+FROM named
 GROUP BY owner, cluster;
 
--- Topics without a record written and without a live member of a group, in every audit with usage of a period that is
--- at least `unused_days` long.
-CREATE OR REPLACE VIEW unused_topics AS
+-- Live topics with what audits with usage showed of their use. An audit that couldn't tell shows neither use nor none.
+CREATE OR REPLACE VIEW topic_use AS
 WITH readers AS (
     SELECT run_id, cluster, topic, explode(groups) AS reader
     FROM usage
@@ -237,24 +283,55 @@ shown AS (
         usage.topic,
         usage.topic_id,
         usage.observed_at,
-        -- No look at producers: a topic without new records had none that wrote.
-        coalesce(usage.records_since = 0, false)
-        AND usage.groups IS NOT NULL
-        AND coalesce(live_readers.members, 0) = 0 AS unused
+        coalesce(live_readers.members, 0) > 0 AS is_read,
+        -- No look at producers: a topic without new records had none that wrote. Lost records may hide new ones.
+        coalesce(usage.records_since > 0, usage.since IS NOT NULL AND usage.end_offset IS NOT NULL) AS is_written,
+        usage.groups IS NOT NULL AS tells_readers,
+        usage.groups IS NOT NULL AND usage.records_since IS NOT NULL AS tells_use,
+        usage.end_offset IS NOT NULL AS tells_end
     FROM usage
     LEFT JOIN live_readers
         ON usage.run_id = live_readers.run_id AND usage.cluster = live_readers.cluster
         AND usage.topic = live_readers.topic
+),
+begun AS (
+    -- Counting begins when use was seen last; else when it could be seen first.
+    SELECT
+        cluster,
+        topic,
+        topic_id,
+        observed_at,
+        is_read OR is_written AS is_used,
+        tells_readers,
+        tells_use,
+        coalesce(
+            max(CASE WHEN is_read OR is_written THEN observed_at END) OVER of_topic,
+            greatest(
+                min(CASE WHEN tells_end THEN observed_at END) OVER of_topic,
+                min(CASE WHEN tells_readers THEN observed_at END) OVER of_topic
+            )
+        ) AS unused_since,
+        coalesce(
+            max(CASE WHEN is_read THEN observed_at END) OVER of_topic,
+            min(CASE WHEN tells_readers THEN observed_at END) OVER of_topic
+        ) AS unread_since
+    FROM shown
+    WINDOW of_topic AS (PARTITION BY cluster, topic, topic_id)
 ),
 periods AS (
     SELECT
         cluster,
         topic,
         topic_id,
-        -- Counting begins at the last audit that showed use, or couldn't show that there was none.
-        coalesce(max(CASE WHEN unused THEN NULL ELSE observed_at END), min(observed_at)) AS unused_since,
-        max(observed_at) AS unused_until
-    FROM shown
+        max(unused_since) AS unused_since,
+        max(CASE WHEN tells_use AND observed_at > unused_since THEN observed_at END) AS unused_until,
+        max(unread_since) AS unread_since,
+        max(CASE WHEN tells_readers AND observed_at > unread_since THEN observed_at END) AS unread_until,
+        max(CASE WHEN is_used THEN observed_at END) AS used_at,
+        max(observed_at) AS last_at,
+        count(CASE WHEN observed_at > unused_since THEN 1 END) AS audits,
+        count(CASE WHEN observed_at > unused_since AND NOT tells_use THEN 1 END) AS unknown_audits
+    FROM begun
     GROUP BY cluster, topic, topic_id
 )
 SELECT
@@ -262,17 +339,35 @@ SELECT
     current_topics.topic,
     current_topics.owner,
     current_topics.declared,
+    CASE
+        -- Most audits of the period must tell.
+        WHEN unix_seconds(periods.unused_until) - unix_seconds(periods.unused_since)
+            >= 86400 * view_settings.unused_days
+            AND 2 * periods.unknown_audits < periods.audits
+        THEN 'unused'
+        WHEN unix_seconds(periods.last_at) - unix_seconds(periods.used_at) < 86400 * view_settings.unused_days
+        THEN 'used'
+        ELSE 'unknown'
+    END AS use,
     periods.unused_since,
     periods.unused_until,
+    periods.unread_since,
+    periods.unread_until,
     current_topics.last_record_at,
     current_topics.num_partitions,
     current_topics.bytes
 FROM current_topics
-INNER JOIN periods
+LEFT JOIN periods
     ON current_topics.cluster = periods.cluster AND current_topics.topic = periods.topic
     AND current_topics.topic_id IS NOT DISTINCT FROM periods.topic_id
-CROSS JOIN view_settings
-WHERE periods.unused_until >= periods.unused_since + INTERVAL '1' DAY * view_settings.unused_days;
+CROSS JOIN view_settings;
+
+-- Topics without a record written and without a live member of a group in the audits with usage of a period that is at
+-- least `unused_days` long. Tools keep their own data in topics whose names begin with _, and read it without a group.
+CREATE OR REPLACE VIEW unused_topics AS
+SELECT cluster, topic, owner, declared, unused_since, unused_until, last_record_at, num_partitions, bytes
+FROM topic_use
+WHERE use = 'unused' AND substr(topic, 1, 1) <> '_';
 
 -- Size and cost of the live topics of each owner on each cluster.
 CREATE OR REPLACE VIEW cost_by_owner AS
@@ -323,7 +418,11 @@ FROM costs;
 -- the cluster. Owners are those of the latest declarations.
 CREATE OR REPLACE VIEW growth_by_owner AS
 WITH read_usage AS (
-    SELECT DISTINCT usage.run_id, usage.cluster, CAST(usage.observed_at AS DATE) AS day, usage.observed_at
+    SELECT DISTINCT
+        usage.run_id,
+        usage.cluster,
+        DATE '1970-01-01' + CAST(floor(unix_seconds(usage.observed_at) / 86400) AS INT) AS day,
+        usage.observed_at
     FROM usage
     INNER JOIN whole_audits
         ON usage.run_id = whole_audits.run_id
@@ -335,14 +434,14 @@ last_of_days AS (
     GROUP BY cluster, day
 ),
 owners AS (
-    SELECT cluster, topic, min(owner) AS owner
+    SELECT cluster, topic, min(lower(nullif(trim(owner), ''))) AS owner_key
     FROM manifests
     GROUP BY cluster, topic
 )
 SELECT
     last_of_days.day,
     usage.cluster,
-    owners.owner,
+    owner_names.owner,
     count(*) AS topics,
     count(*) - count(usage.bytes) AS topics_of_unknown_size,
     sum(usage.partitions) AS partitions,
@@ -350,8 +449,9 @@ SELECT
 FROM last_of_days
 INNER JOIN usage ON last_of_days.run_id = usage.run_id AND last_of_days.cluster = usage.cluster
 LEFT JOIN owners ON usage.cluster = owners.cluster AND usage.topic = owners.topic
+LEFT JOIN owner_names ON owners.owner_key = owner_names.owner_key
 WHERE NOT coalesce(usage.internal, false)
-GROUP BY last_of_days.day, usage.cluster, owners.owner;
+GROUP BY last_of_days.day, usage.cluster, owner_names.owner;
 
 -- Topics with at least twice as many partitions as their size and their largest group need.
 CREATE OR REPLACE VIEW over_partitioned AS
@@ -380,6 +480,7 @@ measured AS (
             ELSE coalesce(largest_readers.members, 0)
         END AS members,
         usage.observed_at,
+        min(usage.observed_at) OVER (PARTITION BY usage.cluster, usage.topic, usage.topic_id) AS first_at,
         max(usage.observed_at) OVER (PARTITION BY usage.cluster, usage.topic) AS last_at
     FROM usage
     LEFT JOIN largest_readers
@@ -400,9 +501,12 @@ needs AS (
         ) AS BIGINT) AS partitions_needed
     FROM measured
     CROSS JOIN view_settings
-    WHERE measured.observed_at >= measured.last_at - INTERVAL '1' DAY * view_settings.unused_days
+    WHERE unix_seconds(measured.last_at) - unix_seconds(measured.observed_at) <= 86400 * view_settings.unused_days
+        -- The group that will read a new topic may not exist yet.
+        AND unix_seconds(measured.last_at) - unix_seconds(measured.first_at) >= 86400 * view_settings.unused_days
     GROUP BY measured.cluster, measured.topic, measured.topic_id
-    HAVING count(*) = count(measured.bytes_one_copy) AND count(*) = count(measured.members)
+    -- Most audits of the period must tell.
+    HAVING count(*) < 2 * count(measured.bytes_one_copy) AND count(*) < 2 * count(measured.members)
 )
 SELECT
     current_topics.cluster,
@@ -426,7 +530,11 @@ WHERE replication_factor = 1
 UNION ALL
 SELECT cluster, topic, owner, 'no_spare_replica' AS risk, replication_factor, min_insync_replicas
 FROM current_topics
-WHERE replication_factor > 1 AND replication_factor <= min_insync_replicas
+WHERE replication_factor > 1 AND replication_factor = min_insync_replicas
+UNION ALL
+SELECT cluster, topic, owner, 'refuses_writes' AS risk, replication_factor, min_insync_replicas
+FROM current_topics
+WHERE replication_factor < min_insync_replicas
 UNION ALL
 SELECT cluster, topic, owner, 'unclean_election' AS risk, replication_factor, min_insync_replicas
 FROM current_topics
@@ -434,47 +542,73 @@ WHERE unclean_leader_election;
 
 -- Plans that wait and may need more approvals than they have.
 CREATE OR REPLACE VIEW pending_approvals AS
-WITH approved AS (
-    SELECT
-        approvals.run_id,
-        count(DISTINCT lower(trim(approvals.by))) AS approvals,
-        array_sort(array_agg(DISTINCT approvals.by)) AS approved_by
-    FROM approvals
-    INNER JOIN runs ON approvals.run_id = runs.run_id
-    WHERE lower(trim(approvals.by)) <> lower(trim(coalesce(runs.requested_by, '')))
-    GROUP BY approvals.run_id
-),
-planned AS (
+WITH planned AS (
     SELECT
         run_id,
+        max(planned_at) AS planned_at,
         sum(CASE WHEN action IS NOT NULL AND phase IS NULL THEN 1 ELSE 0 END) AS actions,
         sum(CASE WHEN action = 'delete' AND phase IS NULL THEN 1 ELSE 0 END) AS deletes,
         sum(CASE WHEN guards IS NULL THEN 0 ELSE 1 END) AS stopped
     FROM plans
     GROUP BY run_id
+),
+approved AS (
+    SELECT
+        approvals.run_id,
+        count(DISTINCT lower(trim(approvals.by))) AS approvals,
+        count(DISTINCT CASE WHEN approvals.allows IS NOT NULL THEN lower(trim(approvals.by)) END) AS allowing,
+        array_sort(array_agg(DISTINCT approvals.by)) AS approved_by
+    FROM approvals
+    INNER JOIN runs ON approvals.run_id = runs.run_id
+    INNER JOIN planned ON approvals.run_id = planned.run_id
+    WHERE lower(trim(approvals.by)) <> lower(trim(coalesce(runs.requested_by, '')))
+        -- A plan that was continued after an approval needs it again.
+        AND coalesce(approvals.at >= planned.planned_at, true)
+    GROUP BY approvals.run_id
+),
+waiting AS (
+    SELECT
+        runs.run_id,
+        runs.started_at AS planned_at,
+        runs.requested_by,
+        planned.actions,
+        planned.deletes,
+        planned.stopped,
+        coalesce(approved.approvals, 0) AS approvals,
+        coalesce(approved.allowing, 0) AS allowing,
+        greatest(view_settings.most_approvals, CASE WHEN planned.stopped > 0 THEN 1 ELSE 0 END) AS approvals_needed,
+        approved.approved_by
+    FROM runs
+    INNER JOIN planned ON runs.run_id = planned.run_id
+    LEFT JOIN approved ON runs.run_id = approved.run_id
+    CROSS JOIN view_settings
+    WHERE runs.state = 'planned' AND planned.actions + planned.stopped > 0
 )
-SELECT
-    runs.run_id,
-    runs.started_at AS planned_at,
-    runs.requested_by,
-    planned.actions,
-    planned.deletes,
-    planned.stopped,
-    coalesce(approved.approvals, 0) AS approvals,
-    greatest(view_settings.most_approvals, CASE WHEN planned.stopped > 0 THEN 1 ELSE 0 END) AS approvals_needed,
-    approved.approved_by
-FROM runs
-INNER JOIN planned ON runs.run_id = planned.run_id
-LEFT JOIN approved ON runs.run_id = approved.run_id
-CROSS JOIN view_settings
-WHERE runs.state = 'planned'
-    AND planned.actions + planned.stopped > 0
-    AND coalesce(approved.approvals, 0)
-    < greatest(view_settings.most_approvals, CASE WHEN planned.stopped > 0 THEN 1 ELSE 0 END);
+SELECT run_id, planned_at, requested_by, actions, deletes, stopped, approvals, approvals_needed, approved_by
+FROM waiting
+-- Only approvals with --allow let stopped actions through.
+WHERE approvals < approvals_needed OR (stopped > 0 AND allowing < approvals_needed);
 
--- Policies that the last plan of each resource violates; a warning refuses nothing.
+-- Policies that the last plan of each resource violates; a warning refuses nothing. A later plan of all that is declared
+-- for the cluster ends a violation of a resource that needs nothing any more.
 CREATE OR REPLACE VIEW policy_violations AS
-WITH evaluated AS (
+WITH whole_plans AS (
+    SELECT started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
+    FROM runs
+    WHERE arguments['command'] IN ('plan', 'provision') AND state IN ('planned', 'applying', 'finished')
+        AND coalesce(
+            arguments['only'], arguments['reverts'], arguments['prunes'], arguments['rebalance'], arguments['files'],
+            arguments['manifest_version']
+        ) IS NULL
+        AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'))
+),
+last_whole_plans AS (
+    SELECT found.cluster, max(whole_plans.started_at) AS started_at
+    FROM (SELECT DISTINCT cluster FROM plans) AS found
+    INNER JOIN whole_plans ON whole_plans.cluster = found.cluster OR whole_plans.cluster = ''
+    GROUP BY found.cluster
+),
+evaluated AS (
     SELECT
         run_id,
         cluster,
@@ -491,9 +625,21 @@ WITH evaluated AS (
     FROM plans
 ),
 last_plans AS (
-    SELECT run_id, cluster, resource_type, resource, topic, action, owner, planned_at, violations
+    SELECT
+        evaluated.run_id,
+        evaluated.cluster,
+        evaluated.resource_type,
+        evaluated.resource,
+        evaluated.topic,
+        evaluated.action,
+        coalesce(owner_names.owner, nullif(trim(evaluated.owner), '')) AS owner,
+        evaluated.planned_at,
+        evaluated.violations
     FROM evaluated
-    WHERE planned_at = last_planned_at
+    LEFT JOIN last_whole_plans ON evaluated.cluster = last_whole_plans.cluster
+    LEFT JOIN owner_names ON lower(trim(evaluated.owner)) = owner_names.owner_key
+    WHERE evaluated.planned_at = evaluated.last_planned_at
+        AND coalesce(evaluated.planned_at >= last_whole_plans.started_at, true)
 ),
 violated AS (
     SELECT run_id, cluster, resource_type, resource, topic, action, owner, planned_at, explode(violations) AS violation

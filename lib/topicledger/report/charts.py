@@ -83,15 +83,15 @@ class Line:
     name: str
     points: str
     """Points as SVG's polyline has them: hundredths of the chart's width, and of its height from the top."""
-    first: float
-    """The first value that is known."""
-    last: float
+    first: float | None
+    """The first value that is known; None if there is none."""
+    last: float | None
 
 
 def lines(series: Mapping[str, Sequence[float | None]], places: Sequence[int], highest: float) -> list[Line]:
     """Lay out lines over the same places, such as days since the first one; `highest` takes the full height.
 
-    A line begins at its first value that is known; None is unknown.
+    A line begins at its first value that is known, and leaves out None, which is unknown.
     """
     width, height = max(places[-1] - places[0], 1), max(highest, 1)
     found = []
@@ -100,5 +100,6 @@ def lines(series: Mapping[str, Sequence[float | None]], places: Sequence[int], h
         points = " ".join(
             f"{100 * (place - places[0]) / width:.2f},{100 - 100 * value / height:.2f}" for place, value in known
         )
-        found.append(Line(name=name, points=points, first=known[0][1], last=known[-1][1]))
+        ends = (known[0][1], known[-1][1]) if known else (None, None)
+        found.append(Line(name=name, points=points, first=ends[0], last=ends[1]))
     return found

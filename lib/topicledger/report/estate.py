@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ SERIES = 6
 _RISKS: Mapping[str, str] = {
     "one_replica": "one replica: a lost disk loses its records",
     "no_spare_replica": "min.insync.replicas needs all replicas: one broker down refuses writes of acks=all",
+    "refuses_writes": "min.insync.replicas needs more replicas than there are: writes of acks=all are refused",
     "unclean_election": "unclean leader election: acknowledged records can be lost",
 }
 """What each value of the column `risk` means."""
@@ -73,7 +75,7 @@ class Estate:
     usage_at: datetime | None
     """When usage was read on the cluster whose last such audit is the oldest; None if there was none."""
     unknown_use: int
-    """Number of topics whose use no audit has read."""
+    """Number of topics of which audits don't tell whether they are used."""
     unknown_configs: int
     """Number of topics whose configs no audit has described."""
     owners: Sequence[OwnerSize]
@@ -96,9 +98,9 @@ class GrowthChart:
     """The value at the upper edge."""
     lines: Sequence[charts.Line]
 
-    def shown(self, value: float) -> str:
+    def shown(self, value: float | None) -> str:
         """Format a value of the quantity."""
-        return size(value) if self.name == "bytes" else words.number(int(value))
+        return size(value) if self.name == "bytes" or value is None else words.number(int(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +236,7 @@ def _charts(growth: Sequence[Growth], days: Sequence[date], series: Sequence[str
     places = [(day - days[0]).days for day in days]
     for name, title in (("bytes", "Size"), ("partitions", "Partitions"), ("topics", "Topics")):
         sums = _over_days(growth, days, series, name, by)
-        highest = max(value for values in sums.values() for value in values if value is not None)
+        highest = max((value for values in sums.values() for value in values if value is not None), default=0.0)
         yield GrowthChart(name=name, title=title, highest=highest, lines=charts.lines(sums, places, highest))
 
 
@@ -244,19 +246,23 @@ def _over_days(
     """Add up a quantity of each series on each day; a cluster without an audit on a day has that of its last one.
 
     Values of a cluster are None before its first audit. Sums of owners are of the clusters that were audited by then.
+    Bytes are None if the size of one of the topics is unknown.
     """
     last: dict[str, dict[str, float]] = {}
     of_days: dict[date, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
     for each in growth:
         name = words.name(getattr(each, by)) or NO_OWNER
-        of_days[each.day][each.cluster][name if name in series else series[-1]] += getattr(each, quantity) or 0
+        unknown = quantity == "bytes" and each.topics_of_unknown_size
+        value = math.nan if unknown else getattr(each, quantity) or 0
+        of_days[each.day][each.cluster][name if name in series else series[-1]] += value
     sums: dict[str, list[float | None]] = {each: [] for each in series}
     for day in days:
         last.update(of_days[day])
         for name, values in sums.items():
             of_clusters = [counts.get(name) for counts in last.values()]
             known = [each for each in of_clusters if each is not None]
-            values.append(None if by == "cluster" and not known else sum(known))
+            total = sum(known)
+            values.append(None if math.isnan(total) or (by == "cluster" and not known) else total)
     return sums
 
 
@@ -265,7 +271,7 @@ def _unused(estate: Estate) -> ReportList:
         ReportLine(
             cells=[
                 *_named(row),
-                Cell(text=_time(row["unused_since"])),
+                Cell(text=_time(row["unused_since"]), under=f"to {_time(row['unused_until'])}"),
                 Cell(text=_time(row["last_record_at"]) or "none retained, or unknown"),
                 _number(row["num_partitions"]),
                 Cell(text=size(_count(row["bytes"]))),
@@ -275,7 +281,7 @@ def _unused(estate: Estate) -> ReportList:
         for row in estate.unused.rows
     ]
     title = f"Topics that no audit of {counted(estate.unused_days, 'day')} or longer showed in use"
-    columns = ["Owner", "Topic", "Unused since", "Last record", "Partitions", "Size"]
+    columns = ["Owner", "Topic", "Unused", "Last record", "Partitions", "Size"]
     return _listing("unused", title, columns, lines, estate.unused, "the largest")
 
 
