@@ -326,9 +326,11 @@ def _close(
     fail_on: Severity | None,
 ) -> DriftSummary:
     summary = summarise(run, refused, audited, problems, fail_on=fail_on)
-    arguments = {**run.arguments, _AUDITED: ",".join(sorted(audited))} if audited else run.arguments
+    # An earlier start may have compared a cluster that had no drift.
+    names = filter(None, {*audited, *run.arguments.get(_AUDITED, "").split(",")})
+    arguments = {**run.arguments, _AUDITED: ",".join(sorted(names))}
     if problems:
-        if arguments != run.arguments:
+        if arguments[_AUDITED]:
             run.commit_state(run.state, arguments=arguments)
         return summary
     summary = replace(summary, ignored=_ignored(run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +25,10 @@ _VIEWS = "current_topics topic_use cost_by_owner growth_by_owner unused_topics o
 
 
 def read_estate(ledger: Ledger, settings: Settings, limits: Scope, now: datetime) -> Estate:
-    """Read the estate within the clusters and owners of `limits`."""
+    """Read the estate within the clusters and owners of `limits`; without clusters, of all clusters of the settings."""
+    asked = limits
+    # Tables keep the rows of clusters that have left the settings.
+    limits = limits if limits.clusters else replace(limits, clusters=tuple(settings.clusters))
     with registered(ledger, settings, used_by(_VIEWS)):
         risky = _within(ledger, "risky_topics", limits)
         topics = _within(ledger, "current_topics", limits)
@@ -35,7 +39,7 @@ def read_estate(ledger: Ledger, settings: Settings, limits: Scope, now: datetime
         seen = list(_collected(of_clusters))
         return Estate(
             made_at=now,
-            limits=limits,
+            limits=asked,
             unused_days=settings.views.unused_days,
             usage_at=min((row["usage_at"] for row in seen if row["usage_at"]), default=None),
             unknown_use=_within(ledger, "topic_use", limits).where(F.col("use") == "unknown").count(),
