@@ -225,7 +225,8 @@ def test_duckdb_has_empty_tables_for_those_that_are_missing_or_older(tmp_path: P
 
 
 def test_duckdb_gets_the_tables_of_this_version() -> None:
-    assert (QUERIES / "duckdb.sql").read_text() == generate_duckdb.text()
+    written = (QUERIES / "duckdb.sql").read_text()
+    assert written == generate_duckdb.text(), "write it with: .venv/bin/python -m scripts.generate_duckdb"
 
 
 def test_views_over_missing_tables_are_empty(spark: SparkSession, tmp_path: Path) -> None:
