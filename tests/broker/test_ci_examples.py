@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.broker.direct import live
 from tests.broker.invoking import done
+from tests.broker.served import serving
 from tests.harness import UNREACHABLE
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS, RUNS
@@ -178,9 +180,21 @@ def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(
     assert declared == {"ci.copies", "ci.fine", "ci.away", "ci.far"}
 
 
+@pytest.fixture
+def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of its own for the socket of a server: a path has at most some 100 characters."""
+    with tempfile.TemporaryDirectory(prefix="tl-") as folder:
+        monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", folder)
+        yield
+
+
 @pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("sockets")
 def test_two_teams_merge_their_changes_while_a_cluster_is_down(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """Planned at once, merged in the other order. Only the team with topics on that cluster fails."""
+    """Planned at once, merged in the other order. Only the team with topics on that cluster fails.
+
+    The runner has a server, as a real one would: its commands start no Spark.
+    """
     more = '[guards]\napprovals = 0\n[changes]\nundeclared = "delete"\n'
     config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers, "dead": [UNREACHABLE]}, more=more)
     main = tmp_path / "main"
@@ -190,6 +204,11 @@ def test_two_teams_merge_their_changes_while_a_cluster_is_down(kafka: EmbeddedKa
     done("load-manifests", main / "topics", "--config", config)
     done("provision", "--cluster", "main", "--wait-visible", "30", "--config", config)
     config.write_text(config.read_text().replace("approvals = 0", "approvals = 1"))
+    with serving(config, environment=os.environ):
+        _merge_two(kafka, tmp_path, config, main)
+
+
+def _merge_two(kafka: EmbeddedKafka, tmp_path: Path, config: Path, main: Path) -> None:
     before = live(kafka, "")
 
     def proposed(number: int, author: str) -> Runner:

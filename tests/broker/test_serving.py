@@ -6,25 +6,23 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests import commands
 from tests.broker.direct import live
+from tests.broker.served import SCRIPT, serving
 from tests.receiver import receiver
 from tests.waiting import until
 from topicledger.serving import protocol
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
-SCRIPT = (sys.executable, "-c", "from topicledger.serving.client import main; main()")
-"""As the console script has it."""
 pytestmark = pytest.mark.thorough
 
 
@@ -48,21 +46,8 @@ class Place:
         path.write_text("\n".join(["cluster: main", "topics:", *rows]) + "\n")
         return path
 
-    @contextmanager
-    def serving(self, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-        log = self.config.with_name("serve.log")
-        with log.open("wb") as file:
-            server = subprocess.Popen(
-                [*SCRIPT, "serve", "--config", str(self.config), *more], env=self.environment, stderr=file
-            )
-            try:
-                until(lambda: b"serving" in log.read_bytes() or server.poll() is not None, seconds=240)
-                assert server.poll() is None, log.read_text()
-                yield server
-            finally:
-                if server.poll() is None:
-                    server.terminate()
-                server.wait(120)
+    def serving(self, *more: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        return serving(self.config, *more, environment=self.environment)
 
 
 @pytest.fixture
