@@ -21,7 +21,7 @@ def serving(config: Path, *more: str, environment: Mapping[str, str]) -> Iterato
     with log.open("wb") as file:
         server = subprocess.Popen([*SCRIPT, "serve", "--config", str(config), *more], env=environment, stderr=file)
         try:
-            until(lambda: b"serving" in log.read_bytes() or server.poll() is not None, seconds=240)
+            until(lambda: b"serving" in log.read_bytes() or server.poll() is not None, seconds=600)
             assert server.poll() is None, log.read_text()
             yield server
         finally:
