@@ -143,13 +143,15 @@ def test_each_effect_is_shown_guarded_and_passes_once_its_guard_is_raised(
 
     run = ("--config", config, "--run-id", "stopped")
     done("plan", *run, "--requested-by", "ann", code=5)
-    printed = done("runs", "show", *run)
+    actions = json.loads(done("runs", "show", *run, "--format", "json"))
+    stopped = {each["topic"]: phase for each in actions for phase in each["phases"] if phase["phase"] == "guard"}
     for topic, effects_shown in shown.items():
         # A row that both guards stop has the message of the first.
-        kind = "loss" if topic in losing else "disruption"
-        guard = "MAX_LOSSES" if topic in losing else "MAX_DISRUPTIONS"
-        (line,) = (line for line in printed.splitlines() if f" {topic} (guard): " in line)
-        assert f"{guard}_EXCEEDED: {with_units(effects_shown[kind])}" in line
+        kind, guard = ("loss", "MAX_LOSSES") if topic in losing else ("disruption", "MAX_DISRUPTIONS")
+        assert stopped[topic]["error"] == f"{guard}_EXCEEDED"
+        assert stopped[topic]["error_message"].startswith(effects_shown[kind])
+    printed = done("runs", "show", *run)
+    assert f" effect.reset (guard): MAX_LOSSES_EXCEEDED: {with_units(shown['effect.reset']['loss'])}; " in printed
     assert f"disruptions={len(disrupting)}" in printed
     assert f"losses={len(losing)}" in printed
 
