@@ -247,7 +247,7 @@ def _merge_two(kafka: EmbeddedKafka, tmp_path: Path, config: Path, main: Path) -
     assert orders.as_person("dave").job("allow") == 0
     assert orders.job("plan") == 0
     comment = (orders.folder / "comment-2.md").read_text()
-    assert "\n- delete ci.orders.gone: 1 partition\n" in comment
+    assert "\n- delete ci.orders.gone: 1 partition (warning of undeclared)\n" in comment
     assert "stopped by guards" not in comment
     merge(orders, "orders")
     assert orders.job("apply") == 0
