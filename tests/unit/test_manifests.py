@@ -52,6 +52,7 @@ TWICE = "assignments name a broker twice for one partition"
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "replaces itself": ({"topic": "same", "replaces": "same"}, "INVALID_REPLACES", manifests.REPLACES_ITSELF),
     "replaces no name": ({"replaces": "no name"}, "INVALID_REPLACES", manifests.REPLACES_NO_TOPIC),
+    "replaces a long name": ({"replaces": "y" * 250}, "INVALID_REPLACES", manifests.REPLACES_NO_TOPIC),
     "absent and replaces": (
         {"state": "absent", "replaces": "another"},
         "INVALID_REPLACES",

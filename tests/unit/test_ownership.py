@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,23 @@ def test_a_file_says_it_with_its_line_and_loads_nothing(tmp_path: Path) -> None:
         f"{file}:4: topic payments.b: a row without an owner may not declare it: it belongs to payments ([owners])"
     )
     assert last == "1 error: nothing was loaded"
+
+
+def test_only_the_owners_of_a_topic_may_replace_it(spark: SparkSession, tmp_path: Path) -> None:
+    file, settings = tmp_path / "m.json", by_map(tmp_path)
+    rows = [
+        {"topic": "orders.new", "replaces": "payments.legacy", "owner": "orders"},
+        {"topic": "payments.new", "replaces": "payments.legacy", "owner": "payments"},
+        {"topic": "payments.x", "replaces": "payments.y", "owner": "orders"},
+    ]
+    theirs = "it replaces payments.{}: owner orders may not declare it: it belongs to payments ([owners])"
+    declared = "owner orders may not declare it: it belongs to payments ([owners])"
+    expected = {"orders.new": theirs.format("legacy"), "payments.x": f"{declared}; {theirs.format('y')}"}
+    judged = dicts(manifest_rows(spark, *rows).transform(manifests.with_reasons(manifests.yours(settings.owners))))
+    assert {row["topic"]: row["error_message"] for row in judged if row["error"] == "NOT_YOURS"} == expected
+    file.write_text(json.dumps([{"cluster": "main", **row} for row in rows[:2]]))
+    with pytest.raises(ManifestFileError, match=re.escape(f"topic orders.new: {theirs.format('legacy')}")):
+        read(settings, [file], io.StringIO())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ _SHOWN_OWNERS = 5
 
 Topic = tuple[str | None, str | None, str | None]
 """A row's cluster, topic and owner."""
+Replacing = tuple[str | None, str | None, str | None, str | None]
+"""A row's cluster, topic, the topic that it replaces, and owner."""
 
 
 def read_owners(table: TomlTable, settings_file: Path, clusters: Iterable[str]) -> Owners:
@@ -102,6 +104,16 @@ def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
         owner_key(name) for line in owners.lines for name in line.owners
     }
     return [_reason(owner, *of, named) for (_, _, owner), of in zip(rows, owned, strict=True)]
+
+
+def not_yours_to_replace(owners: Owners, rows: Sequence[Replacing]) -> list[str | None]:
+    """As `not_yours`, also about the topics that rows replace: these are deleted in the end."""
+    found = not_yours(owners, [(cluster, topic, owner) for cluster, topic, _, owner in rows])
+    replacing = {place: (cluster, old, owner) for place, (cluster, _, old, owner) in enumerate(rows) if old is not None}
+    for (place, (_, old, _)), why in zip(replacing.items(), not_yours(owners, list(replacing.values())), strict=True):
+        if why is not None:
+            found[place] = "; ".join(filter(None, (found[place], f"it replaces {show(str(old))}: {why}")))
+    return found
 
 
 def owners_of(owners: Owners, topics: Sequence[tuple[str | None, str | None]]) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TextIO
 
-from topicledger.config.ownership import not_yours
+from topicledger.config.ownership import not_yours_to_replace
 from topicledger.config.scope import matches_ignored
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
@@ -242,7 +242,8 @@ def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[
     together = ((row, refused_together(row.configs)) for row in rows if row.configs)
     yield from ((row, reason) for row, reason in together if reason is not None)
     if settings.owners != Owners():
-        why = not_yours(settings.owners, [(row.cluster, row.topic, row.owner) for row in rows])
+        asked = [(row.cluster, row.topic, row.replaces, row.owner) for row in rows]
+        why = not_yours_to_replace(settings.owners, asked)
         yield from ((row, reason) for row, reason in zip(rows, why, strict=True) if reason is not None)
     ignored = settings.scope.ignored("ignore_topics", [row.topic for row in rows])
     yield from ((row, matches_ignored("topic", "ignore_topics")) for row, one in zip(rows, ignored, strict=True) if one)

@@ -55,6 +55,14 @@ def reasons(row: ManifestRow) -> list[str]:
 
 
 def _topic(topic: str, state: str) -> str | None:
+    if (reason := _no_legal_name(topic)) is not None:
+        return reason
+    internal = topic.replace(".", "_")
+    collides = internal in INTERNAL_TOPICS and state != ABSENT
+    return f"{topic}{COLLIDES}{internal}{WITH_INTERNAL}" if collides else None
+
+
+def _no_legal_name(topic: str) -> str | None:
     if topic == "":
         return "topic is empty"
     if topic in (".", ".."):
@@ -63,11 +71,7 @@ def _topic(topic: str, state: str) -> str | None:
         return f"topic has {len(topic)} characters; Kafka accepts at most {MAX_TOPIC_LENGTH}"
     if not _LEGAL.fullmatch(topic):
         return "topic has a character other than ASCII letters, digits, '.', '_' and '-'"
-    if topic in INTERNAL_TOPICS:
-        return f"{topic}{INTERNAL}"
-    internal = topic.replace(".", "_")
-    collides = internal in INTERNAL_TOPICS and state != ABSENT
-    return f"{topic}{COLLIDES}{internal}{WITH_INTERNAL}" if collides else None
+    return f"{topic}{INTERNAL}" if topic in INTERNAL_TOPICS else None
 
 
 def visible(text: str) -> str:
@@ -123,7 +127,7 @@ def _replaces(row: ManifestRow) -> str | None:
         return None
     if row.replaces == row.topic:
         return REPLACES_ITSELF
-    if not _LEGAL.fullmatch(row.replaces):
+    if _no_legal_name(row.replaces) is not None:
         return REPLACES_NO_TOPIC
     return ABSENT_REPLACES if row.state == ABSENT else None
 

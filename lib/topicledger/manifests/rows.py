@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from topicledger.arrow import over_arrow
-from topicledger.config.ownership import not_yours
+from topicledger.config.ownership import not_yours_to_replace
 from topicledger.config.patterns import any_matches
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import Owners, Settings
@@ -43,7 +43,7 @@ ODD_VALUES = "configs have values that brokers return in another form: "
 PLAIN_VALUES = "; write plain decimal digits, NaN, true or false"
 PLACEMENT_AND_ASSIGNMENTS = "placement and assignments both determine the replicas; give one or the other"
 REPLACES_ITSELF = "replaces names the topic itself; name the topic that it replaces"
-REPLACES_NO_TOPIC = "replaces is no legal name of a topic"
+REPLACES_NO_TOPIC = "replaces is no name of a topic that can be declared"
 ABSENT_REPLACES = "replaces is for a topic that is present; this one is absent"
 
 COLUMNS = MANIFESTS.schema.names
@@ -74,10 +74,13 @@ def known_cluster(clusters: Collection[str]) -> Rule:
 
 def legal_topic() -> Rule:
     """Require a topic name that Kafka accepts."""
-    topic = F.col("topic")
-    return Rule(
-        error=Refusal.INVALID_TOPIC,
-        reason=F.when(topic.isNull(), F.lit("topic is null"))
+    return Rule(error=Refusal.INVALID_TOPIC, reason=_no_legal_name(F.col("topic")))
+
+
+def _no_legal_name(topic: Column) -> Column:
+    """Return why no row can declare a topic of this name; null if one can."""
+    return (
+        F.when(topic.isNull(), F.lit("topic is null"))
         .when(topic == "", F.lit("topic is empty"))
         .when(topic.isin(".", ".."), F.concat(F.lit("topic can't be "), topic))
         .when(
@@ -91,7 +94,7 @@ def legal_topic() -> Rule:
             ~topic.rlike(r"\A[a-zA-Z0-9._-]+\z"),
             F.lit("topic has a character other than ASCII letters, digits, '.', '_' and '-'"),
         )
-        .when(topic.isin(*sorted(INTERNAL_TOPICS)), F.concat(topic, F.lit(INTERNAL))),
+        .when(topic.isin(*sorted(INTERNAL_TOPICS)), F.concat(topic, F.lit(INTERNAL)))
     )
 
 
@@ -192,7 +195,7 @@ def _legal_replaces() -> Rule:
     return Rule(
         error=Refusal.INVALID_REPLACES,
         reason=F.when(other == F.col("topic"), F.lit(REPLACES_ITSELF))
-        .when(~other.rlike(r"\A[a-zA-Z0-9._-]+\z"), F.lit(REPLACES_NO_TOPIC))
+        .when(other.isNotNull() & _no_legal_name(other).isNotNull(), F.lit(REPLACES_NO_TOPIC))
         .when(other.isNotNull() & F.col("state").eqNullSafe(F.lit(ABSENT)), F.lit(ABSENT_REPLACES)),
     )
 
@@ -297,15 +300,15 @@ def _with_duplicates(rows: DataFrame) -> DataFrame:
 
 
 def yours(owners: Owners) -> Sequence[Rule]:
-    """Require an owner that may declare the topic, if the settings define owners."""
+    """Require an owner that may declare the topic, and the one that it replaces, if the settings define owners."""
     if owners == Owners():
         return ()
 
-    def reasons(clusters: pa.Array, topics: pa.Array, declared_by: pa.Array) -> pa.Array:
-        rows = zip(clusters.to_pylist(), topics.to_pylist(), declared_by.to_pylist(), strict=True)
-        return pa.array(not_yours(owners, list(rows)), pa.string())
+    def reasons(*columns: pa.Array) -> pa.Array:
+        rows = list(zip(*(each.to_pylist() for each in columns), strict=True))
+        return pa.array(not_yours_to_replace(owners, rows), pa.string())
 
-    return (Rule(error=Refusal.NOT_YOURS, reason=over_arrow(reasons, "string", "cluster", "topic", "owner")),)
+    return (Rule(error=Refusal.NOT_YOURS, reason=over_arrow(reasons, "string", "cluster", "topic", REPLACES, "owner")),)
 
 
 def not_ignored(scope: ScopeSettings) -> Sequence[Rule]:
@@ -348,8 +351,7 @@ def judged_by(settings: Settings, selected: Collection[str] | None) -> Transform
 
     Adds `ignored` (array<string>): the names of these configs, null if there are none.
     """
-    besides = [*yours(settings.owners), *not_ignored(settings.scope)]
-    judged = judge(list(settings.clusters), selected, besides)
+    judged = judge(list(settings.clusters), selected, [*yours(settings.owners), *not_ignored(settings.scope)])
     ignored, configs = settings.ignored_configs, F.col("configs")
     left = {"ignored": ignored_names(ignored, configs), "configs": without_ignored(ignored, configs)}
     return lambda manifests: manifests.transform(judged).withColumns(left)
