@@ -33,10 +33,11 @@ from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
 from topicledger.ledger.unreached import is_planned
+from topicledger.manifests.rows import judged_by
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import approvals, renames, resources, scoping
+from topicledger.plan import approvals, removals, renames, resources, scoping
 from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.changes import describe
@@ -46,6 +47,7 @@ from topicledger.plan.prune import pruned, rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
 from topicledger.plan.standing import in_batches, sendable, standing
+from topicledger.plan.undeclared import deleting
 from topicledger.plan.wanted import Wanted, declared, rebalanced
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
@@ -287,9 +289,14 @@ def _plan_clusters(
             if wanted.renames is not None:
                 wanted = replace(wanted, judged=wanted.renames.inherited(wanted.judged, seen, configs))
             seen, listed = resources.list_into_tables(run, others.result(), seen)
+            if run.of_files:
+                removed = removals.with_removed(run, MANIFESTS, judged_by(settings, None), deleting(run), seen)
+                wanted = replace(wanted, judged=wanted.judged.transform(removed))
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             for each in listed:
                 decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))
+            if again and run.of_files:
+                decided = decided.also(removals.reached_again(run, decided, seen))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)

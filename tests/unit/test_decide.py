@@ -67,7 +67,11 @@ def decided(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
         {"topic": "a", "cluster": None, **REFUSED},
     )
     observed = observed_rows(
-        spark, *({"topic": topic, **fields} for topic, (_, fields, _) in CASES.items() if fields is not None)
+        spark,
+        *({"topic": topic, **fields} for topic, (_, fields, _) in CASES.items() if fields is not None),
+        # The cluster was lost after its topics were listed.
+        {"topic": "a", "cluster": "dark"},
+        {"topic": "undeclared", "cluster": "dark"},
     )
     return by_topic(declared.transform(decide(observed, LOOKS)))
 
@@ -121,6 +125,7 @@ def test_an_unreachable_cluster_fails_only_its_declared_topics(
         assert (row["phase"], row["outcome"], row["error"]) == ("observe", "failed", "CLUSTER_UNREACHABLE")
         assert (row["error_message"], row["cluster_id"]) == ("dark can't be reached", None)
     assert decided["dark", "c"]["error"] == "INVALID_STATE"
+    assert ("dark", "undeclared") not in decided, "it would be deleted if runs delete undeclared topics"
     failed = [key for key, row in decided.items() if row["outcome"] == "failed" and key[0] != "main"]
     assert sorted(failed) == [("dark", "a"), ("dark", "b")]
 

@@ -221,7 +221,12 @@ class Observation:
     @property
     def known(self) -> Sequence[str]:
         """Clusters that were reached and are the intended ones."""
-        return [name for name, status in self.statuses.items() if status.error is None and status.refused is None]
+        return [name for name, status in self.statuses.items() if status.problem is None]
+
+    @property
+    def lost(self) -> Sequence[str]:
+        """The other clusters: nothing can be decided about them."""
+        return [name for name, status in self.statuses.items() if status.problem is not None]
 
 
 @dataclass(frozen=True, kw_only=True)

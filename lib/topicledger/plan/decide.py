@@ -22,13 +22,16 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
     In: `phases.DECLARED`, from `manifests.rows.judge`. `observed` has the columns of `phases.OBSERVED`, for clusters of
     `statuses`. Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before are kept.
 
+    A cluster that was lost after its topics were listed is unreachable: its undeclared topics have no row.
+
     If a topic may not be described, it is unknown whether it exists: `absent` is refused, `present` is tried (M3). If
     brokers answer with another error instead of describing it, both fail. The decision for state absent without such a
     topic is unchanged (D2).
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
-        live = observed.select(
+        lost = [name for name, status in statuses.items() if status.problem is not None]
+        live = observed.where(~F.col("cluster").isin(*lost)).select(
             F.col("cluster").alias("live_cluster"),
             F.col("topic").alias("live_topic"),
             "topic_id",

@@ -28,6 +28,7 @@ from topicledger.plan import revert_resources, scoping
 from topicledger.plan.decisions import Decided, decided_on
 from topicledger.plan.intent import declarations_of, declared_otherwise, no_longer_declared
 from topicledger.plan.reevaluate import facts
+from topicledger.plan.removals import with_removed
 from topicledger.plan.revert import changed_by
 from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
@@ -162,6 +163,11 @@ def decisions(
     if declared is not None:
         judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
         listed = replace(listed, declared_only=True)
+    elif kind.deciding.manages(run.settings):
+        judge = ignoring.judged_by(kind, run.settings, None)
+        judged = judged.transform(with_removed(run, kind.table, judge, list(seen.statuses), seen))
+    # A cluster may be lost after its resources were listed.
+    listed = replace(listed, rows=listed.rows.where(F.col("cluster").isin(*seen.known)))
     judged_by = _judged_by(run, rules, resources.wanted, seen)
     scoped = _within(run, kind, listed)
     rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by, scoped))

@@ -1,0 +1,50 @@
+"""Rows that a plan's files remove, on clusters that can't be decided on: they leave the run open like declared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from topicledger.frames import materialised
+from topicledger.ledger.run import Run
+from topicledger.manifests.rows import Transform
+from topicledger.model import Outcome, Phase, Refusal
+from topicledger.observe.topics import Observation
+from topicledger.phases import EVALUATED, in_order
+from topicledger.plan.decisions import Decided
+from topicledger.schemas import PLANS, Table
+
+_KEY = ("cluster", "resource_type", "resource")
+_PLANNED = StructType([*EVALUATED, PLANS.schema["resource_type"], PLANS.schema["resource"]])
+
+
+def with_removed(run: Run, table: Table, judge: Transform, clusters: Collection[str], seen: Observation) -> Transform:
+    """Add removed rows to validated ones, for those of `clusters` that can't be decided on: they end with the reason.
+
+    `clusters`: where removed rows cause actions. In and out: as `judge` returns.
+    """
+    files, lost = run.unloaded.get(table.name), [name for name in clusters if name in seen.lost]
+    if not lost or files is None or files.removed is None:
+        return lambda judged: judged
+    removed = files.removed.where(F.col("cluster").isin(*lost)).transform(judge).where("phase IS NULL")
+    return lambda judged: judged.unionByName(removed)
+
+
+def reached_again(run: Run, decided: Decided, seen: Observation) -> Decided:
+    """Return a later row for what an earlier start couldn't reach and nothing was decided on now: it is skipped."""
+    unreached = F.col("error").eqNullSafe(F.lit(Refusal.CLUSTER_UNREACHABLE.value)) & F.col("resource").isNotNull()
+    left = run.plans().where(unreached & F.col("cluster").isin(*seen.known)).dropDuplicates([*_KEY])
+    if decided.rows is not None:
+        left = left.join(decided.rows.select(*_KEY), on=[*_KEY], how="left_anti")
+    same = ("cluster", "cluster_id", "resource_type", "resource", "topic", "owner")
+    values = {
+        **{name: F.col(name) for name in same},
+        "phase": F.lit(Phase.POLICY.value),
+        "outcome": F.lit(Outcome.SKIPPED.value),
+        "error_message": F.lit("nothing to do, now that the cluster was reached: no row declares it any more"),
+        "waits": F.lit(False),
+    }
+    rows = left.select(*in_order(_PLANNED, values)).transform(materialised)
+    return Decided(rows=rows, size=rows.count(), ended=True)

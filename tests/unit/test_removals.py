@@ -1,0 +1,61 @@
+"""Rows that a plan's files remove, on clusters that can't be reached."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import by_topic, dicts, frame, manifest_rows, observed_rows, plain
+from topicledger.ledger.unloaded import Unloaded
+from topicledger.manifests.rows import judge
+from topicledger.observe.topics import ClusterStatus, Observation
+from topicledger.plan.decide import decide
+from topicledger.plan.decisions import NOTHING
+from topicledger.plan.removals import reached_again, with_removed
+from topicledger.schemas import BROKERS, MANIFESTS, PLANS
+
+STATUSES = {"main": ClusterStatus(cluster_id="kafka-main"), "dark": ClusterStatus(error="dark can't be reached")}
+
+
+def seen(spark: SparkSession) -> Observation:
+    brokers = frame(spark, BROKERS.schema, [])
+    return Observation(topics=observed_rows(spark, {"topic": "gone"}), brokers=brokers, statuses=STATUSES)
+
+
+def test_a_removed_row_on_an_unreachable_cluster_is_unreached(spark: SparkSession) -> None:
+    removed = manifest_rows(
+        spark,
+        *({"topic": "gone", "cluster": each, "owner": "a"} for each in ("main", "dark", "kept")),
+        {"topic": "refused", "cluster": "dark", "num_partitions": 0},
+    )
+    run: Any = SimpleNamespace(unloaded={MANIFESTS.name: Unloaded(rows=removed.limit(0), removed=removed)})
+    look, judged_by = seen(spark), judge(["main", "dark", "kept"], None)
+    judged = manifest_rows(spark, {"topic": "new"}).transform(judged_by)
+    rows = judged.transform(with_removed(run, MANIFESTS, judged_by, ["main", "dark"], look))
+    decided = by_topic(rows.transform(decide(look.topics, STATUSES)))
+    assert {key: (row["decision"], row["error"]) for key, row in decided.items()} == {
+        ("main", "new"): ("create", None),
+        ("main", "gone"): ("unmanaged", None),
+        ("dark", "gone"): (None, "CLUSTER_UNREACHABLE"),
+    }
+    assert judged.transform(with_removed(run, MANIFESTS, judged_by, ["main"], look)).count() == 1
+
+
+def test_a_removed_row_that_needs_nothing_is_skipped_later(spark: SparkSession) -> None:
+    lost = {"phase": "observe", "outcome": "failed", "error": "CLUSTER_UNREACHABLE", "resource_type": "topic"}
+    planned = [
+        {**lost, "cluster": cluster, "topic": topic, "resource": topic, "owner": "a"}
+        for cluster, topic in (("main", "gone"), ("main", "decided"), ("dark", "gone"))
+    ]
+    quota = {**lost, "cluster": "main", "resource_type": "quota", "resource": "user=a"}
+    run: Any = SimpleNamespace(plans=lambda: frame(spark, plain(PLANS.schema), [*planned, quota]))
+    one = frame(spark, plain(PLANS.schema), [{"cluster": "main", "resource_type": "topic", "resource": "decided"}])
+    found = reached_again(run, SimpleNamespace(rows=one), seen(spark))  # type: ignore[arg-type]
+    assert found.rows is not None
+    told = {(row["cluster"], row["resource_type"], row["resource"]): row for row in dicts(found.rows)}
+    assert set(told) == {("main", "topic", "gone"), ("main", "quota", "user=a")}
+    assert {(row["phase"], row["outcome"], row["action"]) for row in told.values()} == {("policy", "skipped", None)}
+    again = reached_again(run, NOTHING, seen(spark))
+    assert again.size == 3
