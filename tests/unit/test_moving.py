@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from tests.unit.frames import moves_of
@@ -145,6 +146,24 @@ def test_a_broker_is_drained_of_every_topic_within_its_placement() -> None:
         "foreign": (1, 2),
         "racks": (1, 2),
     }
+
+
+@pytest.mark.parametrize("fills", [False, True])
+def test_a_rebalance_leaves_topics_outside_the_scope_where_they_are(fills: bool) -> None:
+    """Topics on a drained broker are counted, whatever they declare."""
+    theirs = {"declared": False, "live": [(0, [1, 3]), (1, [2, 1])]}
+    rows = [
+        row("mine", {0: [1, 3], 1: [2, 1]}),
+        {**row("theirs", {}, placement="brokers:1,2,3"), **theirs},
+        {**row("assigned", {}, assigned={0: [1, 3]}), **theirs},
+        {**row("elsewhere", {}), **theirs, "live": [(0, [1, 2])]},
+    ]
+    asked = Asked(moves=["main"], elections=["main"], rebalance=Rebalance(broker=3, fills=fills))
+    found = answers(*rows, asked=asked)
+    moved = {topic for topic, decision in found if decision != "outside"}
+    assert moved <= {"mine"}
+    assert {topic for topic, decision in found if decision == "outside"} == (set() if fills else {"theirs", "assigned"})
+    assert fills or moved == {"mine"}
 
 
 def test_a_broker_is_filled_with_what_it_may_have() -> None:

@@ -222,10 +222,15 @@ def test_rows_that_are_always_inside_stay_as_they_are(spark: SparkSession) -> No
 
 
 def test_the_line_about_a_scope_says_only_what_is_known() -> None:
-    summary: Any = SimpleNamespace(clusters=[], decisions={"unchanged": 2}, pending=SimpleNamespace(outside=0))
+    pending = SimpleNamespace(outside=0, drains=None)
+    summary: Any = SimpleNamespace(clusters=[], decisions={"unchanged": 2}, pending=pending)
     assert scope_line(summary, "owner a") == "scope: owner a; nothing is known to be pending outside"
     summary.decisions, summary.pending.outside = {"unchanged": 0}, 1
     assert scope_line(summary, "owner nobody") == (
         "scope: owner nobody: nothing is inside; 1 topic or other resource outside the scope has pending changes; "
         "this run doesn't apply them"
+    )
+    pending.drains = 3
+    assert scope_line(summary, "not owner a").endswith(
+        "1 topic outside the scope keeps replicas on broker 3, which won't be empty"
     )

@@ -41,6 +41,8 @@ class Pending:
     """The run's scope in words; None for everything on its clusters."""
     outside: int = 0
     """Topics and other resources outside the scope with pending changes."""
+    drains: int | None = None
+    """The broker that a rebalance drains: topics `outside` keep replicas on it."""
     removals: Sequence[str] = ()
     """The first rows that loading the plan's files removes, in words."""
     stopped: Sequence[StoppedActions] = ()

@@ -98,6 +98,9 @@ def scope_line(summary: Summary, scope: str) -> str:
         # Moves are planned only inside, and nothing is known of a cluster that doesn't answer.
         else "nothing is known to be pending outside"
     )
+    if outside and summary.pending.drains is not None:
+        topics, keep = ("1 topic", "keeps") if outside == 1 else (f"{outside:,} topics", "keep")
+        pending = f"{topics} outside the scope {keep} replicas on broker {summary.pending.drains}, which won't be empty"
     return f"scope: {plain(scope)}{found}; {pending}"
 
 

@@ -229,6 +229,7 @@ def summarise(
             moves=shown.moves,
             scope=str(run.scope) if run.scope.narrows else None,
             outside=sum(decisions.get(name, 0) for name in _OUTSIDE),
+            drains=None if run.rebalances is None or run.rebalances.fills else run.rebalances.broker,
         ),
         failures=shown.failures,
         query=(

@@ -104,7 +104,7 @@ def decisions(
     if any(name in wanted.replicas.clusters for name in seen.known):
         moving_on = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
         sizes = sizes_on(run.spark, moving_on, settings.kafka)
-        answers = moving.planned(wanted.mine, seen, sizes, wanted.replicas)
+        answers = moving.planned(wanted.marked, seen, sizes, wanted.replicas)
 
     def made() -> Decided:
         rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings, answers))
@@ -113,7 +113,7 @@ def decisions(
     found = made()
     if found.any_to_place:
         # Few runs create a topic with a placement. Checking for one beforehand would cost the others time.
-        creates = moving.planned(wanted.mine, seen, Sizes(), moving.CREATES)
+        creates = moving.planned(wanted.marked, seen, Sizes(), moving.CREATES)
         answers = creates if answers is None else answers.unionByName(creates)
         found = made()
     return found

@@ -7,7 +7,7 @@ The planner is plain Python and needs all partitions of a cluster at once. It ru
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,14 @@ from topicledger.kafka.config_values import values_by_name
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
-from topicledger.model.placement import ANYWHERE, PlacementKind, allows, parse_placement, without
+from topicledger.model.placement import ANYWHERE, PlacementKind, parse_placement
 from topicledger.observe.topics import Observation
 from topicledger.phases import CHANGE, DECIDED, MOVES
-from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
+from topicledger.plan.rebalancing import kept_outside, rebalanced
+from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, flows, plan
 from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import lookup
+from topicledger.resources.scoped import INSIDE
 from topicledger.schemas.tables import ASSIGNMENTS
 
 _ANSWER = StructType(
@@ -88,7 +90,8 @@ class Sizes:
 def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
     """Ask the planner about declared topics; return `_ANSWER`, materialised, for topics that need an action.
 
-    In: `judged` from `manifests.rows.judge`.
+    In: `judged` from `manifests.rows.judge`, with `INSIDE`. Topics outside stay; those that a rebalance would move, if
+    they were inside, have the decision `outside`.
     """
     clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
     here = F.col("cluster").isin(*clusters)
@@ -97,7 +100,7 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
     )
     accepted = here & F.col("phase").isNull() & (F.col("state") == PRESENT)
     declared = judged.where(accepted).select(
-        "cluster", "topic", F.lit(True).alias("declared"), *_ASKED, F.col("assignments").alias("assigned")
+        "cluster", "topic", F.col(INSIDE).alias("declared"), *_ASKED, F.col("assignments").alias("assigned")
     )
     rows = live.join(declared, on=["cluster", "topic"], how="full_outer")
     if sizes.replicas is None:
@@ -130,14 +133,18 @@ def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> D
     if spread.isEmpty():
         return None
     as_many = spread.withColumn("replication_factor", F.lit(None).cast("int"))
-    moves = planned(as_many, seen, Sizes(), Asked(moves=clusters)).where(F.col("error").isNull())
+    marked = as_many.withColumn(INSIDE, F.lit(True))
+    moves = planned(marked, seen, Sizes(), Asked(moves=clusters)).where(F.col("error").isNull())
     return moves.select("cluster", "topic", F.size("moves").alias("partitions"))
 
 
 def answer(
     name: str, cluster: LiveCluster, rows: Sequence[Mapping[str, Any]], asked: Asked
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of `_ANSWER` for one cluster. In: its existing and its declared topics."""
+    """Yield rows of `_ANSWER` for one cluster.
+
+    In: its existing and its declared topics; `declared` is false for those outside the scope, null without a row.
+    """
     topics = [
         TopicReplicas(
             topic=row["topic"],
@@ -158,8 +165,10 @@ def answer(
     if asked.rebalance is None:
         changes = plan(cluster, topics, wishes)
     else:
-        changes = _rebalanced(cluster, topics, declared, asked.rebalance)
+        changes = rebalanced(cluster, topics, rows, asked.rebalance)
         there = {row["topic"]: row for row in rows if row["topic"] in changes}
+        for topic in kept_outside(topics, rows, asked.rebalance):
+            yield {"cluster": name, "topic": topic, "decision": Decision.OUTSIDE.value}
     for topic, change in changes.items():
         values = {"cluster": name, "topic": topic, "decision": ReplicaAction.REASSIGN.value}
         yield {**values, **_moves(by_name[topic], change)}
@@ -177,43 +186,6 @@ def answer(
     if asked.creates:
         missing = {topic: row for topic, row in declared.items() if topic not in by_name}
         yield from _creates(name, cluster, topics, missing)
-
-
-def _rebalanced(
-    cluster: LiveCluster,
-    topics: Sequence[TopicReplicas],
-    declared: Mapping[str, Mapping[str, Any]],
-    rebalance: Rebalance,
-) -> Mapping[str, Change]:
-    """Plan moves that drain or fill a broker: within declared placements; other topics may move to any broker."""
-    broker = rebalance.broker
-    placements = {
-        topic: parse_placement(row["placement"]) for topic, row in declared.items() if row["placement"] is not None
-    }
-    assigned = {topic for topic, row in declared.items() if row["assigned"] is not None}
-    if rebalance.fills:
-        allowed = {
-            each.topic
-            for each in topics
-            if each.topic not in assigned
-            and allows(placements.get(each.topic, ANYWHERE), broker, cluster.racks[broker])
-        }
-        return fill(cluster, topics, [broker], allowed)
-    there = [each.topic for each in topics if any(broker in replicas for replicas in each.replicas.values())]
-    wishes = {
-        topic: Wish(placement=without(placements.get(topic, ANYWHERE), broker))
-        for topic in there
-        if topic not in assigned
-    }
-    stay = Change(
-        refused=(
-            Refusal.BROKERS_UNAVAILABLE,
-            f"its manifest assigns replicas to brokers, and it has some on broker {broker}, which is drained: declare "
-            "other assignments, or a placement",
-        )
-    )
-    changes = plan(replace(cluster, leaving=frozenset([broker])), topics, wishes)
-    return dict(sorted({**changes, **{topic: stay for topic in there if topic in assigned}}.items()))
 
 
 def _wish(row: Mapping[str, Any]) -> Wish:
@@ -342,7 +314,7 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
     counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
     live = seen.topics.select("cluster", "topic", "topic_id", *counts)
-    actions = F.col("decision").isin(*ReplicaAction) & F.col("cluster").isin(*seen.known)
+    actions = F.col("decision").isin(*ReplicaAction, Decision.OUTSIDE.value) & F.col("cluster").isin(*seen.known)
     ids = {name: status.cluster_id for name, status in seen.statuses.items()}
     empty = {name: F.lit(None).cast("string") for name in ("phase", "outcome")}
     moves = (

@@ -58,11 +58,11 @@ class Wanted:
     """Adds `scoped.INSIDE`: whether a topic is in the run's scope (`scoping.inside`); None if all are."""
 
     @property
-    def mine(self) -> DataFrame:
-        """The rows of `judged` inside the scope: the planner leaves the replicas of other topics as they are."""
-        if self.inside is None:
-            return self.judged
-        return self.judged.transform(self.inside).where(INSIDE).drop(INSIDE)
+    def marked(self) -> DataFrame:
+        """The rows of `judged` with `INSIDE`: the planner leaves the replicas of topics outside as they are."""
+        return (
+            self.judged.withColumn(INSIDE, F.lit(True)) if self.inside is None else self.judged.transform(self.inside)
+        )
 
 
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
