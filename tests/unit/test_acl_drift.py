@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import DRIFT_COLUMNS, Estate
+from topicledger.drift.scoping import on_resources
 from topicledger.model import Refusal
+from topicledger.model.scope import Scope
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.acls import rows as acls
@@ -116,6 +119,35 @@ def test_denies_that_hide_what_is_declared(spark: SparkSession) -> None:
         ("t.1", "acl_denied", "User:a DENY READ TOPIC LITERAL t.1 10.0.0.1", text),
         (None, "acl_denied", "User:* DENY ALL TOPIC LITERAL * *", text),
     }
+
+
+def test_an_audit_of_an_owner_has_what_denies_its_acls_and_its_principals(spark: SparkSession) -> None:
+    declared = [
+        {**right("a", "t"), "state": "present", "owner": "mine"},
+        {**right("b", "missing"), "state": "present", "owner": "mine"},
+        {**right("c", "missing"), "state": "present", "owner": "theirs"},
+    ]
+    live = [right("a", "t"), right("*", "t", permission="DENY")]
+    estate = Estate(
+        cluster_ids={"main": "kafka-main"},
+        topics=observed_rows(spark, {"topic": "t"}),
+        configs=frame(spark, OBSERVED_CONFIGS.schema, []),
+        earlier_configs=frame(spark, OBSERVED_CONFIGS.schema, []),
+        audit=frame(spark, AUDIT.schema, []),
+    )
+    listed = Listed(rows=frame(spark, OBSERVED_ACLS.schema, live).drop("run_id"), statuses={"main": ListedStatus()})
+    judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None))
+    rows = judged.transform(find_resource_drift(KIND, estate, listed, judged_rows(spark), SETTINGS))
+
+    def kinds(**limits: Any) -> set[tuple[str, str]]:
+        run: Any = SimpleNamespace(scope=Scope(**limits), settings=SETTINGS)
+        mine = rows.transform(on_resources(run, KIND, estate, listed, judged))
+        return {(row["kind"], row["what"].split()[0]) for row in dicts(mine)}
+
+    of_b = {("acl_missing", "User:b"), ("acl_on_missing_topic", "User:b"), ("acl_principal_without_topics", "User:b")}
+    assert kinds(owners=("Mine",)) == {("acl_denied", "User:*"), *of_b}
+    assert kinds(resources=("^User:b ",)) == of_b
+    assert kinds(topics=("^t$",)) == {("acl_denied", "User:*")}
 
 
 @pytest.mark.thorough

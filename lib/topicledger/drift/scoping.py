@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.drift.find import Estate
@@ -33,19 +33,38 @@ def on_topics(run: Run, declared: DataFrame) -> Transform:
 def on_resources(run: Run, kind: ResourceKind, estate: Estate, listed: Listed, declared: DataFrame) -> Transform:
     """Return a transform that keeps findings on other resources inside. In and out: `find.DRIFT_COLUMNS`.
 
-    `declared`: the result of the kind's `Rows.judge`. A finding that a cluster's resources are unknown is always kept.
+    `declared`: the result of the kind's `Rows.judge`. A finding is inside if a resource inside is what it is about, or
+    what it is compared with, and if it is about the holder of one. A finding that a cluster's resources are unknown is
+    always kept.
     """
     if not run.scope.narrows:
         return lambda found: found
     statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in estate.cluster_ids.items()}
-    mine = (
+    inside = (
         declared.transform(kind.deciding.compare(listed, statuses, run.settings))
         .transform(with_inside(run.scope, kind.deciding.scoped, None, text="resource"))
         .where(INSIDE)
-        .select("cluster", F.col("resource").alias("what"))
-        .distinct()
+        .select("cluster", "resource")
     )
+    mine = inside.select("cluster", F.col("resource").alias("_name"))
+    if (holder := kind.deciding.scoped.holder) is not None:
+        live = listed.rows.select("cluster", kind.rows.text_of().alias("resource"), F.col(holder).alias("_name"))
+        held = declared.select("cluster", "resource", F.col(holder).alias("_name")).unionByName(live)
+        mine = mine.unionByName(held.join(inside, on=["cluster", "resource"], how="left_semi").drop("resource"))
+    mine = mine.distinct()
     about_cluster = F.col("what") == kind.table.name
-    return lambda found: found.where(about_cluster).unionByName(
-        found.where(~about_cluster).join(mine, on=["cluster", "what"], how="left_semi").select(*found.columns)
-    )
+
+    def transform(found: DataFrame) -> DataFrame:
+        named = found.where(~about_cluster).withColumns({"_what": F.col("what"), "_other": compared_with()})
+        for name in ("_what", "_other"):
+            marked = mine.select("cluster", F.col("_name").alias(name), F.lit(True).alias(f"{name}_inside"))
+            named = named.join(marked, on=["cluster", name], how="left")
+        kept = named.where(F.col("_what_inside") | F.col("_other_inside")).select(*found.columns)
+        return found.where(about_cluster).unionByName(kept)
+
+    return transform
+
+
+def compared_with() -> Column:
+    """Return the other resource that a finding compares a live one with (string); null if there is none."""
+    return F.when(F.col("live") == F.col("what"), F.col("declared"))

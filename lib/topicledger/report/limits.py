@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
 from topicledger.config.settings import Owners
+from topicledger.drift.scoping import compared_with
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.owners import belongs_to, is_one_of, of_topics
 from topicledger.manifests.rows import Transform
@@ -104,20 +105,48 @@ def _within(limits: Scope) -> Column:
 
 
 def _findings(ledger: Ledger, settings: Owners, limits: Scope) -> Transform:
-    """Keep rows of `drift` within the limits; topics that no row declares have owners by [owners] of the settings."""
+    """Keep rows of `drift` within the limits; topics that no row declares have owners by [owners] of the settings.
+
+    As in an audit, a finding is also about the resource with which it compares a live one, and about what holders have.
+    """
 
     def transform(drift: DataFrame) -> DataFrame:
-        declared = owners(ledger).withColumnsRenamed({"resource": "_subject", "resource_type": "_type"})
-        is_topic = F.col("topic").isNotNull()
-        of_type = F.when(is_topic, F.col("_type") == TOPIC).otherwise(F.col("_type") != TOPIC)
-        rows = drift.withColumns({"_subject": F.coalesce("topic", "what"), "_topic": F.col("topic")}).join(
-            declared, on=["cluster", "_subject"], how="left"
-        )
-        own = F.when(of_type, F.col("declared_owner"))
+        other, of_topic = compared_with(), F.col("topic").isNotNull()
+        about = [(F.col("topic"), True), (F.when(~of_topic | other.isNotNull(), F.col("what")), False), (other, False)]
+        names = (F.struct(name.alias("name"), F.lit(topics).alias("is_topic")) for name, topics in about)
+        rows = drift.withColumn("_about", F.explode(F.array(*names))).where("_about.name IS NOT NULL")
+        declared = _declared(ledger)
+        same = [F.col("cluster") == F.col("_cluster"), F.col("_about.name") == F.col("_name"),
+                F.col("_about.is_topic") == F.col("_is_topic")]  # fmt: skip
+        rows = rows.join(declared, on=same, how="left").withColumn("_topic", F.coalesce("topic", "_of_topic"))
         inside = any_matches("_topic", limits.topics) if limits.topics else F.lit(True)
         if limits.owners:
-            by_settings = is_topic & F.col("_type").isNull() & belongs_to(settings, limits.owners)
-            inside &= F.coalesce(is_one_of(own, limits.owners), F.lit(False)) | by_settings
+            by_settings = F.col("_about.is_topic") & F.col("_name").isNull() & belongs_to(settings, limits.owners)
+            inside &= F.coalesce(is_one_of(F.col("_owner"), limits.owners), F.lit(False)) | by_settings
         return rows.where(inside).select(*drift.columns).distinct()
 
     return transform
+
+
+def _declared(ledger: Ledger) -> DataFrame:
+    """Return what the latest tables declare, by the names that findings use: of resources and of their holders.
+
+    Out: `_cluster`, `_name`, `_is_topic` (boolean), `_owner`, and `_of_topic`, the topic that a resource is about.
+    """
+    topic = F.col("topic")
+    values = (F.lit(True).alias("_is_topic"), F.col("owner").alias("_owner"), topic.alias("_of_topic"))
+    found = ledger.read_if_exists(MANIFESTS).select(F.col("cluster").alias("_cluster"), topic.alias("_name"), *values)
+    for kind in KINDS:
+        scoped = kind.deciding.scoped
+        if ledger.exists(kind.table):
+            rows = ledger.read(kind.table).transform(kind.rows.complete)
+            names = F.array(kind.rows.text_of(), *([] if scoped.holder is None else [F.col(scoped.holder)]))
+            values = (
+                F.lit(False).alias("_is_topic"),
+                F.col("owner").alias("_owner"),
+                scoped.topic_of(F.col).alias("_of_topic"),
+            )
+            found = found.unionByName(
+                rows.select(F.col("cluster").alias("_cluster"), F.explode(names).alias("_name"), *values)
+            )
+    return found
