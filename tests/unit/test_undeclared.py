@@ -12,9 +12,12 @@ from pyspark.sql import SparkSession
 
 from tests.unit.frames import decision_rows, dicts, frame, judged_rows, manifest_rows, plain
 from topicledger.config.reading import load_settings
-from topicledger.config.settings import ChangeSettings
+from topicledger.config.settings import ChangeSettings, KafkaSettings
+from topicledger.model.renames import REPLACED_BY
 from topicledger.plan import guards
-from topicledger.plan.undeclared import UNDECLARED, deleting, no_longer_asked_for, with_deletes
+from topicledger.plan.former import UNDECLARED, Former
+from topicledger.plan.renames import renames
+from topicledger.plan.undeclared import deleting, no_longer_asked_for, with_deletes
 from topicledger.schemas import AUDIT, PLANS
 
 CREATED_AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -42,27 +45,16 @@ def run_of(spark: SparkSession, declared: Any, **more: Any) -> Any:
         audited("without id", topic_id=None),
         audited("of another cluster", cluster_id="kafka-before"),
     ]
-    planned = [
-        {
-            "cluster": "main",
-            "resource_type": "topic",
-            "topic": "gone",
-            "owner": owner,
-            "planned_at": CREATED_AT.replace(hour=hour),
-        }
-        for hour, owner in ((1, "b"), (2, "a"), (3, None))
-    ]
-    tables = {
-        AUDIT.name: frame(spark, plain(AUDIT.schema), audit),
-        PLANS.name: frame(spark, plain(PLANS.schema), planned),
-    }
+    audited_rows = frame(spark, plain(AUDIT.schema), audit)
     usual = {
         "by_manifests": True,
         "of_earlier_manifests": False,
         "of_files": False,
         "manifest_version": 7,
         "manifests": lambda _: declared,
-        "ledger": SimpleNamespace(read=lambda table: tables[table.name]),
+        "ledger": SimpleNamespace(read=lambda _: audited_rows),
+        "spark": spark,
+        "clusters": (),
         "settings": SimpleNamespace(
             changes={"main": DELETE},
             clusters={"main": None, "other": None},
@@ -70,6 +62,13 @@ def run_of(spark: SparkSession, declared: Any, **more: Any) -> Any:
         ),
     }
     return SimpleNamespace(**usual | more)
+
+
+def former_rows(spark: SparkSession, *replaced: tuple[str, str, str]) -> Former:
+    """Former rows, by which the topic `gone` had the owner a."""
+    owners = spark.createDataFrame([("main", "gone", "a")], "cluster string, topic string, _owner_then string")
+    by = spark.createDataFrame(list(replaced), "cluster string, topic string, _replaced_by string")
+    return Former(owners=owners, replaced=by)
 
 
 def decided(spark: SparkSession, run: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -80,7 +79,7 @@ def decided(spark: SparkSession, run: Any) -> dict[tuple[str, str], dict[str, An
         {"topic": "declared", "decision": "unchanged", "owner": "c", "topic_id": "id of declared"},
         {"topic": "elsewhere", "cluster": "other", "decision": "unmanaged", "topic_id": "id of elsewhere"},
     )
-    transform = with_deletes(run)
+    transform = with_deletes(run, former_rows(spark))
     assert transform is not None
     found = rows.transform(transform)
     assert found.columns == rows.columns
@@ -112,10 +111,43 @@ def test_a_row_that_may_mean_the_topic_keeps_it(spark: SparkSession, row: dict[s
 def test_only_runs_from_the_latest_manifests_delete_undeclared_topics(spark: SparkSession) -> None:
     declared = manifest_rows(spark)
     assert deleting(run_of(spark, declared)) == ["main"]
-    assert with_deletes(run_of(spark, declared, by_manifests=False)) is None
-    assert with_deletes(run_of(spark, declared, of_earlier_manifests=True)) is None
+    before = former_rows(spark)
+    assert with_deletes(run_of(spark, declared, by_manifests=False), before) is None
+    assert with_deletes(run_of(spark, declared, of_earlier_manifests=True), before) is None
     kept = SimpleNamespace(changes={"main": ChangeSettings(configs="exact")})
-    assert with_deletes(run_of(spark, declared, settings=kept)) is None
+    assert with_deletes(run_of(spark, declared, settings=kept), before) is None
+    assert with_deletes(run_of(spark, declared), None) is None
+
+
+@pytest.mark.parametrize("days", [None, 14])
+def test_a_topic_that_was_replaced_once_goes_only_if_it_is_idle(spark: SparkSession, days: int | None) -> None:
+    """The row that replaces it is gone, or no longer says so: `_schemas` and the like stay, whatever replaces them."""
+    changes = {"main": ChangeSettings(undeclared="delete", replaced_idle_days=days)}
+    run = run_of(spark, manifest_rows(spark, {"topic": "new", "replaces": "_schemas", "owner": "b"}))
+    run.settings.changes, run.settings.kafka = changes, KafkaSettings()
+    gone = {"topic": "gone", "decision": "delete", "owner": "a", "before": {UNDECLARED: "first"}, "topic_id": "g"}
+    rows = decision_rows(
+        spark,
+        gone,
+        {**gone, "topic": "never.replaced"},
+        {"topic": "declared", "decision": "delete", "before": {}, "topic_id": "d"},
+        {"topic": "_schemas", "decision": "unmanaged", "topic_id": "s"},
+        {"topic": "new", "decision": "unchanged", "owner": "b"},
+    )
+    before = former_rows(spark, ("main", "gone", "late"), ("main", "declared", "late"))
+    found = renames(run, judged_rows(spark, {"topic": "new", "replaces": "_schemas", "owner": "b"}), before)
+    assert found is not None
+    by_topic = {row["topic"]: row for row in dicts(rows.transform(found.decided, None))}
+    assert {topic: row["decision"] for topic, row in by_topic.items()} == {
+        "gone": "unmanaged" if days is None else "delete",
+        "never.replaced": "delete",
+        "declared": "delete",
+        "_schemas": "unmanaged",
+        "new": "unchanged",
+    }
+    if days is not None:
+        kept = {"num_partitions": "1", "replication_factor": "1", REPLACED_BY: "late", UNDECLARED: "first"}
+        assert (by_topic["gone"]["owner"], by_topic["gone"]["before"]) == ("a", kept)
 
 
 def test_a_topic_that_is_declared_again_is_not_deleted(spark: SparkSession) -> None:
@@ -130,6 +162,7 @@ def test_a_topic_that_is_declared_again_is_not_deleted(spark: SparkSession) -> N
                 for each in ("gone", "back")
             ),
             *({**common, "topic": each, "resource": each, "before": {}} for each in ("absent", "no longer")),
+            {**common, "topic": "once", "resource": "once", "before": {UNDECLARED: "first", REPLACED_BY: "late"}},
         ],
     )
     rows = ({"topic": "back"}, {"topic": "absent", "state": "absent"})

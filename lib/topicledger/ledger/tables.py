@@ -117,13 +117,19 @@ class Ledger(Definitions):
                 "VACUUM or the expiry of Delta's log removed is gone: give a later version"
             ) from error
 
-    def oldest_changes(self, table: Table) -> int | None:
-        """The first version whose changes the table's history may still have; None if it keeps no changes."""
+    def oldest_changes(self, table: Table, since: datetime | None = None) -> int | None:
+        """The first version whose changes the table's history may still have; None if there are none.
+
+        `since`: only versions that were committed since then (UTC).
+        """
         if self._properties(table).get("delta.enableChangeDataFeed") != "true":
             return None
 
-        def read() -> int:
-            return int(self._history(table).agg(F.min("version").alias("first")).collect()[0]["first"])
+        def read() -> int | None:
+            versions = self._history(table)
+            kept = versions if since is None else versions.where(F.col("timestamp") >= F.lit(since))
+            first: int | None = kept.agg(F.min("version").alias("first")).collect()[0]["first"]
+            return first
 
         return self._retried(table, "read", read)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
-from topicledger.plan.unused import no_live_groups_in_audits
+from topicledger.model import Outcome, Phase, Refusal
+from topicledger.plan.unused import NEVER_PRUNED, TOOLS_OWN, no_live_groups_in_audits
 from topicledger.policies.contract import SetRule
 from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.resources.ending import ended
 from topicledger.schemas import PLANS, USAGE
 
 USED = ("in_use", "no_consumer_groups", "no_recent_records", "unused_in_audits")
@@ -40,3 +42,19 @@ def seen_since(plans: DataFrame, usage: DataFrame) -> DataFrame:
     by_audits = usage.where(F.col("end_offset").isNotNull())
     seen = by_plans.unionByName(by_audits.select(*key, "end_offset", F.col("observed_at").alias("_at")))
     return seen.groupBy(*key, "end_offset").agg(F.min("_at").alias("seen_since"))
+
+
+def never_idle() -> Column:
+    """Return the struct that ends a topic which is never deleted as idle, used or not; null if it may be."""
+    phase = F.lit(Phase.OBSERVE.value)
+    no_ids = (
+        "this cluster gives topics no ids (brokers before 2.8), so it would be unknown at apply whether this is still "
+        "the planned topic"
+    )
+    return F.when(
+        F.startswith("topic", F.lit(TOOLS_OWN)),
+        ended(phase, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), F.lit(NEVER_PRUNED)),
+    ).when(
+        F.col("topic_id").isNull(),
+        ended(phase, F.lit(Outcome.REFUSED.value), F.lit(Refusal.UNJUDGEABLE.value), F.lit(no_ids)),
+    )

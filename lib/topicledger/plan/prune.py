@@ -18,13 +18,12 @@ from topicledger.config import patterns
 from topicledger.frames import materialised
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import ABSENT
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal
+from topicledger.model import Action, Decision, Outcome, Phase
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
 from topicledger.plan.decide import live_counts, texts
-from topicledger.plan.idle import USED, rules_of_use
+from topicledger.plan.idle import USED, never_idle, rules_of_use
 from topicledger.plan.undeclared import with_named
-from topicledger.plan.unused import NEVER_PRUNED, TOOLS_OWN
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy
 from topicledger.policies.delete import END_OFFSET
@@ -95,7 +94,7 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
         .withColumns(
             {
                 "before": F.when(delete, F.map_filter(before, lambda _, value: value.isNotNull())),
-                "_end": F.when(delete, F.coalesce(_may_be_meant(), _never())),
+                "_end": F.when(delete, F.coalesce(_may_be_meant(), never_idle())),
             }
         )
         .transform(with_ended, "_end")
@@ -107,19 +106,3 @@ def _may_be_meant() -> Column:
     skipped = F.lit(Outcome.SKIPPED.value)
     end = ended(F.lit(Phase.OBSERVE.value), skipped, F.lit(None).cast("string"), F.col("_unreadable"))
     return F.when(F.col("_unreadable").isNotNull(), end)
-
-
-def _never() -> Column:
-    """Return the struct that ends a topic which is never pruned, used or not; null if it may be pruned."""
-    phase = F.lit(Phase.OBSERVE.value)
-    no_ids = (
-        "this cluster gives topics no ids (brokers before 2.8), so it would be unknown at apply whether this is still "
-        "the planned topic"
-    )
-    return F.when(
-        F.startswith("topic", F.lit(TOOLS_OWN)),
-        ended(phase, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), F.lit(NEVER_PRUNED)),
-    ).when(
-        F.col("topic_id").isNull(),
-        ended(phase, F.lit(Outcome.REFUSED.value), F.lit(Refusal.UNJUDGEABLE.value), F.lit(no_ids)),
-    )

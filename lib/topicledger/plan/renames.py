@@ -25,8 +25,9 @@ from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.observe.topic_use import read_last_records
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import live_counts, texts
-from topicledger.plan.idle import rules_of_use
-from topicledger.plan.undeclared import UNDECLARED, idle_days, is_replaced
+from topicledger.plan.former import UNDECLARED, Former
+from topicledger.plan.idle import never_idle, rules_of_use
+from topicledger.plan.undeclared import idle_days, is_replaced, is_undeclared
 from topicledger.policies.contract import Policy, text
 from topicledger.policies.delete import END_OFFSET
 from topicledger.policies.evaluating import together, warning
@@ -42,8 +43,8 @@ class Renames:
     run: Run
     rows: DataFrame
     """cluster, topic, `replaces`, owner, labels, and `accepted`: whether the row isn't refused."""
-    deletes: bool
-    """Whether the run may plan deletes."""
+    before: Former | None
+    """Owners of old topics, and topics that rows no longer replace; None if the run deletes neither kind."""
 
     def to_describe(self, seen: Observation) -> DataFrame:
         """Return the old topics of new ones that don't exist yet (columns of `observed`)."""
@@ -144,31 +145,46 @@ class Renames:
             .groupBy("cluster", F.col(REPLACES).alias("topic"))
             .agg(F.min(F.struct("topic", "owner", "accepted", F.col("_lives"))).alias("_by"))
         )
-        undeclared = F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
-        unnamed = (F.col("decision") == Decision.UNMANAGED.value) | undeclared
+        unnamed = (F.col("decision") == Decision.UNMANAGED.value) | is_undeclared()
         replaced = F.coalesce(F.col("_by").isNotNull() & unnamed, F.lit(False))
         decision = F.when(self._may_go(), F.lit(Action.DELETE.value)).otherwise(F.lit(Decision.UNMANAGED.value))
-        rows = rows.join(by, on=key, how="left").withColumn("_replaced", replaced)
+        rows = rows.join(by, on=key, how="left").transform(self._with_former).withColumn("_replaced", replaced)
         rows = rows.withColumns(
             {
                 "decision": F.when(F.col("_replaced"), decision).otherwise(F.col("decision")),
-                "owner": F.when(F.col("_replaced"), F.col("_by.owner")).otherwise(F.col("owner")),
+                "owner": F.when(F.col("_replaced"), F.coalesce("_owner_then", "_by.owner")).otherwise(F.col("owner")),
                 "violations": F.when(~F.col("_replaced"), F.col("violations")),
                 "before": F.when(~F.col("_replaced"), F.col("before")),
             }
         )
         return rows.transform(self._with_offsets).select(*decisions.columns)
 
+    def _with_former(self, rows: DataFrame) -> DataFrame:
+        """Add `_owner_then` and `_created_by`; `_by` also of undeclared topics that a row replaced once."""
+        if self.before is None:
+            return rows.withColumns({name: F.lit(None).cast("string") for name in ("_owner_then", "_created_by")})
+        once = F.struct(
+            F.col("_replaced_by").alias("topic"), "owner", F.lit(True).alias("accepted"), F.lit(True).alias("_lives")
+        )
+        was = F.col("_by").isNull() & F.col("_replaced_by").isNotNull() & is_undeclared()
+        key = ["cluster", "topic"]
+        return (
+            rows.join(self.before.owners, on=key, how="left")
+            .join(self.before.replaced, on=key, how="left")
+            .withColumn("_created_by", F.when(was, F.col("before")[UNDECLARED]))
+            .withColumn("_by", F.when(F.col("_created_by").isNotNull(), once).otherwise(F.col("_by")))
+        )
+
     def _may_go(self) -> Column:
         """Return whether an old topic may be deleted, unless it is used."""
-        names = idle_days(self.run) if self.deletes else {}
+        names = idle_days(self.run) if self.before is not None else {}
         others = any_matches("topic", self.run.settings.scope.ignore_topics)
         done = F.col("_by.accepted") & F.coalesce(F.col("_by._lives"), F.lit(False))
-        return done & F.col("cluster").isin(*names) & F.col("topic_id").isNotNull() & ~others
+        return done & F.col("cluster").isin(*names) & never_idle().isNull() & ~others
 
     def _with_offsets(self, rows: DataFrame) -> DataFrame:
         """Add `before` of deletes: what lives, the new topic, and the end offset that later runs compare."""
-        if not (self.deletes and idle_days(self.run)):
+        if self.before is None or not idle_days(self.run):
             return rows
         key, goes = ["cluster", "topic"], F.col("_replaced") & (F.col("decision") == Action.DELETE.value)
         last = read_last_records(
@@ -177,6 +193,7 @@ class Renames:
         found = {
             **live_counts(),
             REPLACED_BY: F.col("_by.topic"),
+            UNDECLARED: F.col("_created_by"),
             END_OFFSET: F.col("end_offset"),
         }
         known = F.map_filter(texts(found), lambda _, value: value.isNotNull())
@@ -239,15 +256,19 @@ def unlike_old() -> Column:
     return F.when(found != "", text("declared unlike ", F.col("_old"), ", which it replaces: ", found))
 
 
-def renames(run: Run, judged: DataFrame, *, deletes: bool) -> Renames | None:
-    """Return the topics that replace others; None if there are none. In: the result of `manifests.rows.judge`."""
+def renames(run: Run, judged: DataFrame, before: Former | None) -> Renames | None:
+    """Return the topics that replace others, or did; None if there are none.
+
+    In: the result of `manifests.rows.judge`, and what is known of former rows if the run may plan deletes.
+    """
     asks = F.col(REPLACES).isNotNull()
-    if run.manifests(run.manifest_version).where(asks).isEmpty():
+    none_did = before is None or before.replaced.isEmpty()
+    if none_did and run.manifests(run.manifest_version).where(asks).isEmpty():
         return None
     rows = judged.where(asks & F.col("state").eqNullSafe(F.lit(PRESENT))).select(
         "cluster", "topic", REPLACES, "owner", F.col("phase").isNull().alias("accepted")
     )
-    return Renames(run=run, rows=rows.transform(materialised), deletes=deletes)
+    return Renames(run=run, rows=rows.transform(materialised), before=before)
 
 
 def rules(run: Run) -> Sequence[Policy]:

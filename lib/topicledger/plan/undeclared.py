@@ -18,14 +18,12 @@ from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import TOPIC, Action, Decision, Refusal
 from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.plan.decide import live_counts, texts
+from topicledger.plan.former import UNDECLARED, Former
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.policies.contract import text
 from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import refused
-from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
-
-UNDECLARED = "undeclared"
-"""Key in `plans.before` of such a delete: the run that created the topic. Also the `policy` of its warning."""
+from topicledger.schemas import ACTION_KEY, AUDIT
 
 
 def with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
@@ -68,7 +66,7 @@ def no_longer_asked_for(now: DataFrame, declared: DataFrame, version: int, run: 
     if not (deleting(run) or idle_days(run)):
         return others
     names, replaced = declared_since(now, version, list(run.settings.clusters)), _no_longer_replaced(now, version)
-    undeclared = F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False)) | is_replaced()
+    undeclared = is_undeclared() | is_replaced()
 
     def transform(planned: DataFrame) -> DataFrame:
         refused_ones = planned.where(~undeclared).transform(others)
@@ -94,6 +92,11 @@ def idle_days(run: Run) -> Mapping[str, int]:
     return {name: days for name, days in found.items() if days is not None}
 
 
+def is_undeclared() -> Column:
+    """Return whether a row is about a topic that is deleted because its row was removed. In: `before`."""
+    return F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
+
+
 def is_replaced() -> Column:
     """Return whether a row is about a replaced topic that is deleted. In: `before`."""
     return F.coalesce(F.col("before")[REPLACED_BY].isNotNull(), F.lit(False))
@@ -109,7 +112,7 @@ def _no_longer_replaced(now: DataFrame, version: int) -> Transform:
     )
 
     def transform(planned: DataFrame) -> DataFrame:
-        rows = planned.where(is_replaced() & (F.col("resource_type") == TOPIC))
+        rows = planned.where(is_replaced() & ~is_undeclared() & (F.col("resource_type") == TOPIC))
         same = rows.withColumn("_by", F.col("before")[REPLACED_BY]).join(asked, ["cluster", "topic", "_by"], "left")
         why = text("manifests at version ", F.lit(version), " don't say any more that ", F.col("_by"), " replaces it")
         return same.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.when(F.col("_asked").isNull(), why)))
@@ -117,21 +120,21 @@ def _no_longer_replaced(now: DataFrame, version: int) -> Transform:
     return transform
 
 
-def with_deletes(run: Run) -> Transform | None:
+def with_deletes(run: Run, before: Former | None) -> Transform | None:
     """Return a transform that decides to delete undeclared topics; None if the settings keep them all.
 
-    A topic counts if its id is that of this ledger's last acknowledged create. It has the owner of its last planned
-    action. In and out: `phases.DECIDED`.
+    A topic counts if its id is that of this ledger's last acknowledged create. It has the owner of its last row, null
+    if that is unknown. In and out: `phases.DECIDED`. `before`: None if the run may plan no deletes.
     """
     clusters = deleting(run)
-    if not clusters:
+    if not clusters or before is None:
         return None
     declared = run.manifests(run.manifest_version).select("cluster", "topic")
     return lambda decisions: decisions.transform(
         _with_deletes(
             declared,
             last_creates(run.ledger.read(AUDIT)),
-            run.ledger.read(PLANS),
+            before.owners,
             clusters,
             list(run.settings.clusters),
             run.settings.scope.ignore_topics,
@@ -142,7 +145,7 @@ def with_deletes(run: Run) -> Transform | None:
 def _with_deletes(
     declared: DataFrame,
     created: DataFrame,
-    plans: DataFrame,
+    owners: DataFrame,
     clusters: Collection[str],
     known: Collection[str],
     ignored: tuple[str, ...],
@@ -151,8 +154,6 @@ def _with_deletes(
     ours = created.select(
         *key, "cluster_id", F.col("topic_id").alias("_created_id"), F.col("run_id").alias("_created_by")
     ).where(F.col("_created_id").isNotNull())
-    planned = plans.where((F.col("resource_type") == TOPIC) & F.col("owner").isNotNull())
-    owners = planned.groupBy(*key).agg(F.max_by("owner", "planned_at").alias("_owner_then"))
     others = any_matches("topic", ignored)
 
     def transform(decisions: DataFrame) -> DataFrame:

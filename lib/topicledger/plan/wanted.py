@@ -21,11 +21,12 @@ from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
+from topicledger.plan.former import former
 from topicledger.plan.idle import USED
 from topicledger.plan.moving import NOTHING_ASKED, Asked
 from topicledger.plan.recreated import created_before
 from topicledger.plan.renames import Renames, renames
-from topicledger.plan.undeclared import with_deletes
+from topicledger.plan.undeclared import deleting, idle_days, with_deletes
 from topicledger.resources import registry
 from topicledger.resources.scoped import INSIDE
 
@@ -70,9 +71,10 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
     kinds = kinds_of(run)
     deletes = Action.DELETE.value in kinds
-    removed = with_deletes(run) if deletes else None
+    before = former(run) if deletes and (deleting(run) or idle_days(run)) else None
+    removed = with_deletes(run, before)
     goal = brought_about(judged, run.settings.changes, kinds)
-    replaced = renames(run, judged, deletes=deletes)
+    replaced = renames(run, judged, before)
     if replaced is not None:
         goal = replace(goal, renames=replaced, to_describe=partial(_to_describe, goal, replaced), spares=USED)
     return replace(goal, undeclared=removed, created=created_before(run.ledger, run.settings))

@@ -1,0 +1,138 @@
+"""Owners and replaced topics of rows that are gone, from the changes of `manifests` and earlier plans."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+from tests.unit.frames import MANIFEST_ROWS, dicts, frame, manifest_rows, plain
+from topicledger.config.settings import Owners, OwnerSettings
+from topicledger.drift.scoping import compared_with
+from topicledger.ledger.unloaded import Unloaded
+from topicledger.model.scope import Scope
+from topicledger.plan.former import UNDECLARED, former
+from topicledger.report.limits import of_rows
+from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TOPIC = {"cluster": "main", "resource_type": "topic"}
+FEED = StructType(
+    [*MANIFEST_ROWS, StructField("_change_type", StringType()), StructField("_commit_timestamp", TimestampType())]
+)
+
+
+def change(kind: str, topic: str, hour: int = 0, **values: Any) -> dict[str, Any]:
+    at = NOON + timedelta(hours=hour)
+    return {"cluster": "main", "topic": topic, "_change_type": kind, "_commit_timestamp": at, **values}
+
+
+def run_of(spark: SparkSession, changes: Any, *plans: dict[str, Any], **more: Any) -> Any:
+    made = {**TOPIC, "run_id": "made", "action": "create", "topic": "C", "resource": "C"}
+    applied = {"phase": "apply", "outcome": "ok", "completed_at": NOON}
+    tables = {
+        PLANS.name: frame(spark, plain(PLANS.schema), plans),
+        AUDIT.name: frame(spark, plain(AUDIT.schema), [{**made, **applied}]),
+        MANIFESTS.name: manifest_rows(spark, {"topic": "file.gone", "owner": "f", "replaces": "file.old"}),
+    }
+    ledger = SimpleNamespace(
+        read=lambda table, _=None: tables[table.name],
+        read_if_exists=lambda table: tables[table.name],
+        oldest_changes=lambda *_: 3,
+        changes=changes,
+        rows=lambda table, rows: frame(spark, plain(table.schema), rows),
+    )
+    owners = Owners(names={"pay": OwnerSettings(topics=("^pay[.]",))})
+    settings = SimpleNamespace(owners=owners)
+    return SimpleNamespace(**{"ledger": ledger, "settings": settings, "unloaded": {}, "manifest_version": 7, **more})
+
+
+def test_former_rows_tell_owners_and_replaced_topics(spark: SparkSession) -> None:
+    """Never the owner in a row that [owners] refuses, nor a topic that only an unapplied plan replaces."""
+    feed = [
+        change("update_preimage", "moved", owner="a"),
+        change("delete", "moved", 1, owner="b"),
+        change("delete", "pay.x", owner="pay"),
+        change("delete", "pay.x", 1, owner="z"),
+        change("delete", "new", owner="a", replaces="old"),
+        change("update_preimage", "stays", owner="a", replaces="older"),
+        change("delete", "ownerless"),
+        change("insert", "declared", owner="a", replaces="current"),
+    ]
+    deleted = {**TOPIC, "run_id": "nightly", "action": "delete", "planned_at": NOON}
+    made = {**TOPIC, "run_id": "made", "action": "create", "topic": "C", "resource": "C", "planned_at": NOON}
+    gone = manifest_rows(spark, {"topic": "file.gone", "owner": "f", "replaces": "file.old"})
+    run = run_of(
+        spark,
+        lambda *_: frame(spark, FEED, feed),
+        {**deleted, "topic": "vacuumed", "owner": "v", "before": {UNDECLARED: "first"}},
+        {**deleted, "topic": "moved", "owner": "a", "before": {UNDECLARED: "first"}},
+        {**deleted, "topic": "A", "owner": "a", "before": {"replaced_by": "B"}},
+        {**deleted, "topic": "absent", "owner": "w", "before": {}},
+        {**made, "before": {"replaces": "B"}},
+        {**made, "run_id": "never applied", "before": {"replaces": "thought of"}},
+        unloaded={MANIFESTS.name: Unloaded(rows=gone.limit(0), removed=gone)},
+    )
+    found = former(run)
+    assert {row["topic"]: row["_owner_then"] for row in dicts(found.owners)} == {
+        "moved": "b",
+        "pay.x": "pay",
+        "new": "a",
+        "ownerless": None,
+        "file.gone": "f",
+        "vacuumed": "v",
+        "A": "a",
+    }
+    assert {row["topic"]: row["_replaced_by"] for row in dicts(found.replaced)} == {
+        "old": "new",
+        "older": "stays",
+        "file.old": "file.gone",
+        "A": "B",
+        "B": "C",
+    }
+
+
+def test_changes_that_can_no_longer_be_read_leave_owners_unknown(spark: SparkSession) -> None:
+    def vacuumed(*_: Any) -> DataFrame:
+        raise PySparkException("no such file")
+
+    assert former(run_of(spark, vacuumed)).owners.isEmpty()
+
+
+def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> None:
+    """Findings about its principals, too."""
+    acl = {"cluster": "main", "resource_type": "TOPIC", "operation": "READ", "resource_name": "t", "state": "present"}
+    more = {"permission": "ALLOW", "pattern_type": "LITERAL", "host": "*"}
+    acls = [{**acl, **more, "principal": f"User:{who}", "owner": who} for who in ("mine", "theirs")]
+    deny, allow = "User:* DENY READ TOPIC LITERAL * *", "User:mine ALLOW READ TOPIC LITERAL t *"
+    found = {"cluster": "main", "run_id": "audit", "severity": "error"}
+    lost = {**found, "kind": "acl_principal_without_topics"}
+    drift = frame(
+        spark,
+        plain(DRIFT.schema),
+        [
+            {**found, "kind": "acl_denied", "what": deny, "live": deny, "declared": allow},
+            {**lost, "what": "User:mine"},
+            {**lost, "what": "User:theirs"},
+            {**found, "kind": "config_differs", "topic": "x", "what": "User:mine"},
+        ],
+    )
+    tables = {ACLS.name: frame(spark, plain(ACLS.schema), acls), MANIFESTS.name: manifest_rows(spark)}
+    ledger: Any = SimpleNamespace(
+        exists=lambda table: table.name in tables,
+        read=lambda table: tables[table.name],
+        read_if_exists=lambda table: tables[table.name],
+    )
+
+    def kinds(**limits: Any) -> list[tuple[str, str]]:
+        rows = drift.transform(of_rows(ledger, Owners(), Scope(**limits)))
+        return sorted((row["kind"], row["what"]) for row in dicts(rows))
+
+    of_mine = ("acl_principal_without_topics", "User:mine")
+    assert kinds(owners=("MINE",)) == [("acl_denied", deny), of_mine]
+    assert kinds(topics=("^t$",)) == [("acl_denied", deny), of_mine, ("acl_principal_without_topics", "User:theirs")]
+    assert drift.where(compared_with().isNotNull()).count() == 1
