@@ -21,6 +21,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.files.changes import gone
+from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Removals, Replace, removals_of
 from topicledger.files.load import as_planned as removals_as_planned
 from topicledger.files.read import files_arguments
@@ -340,3 +341,22 @@ def test_files_of_a_plan_with_nothing_to_do_are_loaded_once(
     loading.load_files_of_finished(run, [])
     assert len(done) == loads
     assert ("are not loaded" in capsys.readouterr().err) == (code == 4 and not loaded)
+
+
+def test_rows_that_replace_leaves_are_named(spark: SparkSession) -> None:
+    """Files without an entry of a table for a cluster remove none of its rows there."""
+    theirs = [{"cluster": cluster, "topic": cluster, "owner": " A "} for cluster in ("c", "eu", "left")]
+    quota = {"cluster": "c", "user": "ann", "owner": "a"}
+    tables = {MANIFESTS.name: manifest_rows(spark, *theirs, {"cluster": "eu", "topic": "x", "owner": "b"})}
+    ledger: Any = SimpleNamespace(
+        read_if_exists=lambda table: tables.get(
+            table.name, frame(spark, plain(table.schema), [quota] if table.name == "quotas" else [])
+        )
+    )
+    files = replace(parsed({"a.yaml": "1"}), left_out={"left": 1})
+    words = "rows that no file has stay where the files have no entry of their kind: "
+    (line,) = left_behind(ledger, files, Replace(owners=("A",)))
+    assert line.startswith(f"{words}manifests on eu: 1, quotas on c: 1. ")
+    (line,) = left_behind(ledger, files, Replace())
+    assert line.startswith(f"{words}quotas on c: 1. ")
+    assert left_behind(ledger, files, None) == left_behind(ledger, files, Replace(owners=("x",))) == []

@@ -15,6 +15,7 @@ from topicledger.apply.display import display_only
 from topicledger.config import ownership
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
+from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Replace, removals_of
 from topicledger.files.read import files_arguments, read
 from topicledger.ledger import runs
@@ -86,6 +87,8 @@ def files_of(
     barred = ownership.barred(settings.owners, requester)
     if replacing is not None:
         _require_may_replace(replacing, barred, requester)
+    for line in left_behind(ledger, parsed, replacing):
+        click.echo(line, err=True)
     inside = partial(declarations, scope)
     removals = None if replacing is None else removals_of(ledger, parsed, replacing, inside)
     kept = planned_files.within(ledger, parsed, Scope(barred=tuple(barred)))

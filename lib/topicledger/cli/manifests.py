@@ -27,6 +27,7 @@ from topicledger.files import export as exporting
 from topicledger.files.exported import ExportRequest
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
+from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Loaded, compare, leftovers, load, removals
 from topicledger.files.read import Foreign, read, remarks
 from topicledger.files.writing import as_yaml
@@ -120,7 +121,7 @@ def load_manifests(
         for kind in KINDS:
             for line in kind.entries.expansions(parsed.rows_of(kind.table.name)) if kind.entries.expansions else ():
                 click.echo(line, err=True)
-        for line in leftovers(loaded):
+        for line in (*leftovers(loaded), *left_behind(ledger, parsed, replacing)):
             click.echo(line, err=True)
         found = document(ExitCode.DONE, {"dry_run": dry_run, **dataclasses.asdict(loaded)}, indent=None)
         lines = in_lines(loaded, dry_run=dry_run)
