@@ -152,7 +152,7 @@ def test_an_export_keeps_what_only_the_table_knows(
     config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": own})
-    kept = {"owner": "payments", "labels": {"tier": "gold"}, "description": "Money"}
+    kept = {"owner": "payments", "labels": {"tier": "gold"}, "description": "Money", "placement": "spread"}
     estate.declare({"topic": "export.0000", "num_partitions": 99, **kept}, {"topic": "export.gone"})
     result = invoke("export", "--config", config, "--cluster", "main", "--into-table", "--pattern", "^export[.]0000$")
     assert "0 added, 1 changed, 0 unchanged" in result.stdout

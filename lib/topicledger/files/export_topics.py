@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
-from topicledger.files.changes import as_declared
+from topicledger.files.changes import KEPT, as_declared
 from topicledger.files.exported import ExportRequest, TopicMessage
 from topicledger.files.exported_rows import NOTE, REASON, TableExport
 from topicledger.files.proposals import proposals
@@ -65,7 +65,9 @@ def export(
         wanted.join(configs, on=["cluster", "topic"], how="inner")
         .join(moves.distinct(), on=["cluster", "topic"], how="left")
         .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
-        .transform(as_declared(MANIFESTS, declared))
+        .transform(as_declared(MANIFESTS, declared, (*KEPT, "placement")))
+        # Assignments are exported only on request, and exclude a placement.
+        .withColumn("placement", F.when(F.col("assignments").isNull(), F.col("placement")))
         .transform(_without_replaced(declared))
         .transform(materialised)
     )
