@@ -16,7 +16,7 @@ from tests.harness import UNREACHABLE, Estate
 from topicledger.config.reading import load_settings
 from topicledger.ledger import runs
 from topicledger.plan import approvals
-from topicledger.schemas import PLANS, USAGE
+from topicledger.schemas import OBSERVED, PLANS, USAGE
 
 
 @pytest.fixture
@@ -28,13 +28,15 @@ def config(spark: SparkSession, tmp_path: Path) -> Path:
     run = runs.start(estate.ledger, load_settings(config), runs.Request(command="plan", run_id="R", requested_by="ann"))
     run.commit_state(run.state, observed_at=datetime.now(UTC))
     planned = {"run_id": "R", "cluster": "main", "topic": "t", "resource": "t", "resource_type": "topic"}
-    rows = estate.ledger.rows(PLANS, [{**planned, "action": "delete", "topic_id": "an-id"}])
-    estate.ledger.append(PLANS, rows, app_id="test", version=1)
+    plans = estate.ledger.rows(PLANS, [{**planned, "action": "delete", "topic_id": "an-id"}])
+    estate.ledger.append(PLANS, plans, app_id="test", version=1)
     seen = {"cluster": "main", "topic": "t", "topic_id": "t", "bytes": 1, "end_offset": 1, "groups": [], "reasons": {}}
     times = [datetime.now(UTC) - timedelta(days=days) for days in (31, 1)]
     usage = estate.ledger.rows(USAGE, [{**seen, "observed_at": each} for each in times])
-    estate.ledger.ensure(USAGE)
-    estate.ledger.append(USAGE, usage, app_id="test", version=1)
+    live = estate.ledger.rows(OBSERVED, [{"cluster": "main", "topic": "t", "topic_id": "t", "permitted": True}])
+    for table, rows in ((USAGE, usage), (OBSERVED, live)):
+        estate.ledger.ensure(table)
+        estate.ledger.append(table, rows, app_id="test", version=1)
     return config
 
 
