@@ -184,8 +184,8 @@ def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
     assert asked is not None
     configs = frame(spark, OBSERVED_CONFIGS.schema, these.configs).select(*DESCRIBED)
     configs = configs.join(asked.select("cluster", "topic"), on=["cluster", "topic"], how="left_semi")
-    answers = moving.planned(judged, seen, Sizes(), wanted.replicas).unionByName(
-        moving.planned(judged, seen, Sizes(), moving.CREATES)
+    answers = moving.planned(wanted.marked, seen, Sizes(), wanted.replicas).unionByName(
+        moving.planned(wanted.marked, seen, Sizes(), moving.CREATES)
     )
     rules = building.from_settings(SETTINGS)
     known = policy_facts(spark, racks=RACKS)

@@ -261,10 +261,10 @@ def _moves(
     configs: DataFrame | None,
 ) -> DataFrame | None:
     """Return `rows` with the moves of replicas that a run would plan on the cluster; None if runs plan none there."""
-    asked = brought_about(judged, settings.changes, list(ReplicaAction)).replicas
-    if cluster.name not in asked.moves:
+    wanted = brought_about(judged, settings.changes, list(ReplicaAction))
+    if cluster.name not in wanted.replicas.moves:
         return None
-    answers = moving.planned(judged, seen, sizes_on(spark, [cluster], settings.kafka), asked)
+    answers = moving.planned(wanted.marked, seen, sizes_on(spark, [cluster], settings.kafka), wanted.replicas)
     return rows.transform(moving.with_moves(answers, judged, seen, configs)).transform(materialised)
 
 
