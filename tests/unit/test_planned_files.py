@@ -22,8 +22,7 @@ from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesS
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.files.changes import gone
 from topicledger.files.left_behind import left_behind
-from topicledger.files.load import Removals, Replace, removals_of
-from topicledger.files.load import as_planned as removals_as_planned
+from topicledger.files.load import Removals, Replace, removals_of, split_removals
 from topicledger.files.read import files_arguments
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
@@ -261,22 +260,22 @@ def test_planned_removals_are_told_from_rows_that_other_merges_left(spark: Spark
         table = manifest_rows(spark, *({"topic": topic, "owner": owner} for topic, owner in rows))
         ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda _: table)
         row = ManifestRow(cluster="main", topic="kept", file="a.yaml", line=1)
-        return removals_of(ledger, ParsedManifests(rows=[row], errors=[]), Replace())
+        return removals_of(ledger, ParsedManifests(rows=[row], errors=[]), Replace(), partial(declarations, Scope()))
 
     def topics(found: Removals) -> set[str]:
         return {row["topic"] for row in found.rows[MANIFESTS.name].collect()}
 
     planned = left(("a", "x"), ("b", "x"), ("c", "x"))
-    now, others = removals_as_planned(left(("a", "x"), ("b", "other"), ("d", "x")), planned.digest)
+    now, others = split_removals(left(("a", "x"), ("b", "other"), ("d", "x")), planned.digest)
     assert (topics(now), now.count) == ({"a"}, 1), "b changed since"
     assert (topics(others), others.lines) == ({"b", "d"}, ["main / b, owner other", "main / d, owner x"])
     for start, count in ((planned, 3), (left(), 0)):
-        now, others = removals_as_planned(start, planned.digest)
+        now, others = split_removals(start, planned.digest)
         assert (now.count, others.count, others.lines) == (count, 0, [])
     many = left(*((f"t{number}", "x") for number in range(501)))
-    assert removals_as_planned(many, many.digest)[0].count == 501
+    assert split_removals(many, many.digest)[0].count == 501
     with pytest.raises(ValueError, match="manifests"):
-        removals_as_planned(planned, many.digest)
+        split_removals(planned, many.digest)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from topicledger.manifests.files import FileRow, NotCarriedOver, ParsedManifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
-from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
 from topicledger.text import first_of, listed, show
 
 COMMAND = "load_manifests"
@@ -36,15 +36,9 @@ PLAN_ARGUMENT = "plan"
 SHOWN_REMOVED = 20
 _HASHED_ALONE = 500
 """Largest number of rows of a table to remove that a plan keeps the hash of each of."""
-TABLES = {table.name: table for table in DECLARING}
-Within: TypeAlias = Callable[[Table], Transform]
-
-
-def _all_rows(_: Table) -> Transform:
-    return lambda rows: rows
-
-
 _KEYS_SHOWN = 8
+Within: TypeAlias = Callable[[Table], Transform]
+"""Returns a transform that keeps some rows of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,19 +173,19 @@ class Removals:
     """By table, the hash of each row, or of all rows if these are more than `_HASHED_ALONE`; as JSON."""
 
 
-def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace, within: Within = _all_rows) -> Removals:
+def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace, within: Within) -> Removals:
     """Return the rows that `load` would remove, regardless of guards. `within`: keeps the rows that may be removed."""
     removed = _gone(ledger, frames(ledger.spark, parsed.tables), parsed, replace)
     return _removals({name: rows.transform(within(TABLES[name])) for name, rows in removed.items()})
 
 
-def as_planned(removals: Removals, digest: str) -> tuple[Removals, Removals]:
+def split_removals(removals: Removals, digest: str) -> tuple[Removals, Removals]:
     """Return the rows that `digest`, that of a plan, has, and the others.
 
     Raises ValueError for a table with other rows than the plan had, if these were too many for a hash of each.
     """
     then, now = json.loads(digest), json.loads(removals.digest)
-    planned, others = dict(removals.rows), {name: rows.limit(0) for name, rows in removals.rows.items()}
+    planned, others = dict(removals.rows), dict[str, DataFrame]()
     for name in now:
         if now[name] == then.get(name):
             continue
@@ -202,24 +196,28 @@ def as_planned(removals: Removals, digest: str) -> tuple[Removals, Removals]:
         spark, schema = removals.rows[name].sparkSession, TABLES[name].schema
         planned[name] = spark.createDataFrame(rows.filter(known), schema)
         others[name] = spark.createDataFrame(rows.filter([not each for each in known]), schema)
-    return _removals(planned), _removals(others)
+    return (_removals(planned) if others else removals), _removals(others)
 
 
 def _removals(removed: Mapping[str, DataFrame]) -> Removals:
-    digests = {name: each for name, each in of_run(removed).items() if each.rows}
+    counts: dict[str, int] = {}
+    hashes: dict[str, str | list[str]] = {}
+    for name, rows in removed.items():
+        few = rows.limit(_HASHED_ALONE + 1).toArrow()
+        if few.num_rows > _HASHED_ALONE:
+            every = of_run({name: rows})[name]
+            counts[name], hashes[name] = every.rows, every.sha256
+        elif few.num_rows:
+            counts[name], hashes[name] = few.num_rows, sorted(hashes_of(few))
     lines: list[str] = []
-    for table in (each for each in DECLARING if each.name in digests):
+    for table in (each for each in DECLARING if each.name in counts):
         if table is MANIFESTS:
             lines += map(str, _first_removed(removed[table.name]))
             continue
         first = removed[table.name].select(*table.key).orderBy(*table.key).limit(SHOWN_REMOVED).collect()
         lines += [f"{table.name}: {' '.join(show(str(part)) for part in row if part)}" for row in first]
-    count = sum(each.rows for each in digests.values())
+    count = sum(counts.values())
     note = [first_of(len(lines), count)] if count > len(lines) else []
-    hashes = {
-        name: each.sha256 if each.rows > _HASHED_ALONE else sorted(hashes_of(removed[name].toArrow()))
-        for name, each in digests.items()
-    }
     digest = json.dumps(hashes, sort_keys=True)
     return Removals(rows=removed, lines=[*lines, *note], count=count, digest=digest)
 

@@ -195,32 +195,29 @@ def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
 
     Files of other tools may contain configs that these tools set temporarily.
     """
-    for place, row in enumerate(parsed.rows):
-        if names := _ignored_of(row, settings):
-            kept = {name: value for name, value in (row.configs or {}).items() if name not in names}
-            parsed.rows[place] = dataclasses.replace(row, configs=kept or None)
-            parsed.not_carried_over.extend(
-                NotCarriedOver(
-                    file=row.file,
-                    line=row.line,
-                    key=f"{show(row.topic)}: {show(name)}",
-                    what=_IGNORED,
-                )
-                for name in names
-            )
+    for place, row, names in list(_with_ignored(parsed.rows, settings)):
+        kept = {name: value for name, value in (row.configs or {}).items() if name not in names}
+        parsed.rows[place] = dataclasses.replace(row, configs=kept or None)
+        parsed.not_carried_over.extend(
+            NotCarriedOver(file=row.file, line=row.line, key=f"{show(row.topic)}: {show(name)}", what=_IGNORED)
+            for name in names
+        )
 
 
 def _ignored_configs(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[FileError]:
     """Yield a warning for each ignored config, which stays in the table and is never set."""
-    for row in rows:
-        for name in _ignored_of(row, settings):
+    for _, row, names in _with_ignored(rows, settings):
+        for name in names:
             message = f"topic {show(row.topic)}: {show(name)} is {_IGNORED}, and is never set"
             yield FileError(file=row.file, line=row.line, message=message)
 
 
-def _ignored_of(row: ManifestRow, settings: Settings) -> Sequence[str]:
-    ignored = settings.ignored_configs.get(row.cluster, ChangeSettings().ignore)
-    return [name for name in row.configs or () if name in ignored]
+def _with_ignored(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[int, ManifestRow, Sequence[str]]]:
+    """Yield the rows with ignored configs: the row's place, the row, and the configs' names."""
+    usual, ignored = ChangeSettings().ignore, settings.ignored_configs
+    for place, row in enumerate(rows):
+        if names := [name for name in row.configs or () if name in ignored.get(row.cluster, usual)]:
+            yield place, row, names
 
 
 def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) -> Iterator[FileError]:

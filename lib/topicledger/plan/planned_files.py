@@ -18,8 +18,16 @@ from pyspark.sql import functions as F
 
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.files.changes import frames
-from topicledger.files.load import COMMAND, PLAN_ARGUMENT, TABLES, Removals, Replace, frames_beside, load, removals_of
-from topicledger.files.load import as_planned as removals_as_planned
+from topicledger.files.load import (
+    COMMAND,
+    PLAN_ARGUMENT,
+    Removals,
+    Replace,
+    frames_beside,
+    load,
+    removals_of,
+    split_removals,
+)
 from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
@@ -45,7 +53,7 @@ from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.scoping import declarations
 from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
 from topicledger.text import counted, listed, show
 
 REMOVALS_ARGUMENT, REMOVED_ARGUMENT = "removals", "removed_sha256"
@@ -169,7 +177,7 @@ def _planned_removals(run: Run, beside: ParsedManifests, replaces: Replace) -> R
     """
     found = removals_of(run.ledger, beside, replaces, partial(declarations, run.scope))
     try:
-        planned, others = removals_as_planned(found, run.arguments.get(REMOVED_ARGUMENT, "{}"))
+        planned, others = split_removals(found, run.arguments.get(REMOVED_ARGUMENT, "{}"))
     except ValueError:
         raise UsageError(
             f"loading the files of run {run.run_id} would by now remove other rows than when it was planned: "
@@ -208,11 +216,13 @@ def within(ledger: Ledger, parsed: ParsedManifests, scope: Scope) -> ParsedManif
     These are rows outside its owners, topics and resources, rows of barred owners, and rows in place of one of theirs:
     no file takes over what they declare.
     """
+    if not (scope.barred or scope.selects_rows):
+        return parsed
     kept = parsed.without_owners(scope.barred)
     inside, theirs = {}, {}
     for table in DECLARING:
         rows = kept.tables.get(table.name)
-        if not rows or not (scope.barred or scope.selects_rows):
+        if not rows:
             continue
         files = frames(ledger.spark, {table.name: rows})[table.name]
         if scope.selects_rows:

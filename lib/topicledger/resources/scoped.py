@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -115,8 +113,8 @@ def declared_within(scope: Scope, scoped: Scoped, text: Column | None) -> Transf
         if scope.owners:
             inside = inside & owned_by(scope.owners)
         if scope.topics or scope.resources:
-            named = patterns.any_matches("_topic", scope.topics), patterns.any_matches("_text", scope.resources)
-            inside = inside & reduce(or_, (F.coalesce(each, F.lit(False)) for each in named))
+            named = patterns.any_matches("_topic", scope.topics) | patterns.any_matches("_text", scope.resources)
+            inside = inside & named
         return rows.withColumns(texts).where(inside).select(*rows.columns)
 
     return transform
