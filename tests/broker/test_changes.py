@@ -129,8 +129,7 @@ def test_exact_resets_what_is_not_declared_but_for_what_is_ignored(
     assert verified["exact.none", "alter_configs"]["after"] == {}
     assert estate.run(run_id="exact-again").outcomes() == {}
     estate.run_audit("exact-audit")
-    found = (row for row in estate.rows(DRIFT, "exact-audit") if row["kind"].startswith("config_"))
-    assert {(row["topic"], row["what"]) for row in found} == {("exact.one", throttled), ("exact.none", throttled)}
+    assert [row for row in estate.rows(DRIFT, "exact-audit") if row["kind"].startswith("config_")] == []
 
 
 @pytest.mark.thorough
@@ -520,7 +519,9 @@ def test_an_estate_of_2000_topics_becomes_what_is_declared_and_stays_so(spark: S
             while after[name] == before[name]:
                 after[name] = any_configs()
         grown = set(rng.sample(names, 300))
-        estate = changing(spark, tmp_path, kafka, configs="exact", partitions="grow")
+        # A reset of segment.bytes may do anything, since the broker's default isn't known beforehand.
+        guards = GuardSettings(max_losses=len(names), max_disruptions=len(names))
+        estate = changing(spark, tmp_path, kafka, guards=guards, configs="exact", partitions="grow")
         estate.declare(
             *({"topic": name, "num_partitions": 2 if name in grown else 1, "configs": after[name]} for name in names)
         )

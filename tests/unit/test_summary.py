@@ -11,6 +11,7 @@ from unittest.mock import create_autospec
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests.unit.frames import frame
@@ -23,7 +24,8 @@ from topicledger.ledger.rows import WARNING
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING
-from topicledger.schemas import AUDIT
+from topicledger.plan.lines import RETURNED
+from topicledger.schemas import AUDIT, PLANS
 
 COLUMNS = "cluster string, topic string, resource string, action string, phase string, outcome string"
 ANSWER = "error_code int, error string, error_message string"
@@ -35,16 +37,18 @@ def test_topics_with_the_same_reason_are_one_line_with_a_count(spark: SparkSessi
     for error in ("CLUSTER_ID_MISMATCH", "CLUSTER_UNREACHABLE", "NOT_YOURS", "INVALID_CONFIGS"):
         for number in range(30):
             name = f"{error}.{number:02}"
-            rows.append(("main", name, name, "create", "guard", "refused", -1, error, "the reason"))
-    rows.append(("main", "A.alone", "A.alone", "create", "manifest", "refused", -1, "NOT_YOURS", "another reason"))
-    found = _failures(spark.createDataFrame(rows, f"{COLUMNS}, {ANSWER}"))
+            rows.append(("main", name, name, "create", "guard", "refused", -1, error, "the reason", False))
+    alone = ("main", "A.alone", "A.alone", "create", "manifest", "refused", -1, "NOT_YOURS", "another reason", False)
+    allowed = ("main", "B", "B", "delete", "guard", "refused", -1, "MAX_DELETES_EXCEEDED", "an approval allows it", True)
+    found = _failures(spark.createDataFrame([*rows, alone, allowed], f"{COLUMNS}, {ANSWER}, planned boolean"))
     assert len(found) == 20
     counted = {(each.error, each.topics): each for each in found if each.topics > 1}
     assert {*counted} == {("CLUSTER_ID_MISMATCH", 30), ("CLUSTER_UNREACHABLE", 30), ("NOT_YOURS", 30)}
     assert all(each.resource is None and each.error_message == "the reason" for each in counted.values())
-    (alone,) = [each for each in found if each.error_message == "another reason"]
-    assert (alone.resource, alone.action, alone.topics) == ("A.alone", "create", 1)
-    assert isinstance(alone, Failure)
+    assert [(each.resource, each.action) for each in found if each.topics == 1 and "A.alone" == each.topic] == [
+        ("A.alone", "create")
+    ]
+    assert all(each.error != "MAX_DELETES_EXCEEDED" for each in found)
 
 
 def test_an_unapproved_apply_prints_one_line() -> None:
@@ -79,7 +83,14 @@ def test_a_plan_counts_actions_that_its_approval_lets_through(
     guarded = ("main", "t", "t", "delete", "guard", "refused", -1, "MAX_DELETES_EXCEEDED", "too many", True)
     validated = ("main", "u", "u", "create", "validate", "ok", 0, None, None, True)
     results = spark.createDataFrame([guarded, validated], f"{COLUMNS}, {ANSWER}, planned boolean")
+    results = results.withColumn("resource_type", F.lit("TOPIC"))
+    results = results.select("*", *(F.lit(None).cast(AUDIT.schema[name].dataType).alias(name) for name in RETURNED))
+    planned = [
+        {"cluster": "main", "resource_type": "TOPIC", "resource": name, "topic": name, "action": action}
+        for name, action in (("t", "delete"), ("u", "create"))
+    ]
     run: Any = SimpleNamespace(
+        open_actions=lambda: frame(spark, PLANS.schema, planned),
         run_id="R",
         state=RunState.PLANNED,
         manifest_version=1,
@@ -93,6 +104,8 @@ def test_a_plan_counts_actions_that_its_approval_lets_through(
     found = summarise(run, results, {}, planning_only=planning_only, warned=False)
     assert (found.exit_code, found.pending_changes) == (code, pending)
     assert [each.outcomes for each in found.clusters] == [{"planned" if planning_only else "open": 2}]
+    listed = [(each.action, each.resource) for each in found.pending.first]
+    assert listed == ([("delete", "t"), ("create", "u")] if planning_only else [])
 
 
 POLICIES = (

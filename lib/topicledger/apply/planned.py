@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 
@@ -50,13 +50,13 @@ class Pending:
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
-    """Read the first planned actions that passed validate, in the order of `lines.in_order`.
+    """Read the first planned actions that `apply` sends, in the order of `lines.in_order`.
 
     `results`: from `summary.results`.
     """
-    passed = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
+    validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     returned = (F.col(name).alias(f"returned_{name}") for name in RETURNED)
-    pending = results.where(F.col("planned") & passed).select(*ACTION_KEY, *returned)
+    pending = results.where((F.col("planned") & validated) | let_through()).select(*ACTION_KEY, *returned)
     rows = (
         run.open_actions()
         .join(pending, on=list(ACTION_KEY), how="inner")
@@ -67,6 +67,11 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
         .limit(SHOWN_FAILURES)
     )
     return [planned_action(row) for row in rows.collect()]
+
+
+def let_through() -> Column:
+    """Whether a guard stopped an action of `summary.results` that an approval has allowed since."""
+    return F.col("planned") & F.col("phase").eqNullSafe(Phase.GUARD.value)
 
 
 def heading(owner: str | None, cluster: str) -> str:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
-from topicledger.apply.planned import Pending, first_planned
+from topicledger.apply.planned import Pending, first_planned, let_through
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
@@ -340,7 +340,8 @@ def _skipped(results: DataFrame) -> Mapping[str | None, Mapping[str, int]]:
 
 def _failures(results: DataFrame) -> Sequence[Failure]:
     shown = [each.name for each in fields(Failure)]
-    failed = results.where(F.col("outcome").isin(*FAILED_OR_REFUSED)).withColumn("topics", F.lit(1)).select(*shown)
+    failed = results.where(F.col("outcome").isin(*FAILED_OR_REFUSED) & ~let_through())
+    failed = failed.withColumn("topics", F.lit(1)).select(*shown)
     alike = F.coalesce(F.col("error").isin(*_ALIKE), F.lit(False))
     together = ("cluster", "phase", "outcome", "error_code", "error", "error_message")
     one = F.count(F.lit(1)) == 1
