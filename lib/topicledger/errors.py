@@ -26,6 +26,11 @@ def exit_code(holds: Mapping[ExitCode, bool]) -> ExitCode:
     return next((code for code in _STRONGEST_FIRST if holds.get(code, False)), ExitCode.DONE)
 
 
+def most_severe(*codes: int) -> ExitCode:
+    """Return the most severe of these exit codes."""
+    return exit_code({ExitCode(code): True for code in codes})
+
+
 class TopicLedgerError(Exception):
     """An error that ends a run; the user sees its text unchanged, without a stack trace."""
 

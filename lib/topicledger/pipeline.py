@@ -26,7 +26,7 @@ from topicledger.apply.executor import Executor
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.apply.values import Validated
 from topicledger.config.settings import ClusterSettings
-from topicledger.errors import ExitCode, exit_code
+from topicledger.errors import ExitCode, most_severe
 from topicledger.ledger import proof
 from topicledger.ledger.outcomes import Standing
 from topicledger.ledger.rows import audit_rows
@@ -116,7 +116,7 @@ def provision(
         stays = applying_only and not ready.actions and run.state is RunState.PLANNED and bool(_stopped(run, planned))
         if (waits is not None or stays) and not planning_only:
             summary = close(run, planned, problems, planning_only=True, detailed=detailed)
-            code = exit_code({ExitCode.ERROR: summary.exit_code == ExitCode.ERROR, ExitCode.GUARD_STOPPED: True})
+            code = most_severe(summary.exit_code, ExitCode.GUARD_STOPPED)
             return replace(_waiting(summary, waits), exit_code=int(code))
         if left is not None:
             done = stages.apply(run, context, ready, closing, left.result)
@@ -240,7 +240,7 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
         if planning_only and run.state is not RunState.FINISHED:
             stopped = _stopped(run, planned)
             # Rows of the plan tell of stopped actions, but not of a stopped load.
-            code = exit_code({ExitCode(summary.exit_code): True, ExitCode.GUARD_STOPPED: bool(stopped)})
+            code = most_severe(summary.exit_code, ExitCode.GUARD_STOPPED if stopped else ExitCode.DONE)
             pending = replace(summary.pending, stopped=stopped)
             summary = replace(summary, pending=pending, exit_code=int(code))
         # An earlier start found something to apply: approvals may allow by now all that waited.
