@@ -45,7 +45,7 @@ RUNS = Table(
             column(
                 "previous_digest",
                 _STRING,
-                "digests of earlier runs that no other row's `previous_digest` contained yet, separated by commas",
+                "digests of earlier runs that no earlier `previous_digest` contains, separated by commas",
             ),
             column("digest", _STRING, "digest of this row without `notified`: see docs/proof.md"),
             column("notified", _STRING, "events that the run announced ([[notify]]), separated by commas; null: none"),

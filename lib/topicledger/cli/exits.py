@@ -8,7 +8,8 @@ from topicledger.errors import ExitCode
 
 OF_EVERY_COMMAND: Mapping[ExitCode, str] = {
     ExitCode.DONE: "Done, or nothing to do.",
-    ExitCode.ERROR: "An error, or not finished. A run continues if you start it again with the same run id.",
+    ExitCode.ERROR: "An error, or not finished. A run continues if you start it again with the same run id; a load "
+    "needs a new id.",
     ExitCode.USAGE: "Usage error: the command, the settings, the manifest files or a plan of files don't fit. "
     "Nothing was done.",
 }

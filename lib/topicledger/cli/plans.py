@@ -124,7 +124,7 @@ def rebalance(
 @click.option(
     "--declared",
     is_flag=True,
-    help="Don't plan. Propose marking absent the declared topics that every usage audit in this period found unused.",
+    help="Don't plan. Propose marking absent the declared topics that usage audits of this period found unused.",
 )
 @click.option(
     "--to",

@@ -18,7 +18,7 @@ MAX_APPROVALS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class GuardSettings:
-    """Limits on a run, per cluster, or a load. A run that would exceed a limit does none of it (exit code 5)."""
+    """Limits on a run, per cluster, or a load. Beyond a limit, none of the actions that it counts are done (exit 5)."""
 
     max_deletes: int = 0
     """Topics that one run may delete. If it would delete more, it deletes none."""
@@ -38,7 +38,7 @@ class GuardSettings:
     of_kinds: Mapping[str, int] = field(default_factory=dict)
     """The guards of `OF_KINDS`, 0 if missing."""
     max_removed_rows: int = 0
-    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing."""
+    """Rows that one load may remove, of all tables together. A load that would remove more changes nothing."""
     approvals: int = 0
     """Number of people, not counting the requester, who must approve a plan before it is applied."""
     approvals_for: Mapping[str, int] = field(default_factory=dict)

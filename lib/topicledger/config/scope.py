@@ -18,11 +18,11 @@ OF_KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeSettings:
-    """Resources that belong to others, such as the topics that Kafka Streams, Connect and MirrorMaker create."""
+    """Resources that belong to others."""
 
     ignore_topics: tuple[str, ...] = ()
-    """Patterns (RE2) of topics that match anywhere in the name unless anchored. They can't be declared; audits and
-    exports leave them out, and `prune` never deletes them."""
+    """Patterns (RE2) of topics that match anywhere in the name unless anchored. They can't be declared; audits report
+    no drift of them, exports leave them out, and `prune` never deletes them."""
     of_kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The patterns of `OF_KINDS`, none if missing."""
 

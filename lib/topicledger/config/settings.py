@@ -162,7 +162,7 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerSettings:
-    """Topics that an owner may declare. Only its owners may declare a topic that matches one of their patterns."""
+    """Topics that an owner may declare, and no others. A topic that patterns match is for their owners only."""
 
     topics: tuple[str, ...]
     """Patterns (RE2) that match anywhere in topic names unless anchored."""
