@@ -3,7 +3,7 @@
 #
 #   owners.sh BASE FOLDER
 #
-# The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Rows of files right in FOLDER aren't removed.
+# The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Files right in FOLDER name no owner.
 # Ends with 1 if a folder's name can't be passed on.
 set -euo pipefail
 
