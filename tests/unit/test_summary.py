@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.unit.frames import frame
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render_waiting
-from topicledger.apply.summary import Failure, Summary, Warned, _failures, _left_alone, _warnings, summarise
+from topicledger.apply.summary import Summary, Warned, _failures, _left_alone, _warnings, summarise
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kinds import NAMES
 from topicledger.ledger.rows import WARNING
@@ -39,13 +39,13 @@ def test_topics_with_the_same_reason_are_one_line_with_a_count(spark: SparkSessi
             name = f"{error}.{number:02}"
             rows.append(("main", name, name, "create", "guard", "refused", -1, error, "the reason", False))
     alone = ("main", "A.alone", "A.alone", "create", "manifest", "refused", -1, "NOT_YOURS", "another reason", False)
-    allowed = ("main", "B", "B", "delete", "guard", "refused", -1, "MAX_DELETES_EXCEEDED", "an approval allows it", True)
+    allowed = ("main", "B", "B", "delete", "guard", "refused", -1, "MAX_DELETES_EXCEEDED", "allowed since", True)
     found = _failures(spark.createDataFrame([*rows, alone, allowed], f"{COLUMNS}, {ANSWER}, planned boolean"))
     assert len(found) == 20
     counted = {(each.error, each.topics): each for each in found if each.topics > 1}
     assert {*counted} == {("CLUSTER_ID_MISMATCH", 30), ("CLUSTER_UNREACHABLE", 30), ("NOT_YOURS", 30)}
     assert all(each.resource is None and each.error_message == "the reason" for each in counted.values())
-    assert [(each.resource, each.action) for each in found if each.topics == 1 and "A.alone" == each.topic] == [
+    assert [(each.resource, each.action) for each in found if each.topics == 1 and each.topic == "A.alone"] == [
         ("A.alone", "create")
     ]
     assert all(each.error != "MAX_DELETES_EXCEEDED" for each in found)
