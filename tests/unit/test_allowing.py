@@ -17,6 +17,7 @@ from topicledger.plan.allowing import (
     GUARDS,
     LOAD,
     StoppedActions,
+    allowed_together,
     by_cluster,
     most_of,
     parse_allow,
@@ -103,11 +104,25 @@ def test_allowed_guards_are_parsed_and_unknown_ones_listed() -> None:
 
 
 def test_as_many_people_must_allow_as_must_approve() -> None:
-    common: dict[str, Any] = {"run_id": "r", "requested_by": "ann", "plan_digest": "", "allows": {"deletes": 2}}
-    found = Approvals(**common, needed=2, by=("bob", "carol"), allowed_by={"deletes": 1})
-    assert found.missing == 1
-    assert "runs approve r --allow deletes=2 --by WHO" in str(found)
-    assert Approvals(**common, needed=2, by=("bob", "carol"), allowed_by={"deletes": 2}).missing == 0
+    bob, carol, dave, eve = {"deletes": 2}, {"deletes": 3}, {"deletes": 5}, {"losses": 3, "moves": 40}
+    two = [2, 2, 2]
+    assert allowed_together(STOPPED, two, [bob]) == {}
+    assert allowed_together(STOPPED, two, [bob, carol]) == {"deletes": 2}
+    assert allowed_together(STOPPED, two, [bob, carol, dave, eve]) == {"deletes": 2}
+    assert allowed_together(STOPPED, two, [dave, dave]) == {"deletes": 5}
+    assert allowed_together(STOPPED, [0, 0, 0], [bob, eve]) == {"deletes": 2, "losses": 3, "moves": 40}
+    assert allowed_together((), [], [bob]) == {}
+
+
+def test_a_guard_needs_as_many_people_as_any_action_that_it_stopped() -> None:
+    """A run keeps the numbers of a cluster together: numbers of two groups may let nothing else through."""
+    needs: list[dict[str, int]] = [{"losses": 3}, {"deletes": 2}, {"losses": 3, "deletes": 2}]
+    groups = [StoppedActions(cluster="east", needs=each, actions=1) for each in needs]
+    people = [{"losses": 3}, {"deletes": 2}]
+    assert allowed_together(groups[:2], [1, 2], people) == {"losses": 3}
+    assert allowed_together(groups, [1, 1, 2], people) == {}
+    assert allowed_together(groups, [1, 1, 2], [*people, {"losses": 3}]) == {"losses": 3}
+    assert allowed_together(groups, [1, 1, 1], people) == {"deletes": 2, "losses": 3}
 
 
 def row(topic: str, **more: Any) -> dict[str, Any]:
@@ -194,7 +209,7 @@ def test_an_approval_says_what_guards_still_stop(
 def test_a_missing_approval_names_one_command_for_all_that_waits() -> None:
     load = StoppedActions(cluster=LOAD, needs={"removed_rows": 1}, actions=1)
     deletes = StoppedActions(cluster="main", needs={"deletes": 2}, actions=2)
-    found = Approvals(run_id="r", requested_by="ann", plan_digest="", needed=2, by=("bob",), allows={"losses": 1})
+    found = Approvals(run_id="r", requested_by="ann", plan_digest="", needed=2, by=("bob",), asked={"losses": 1})
     begin = "it needs the approval of 1 person in addition to bob other than ann, who requested it: runs approve r"
     assert str(found) == f"{begin} --allow losses=1 --by WHO"
     assert found.in_words([deletes]) == (

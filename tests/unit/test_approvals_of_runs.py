@@ -68,7 +68,7 @@ def test_showing_approvals_changes_no_table(spark: SparkSession) -> None:
 
 def test_allowances_of_another_plan_scope_or_requester_do_not_count(spark: SparkSession) -> None:
     scope = '{"owners": ["a"]}'
-    plan = approvals.of_run(stored(spark, []), GuardSettings(), RUN | {"scope": scope}).plan_digest
+    plan = approvals.of_run(stored(spark, [], new=True), GuardSettings(), RUN | {"scope": scope}).plan_digest
     rows = [
         {"by": "bob", "plan_digest": plan, "allows": {"deletes": 2}},
         {"by": "carol", "plan_digest": plan, "allows": {"deletes": 3}},
@@ -78,8 +78,27 @@ def test_allowances_of_another_plan_scope_or_requester_do_not_count(spark: Spark
         {"by": "fay", "plan_digest": plan, "allows": {"deletes": 9}, "run_id": "other"},
     ]
     found = approvals.of_run(stored(spark, rows, new=True), GuardSettings(approvals=2), RUN | {"scope": scope})
-    assert (found.by, found.allows, found.allowed_by) == (("bob", "carol"), {"deletes": 3}, {"deletes": 1})
-    assert found.missing == 1
+    assert (found.by, found.asked, found.allowed_by) == (("bob", "carol"), {"deletes": 3}, {"deletes": 1})
+    assert (found.missing, found.allows) == (0, {"deletes": 2})
+
+
+def test_an_allowance_takes_no_approval_away(spark: SparkSession) -> None:
+    """Too few people allow the deletes: these stay stopped, and what is open is approved as before."""
+
+    def of(guards: GuardSettings, *rows: dict[str, Any]) -> Approvals:
+        return approvals.of_run(stored(spark, list(rows), new=True), guards, RUN)
+
+    bob, carol, dave = ({"by": name} for name in ("bob", "carol", "dave"))
+    allow = {"allows": {"deletes": 2}}
+    every, only_deletes = GuardSettings(approvals=2), GuardSettings(approvals_for={"deletes": 2})
+    for given in ([bob, carol, dave | allow], [bob, carol, bob | allow]):
+        found = of(every, *given)
+        assert (found.needed, found.missing, found.allows, found.asked) == (2, 0, {}, {"deletes": 2})
+    assert of(every, bob | allow, carol | allow).let_through == {"c": {"deletes": 2}}
+    found = of(only_deletes, bob | allow)
+    assert (found.needed, found.missing, found.let_through) == (0, 0, {})
+    found = of(only_deletes, bob | allow, dave | allow)
+    assert (found.needed, found.missing, found.let_through) == (2, 0, {"c": {"deletes": 2}})
 
 
 def stored(spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False) -> Any:
@@ -88,7 +107,11 @@ def stored(spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False
     def old(table: Any, column: str) -> StructType:
         return StructType([each for each in plain(table.schema) if new or each.name != column])
 
-    plans = frame(spark, old(PLANS, "guards"), [{"run_id": "r", "cluster": "c", "action": "delete", "phase": "guard"}])
+    stopped = {"run_id": "r", "cluster": "c", "action": "delete", "phase": "guard"}
+    rows_of_plan = [stopped, {**stopped, "action": "create", "phase": None}]
+    if new:
+        rows_of_plan[0]["guards"] = {"deletes": 2}
+    plans = frame(spark, old(PLANS, "guards"), rows_of_plan)
     whole = plans.withColumn("guards", F.lit(None).cast(GUARDED)) if not new else plans
     digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
     given = frame(spark, old(APPROVALS, "allows"), [{"run_id": "r", "plan_digest": digest, **row} for row in rows])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from topicledger.apply.moves import planned_moves
 from topicledger.config.reading import read_settings
@@ -67,6 +68,9 @@ def test_totals_of_moves_have_those_that_an_approval_may_allow(spark: SparkSessi
     (both,) = planned_moves(plans, 0)
     assert (both.topics, both.partitions, both.stopped, both.brokers) == (2, 4, 2, {1: (0, 14), 2: (14, 0)})
     assert str(both) == "4 partitions of 2 topics, 14 bytes; guards stopped 2 of the partitions"
+    allowed = plans.withColumn("phase", F.when(F.col("guards").isNull(), F.col("phase")))
+    (both,) = planned_moves(allowed, 0)
+    assert str(both) == "4 partitions of 2 topics, 14 bytes"
 
 
 PLANNED = (

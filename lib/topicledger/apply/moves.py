@@ -45,13 +45,13 @@ class PlannedMoves:
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
     """Return the totals of the planned reassignments that have not ended, or that only guards stopped, by cluster.
 
-    In: rows of `plans` of one run. `throttle`: bytes per second.
+    In: rows of `plans` of one run, without a phase if approvals let them through. `throttle`: bytes per second.
     """
     may_be_made = F.col("phase").isNull() | is_stopped()
     moves = plans.where((F.col("action") == ReplicaAction.REASSIGN.value) & may_be_made).select(
         "cluster",
         F.size(read_moves()).alias("partitions"),
-        F.when(is_stopped(), F.size(read_moves())).otherwise(0).alias("stopped"),
+        F.when(F.col("phase").isNotNull(), F.size(read_moves())).otherwise(0).alias("stopped"),
         F.col("after")["bytes"].cast("bigint").alias("bytes"),
         parts_of(F.col("after")["broker_bytes"], ";").alias("brokers"),
     )

@@ -112,6 +112,26 @@ def by_cluster(stopped: Sequence[StoppedActions], allowed: Mapping[str, int]) ->
     return {name: most_of([each for each in passing if each.cluster == name]) for name in names}
 
 
+def allowed_together(
+    stopped: Sequence[StoppedActions], people: Sequence[int], allowed: Collection[Mapping[str, int]]
+) -> Mapping[str, int]:
+    """Return the numbers that enough people allow. `people`: how many each of `stopped` needs; `allowed`: each person's.
+
+    Numbers of another person let through more, and never less. A run keeps the numbers of all that passes together, so
+    a guard needs as many people as any action that it stopped.
+    """
+    needed: dict[str, int] = {}
+    for each, count in zip(stopped, people, strict=True):
+        for name in each.needs:
+            needed[name] = max(count, needed.get(name, 1))
+    held: dict[str, int] = {}
+    for name, count in needed.items():
+        numbers = sorted((each[name] for each in allowed if name in each), reverse=True)
+        if len(numbers) >= count:
+            held[name] = numbers[count - 1]
+    return most_of(each for each in stopped if each.passes(held))
+
+
 def require_needed(run_id: str, stopped: Sequence[StoppedActions], allow: Mapping[str, int]) -> None:
     """Raise UsageError unless `allow` lets something through, and no smaller numbers would let through the same."""
     if not stopped:

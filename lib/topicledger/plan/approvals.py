@@ -17,7 +17,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
-from topicledger.ledger.outcomes import open_rows
+from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, require_run
 from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
@@ -45,15 +45,18 @@ class Approvals:
     files: Sequence[str] = ()
     """The files and folders of a plan from files: `apply` loads them."""
     allows: Mapping[str, int] = field(default_factory=dict)
-    """Numbers that approvals allow beyond guards: guard -> number per cluster."""
+    """Numbers that enough people allow beyond guards: guard -> number per cluster."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    """The largest numbers that anybody allows: those beyond `allows` let nothing through, and take nothing away."""
     allowed_by: Mapping[str, int] = field(default_factory=dict)
-    """Guard -> people who allow that number, or a larger one. As many as `needed` must allow each."""
+    """Guard -> people who allow the number of `asked`."""
     stopped: Sequence[StoppedActions] = ()
     """Actions that guards stopped; read if an approval allows some of them."""
 
     @property
     def missing(self) -> int:
-        return max(0, self.needed - min([len(self.by), *self.allowed_by.values()]))
+        """Number of people who must still approve the open actions of the plan."""
+        return max(0, self.needed - len(self.by))
 
     def __str__(self) -> str:
         return self.in_words(())
@@ -62,7 +65,7 @@ class Approvals:
         """Return the approval that is missing, with one command. `stopped`: what guards still stop of the plan."""
         people = "1 person" if self.missing == 1 else f"{self.missing} people"
         so_far = f" in addition to {', '.join(map(show, self.by))}" if self.by else ""
-        command = approve_command(self.run_id, allowing.largest([self.allows, allowing.most_of(stopped)]))
+        command = approve_command(self.run_id, allowing.largest([self.asked, allowing.most_of(stopped)]))
         stays = "nothing is loaded and nothing is sent" if allowing.stops_load(stopped) else "it stays stopped"
         return (
             f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who requested it: "
@@ -145,19 +148,20 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
                 allowed[person] = allowing.largest([allowed.get(person, {}), given["allows"]])
     by.pop(_person(requested_by), None)
     allowed.pop(_person(requested_by), None)
-    allows = allowing.largest(allowed.values())
-    stopped = read_stopped(ledger, row) if allows else ()
-    let_through = allowing.by_cluster(stopped, allows)
-    classes = _classes(ledger, run_id, let_through) if guards.approvals_for else ()
+    asked = allowing.largest(allowed.values())
+    stopped = read_stopped(ledger, row) if asked else ()
+    least, people = _people(ledger, guards, run_id, stopped)
+    allows = allowing.allowed_together(stopped, people, allowed.values())
     return Approvals(
         run_id=run_id,
         requested_by=requested_by,
         plan_digest=plan_digest,
-        needed=max(needed(guards, classes), 1 if allows else 0),
+        needed=max([least, *(its for each, its in zip(stopped, people, strict=True) if each.passes(allows))]),
         by=tuple(by.values()),
         files=paths_in(row["arguments"]),
         allows=allows,
-        allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in allows.items()},
+        asked=asked,
+        allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in asked.items()},
         stopped=stopped,
     )
 
@@ -172,14 +176,27 @@ def _person(name: str | None) -> str:
     return (name or "").strip().casefold()
 
 
-def _classes(ledger: Ledger, run_id: str, allowed: Mapping[str, Mapping[str, int]]) -> Collection[str]:
-    """Return the classes of a plan's actions, with those that approvals let through. `allowed`: see `Run.allowed`."""
-    planned = (
-        ledger.read(PLANS).where(F.col("run_id") == run_id).transform(open_rows(allowed)).transform(effects.of_plans)
-    )
+def _people(
+    ledger: Ledger, guards: GuardSettings, run_id: str, stopped: Sequence[StoppedActions]
+) -> tuple[int, Sequence[int]]:
+    """Return how many people must approve the open actions of a plan, and how many must allow each of `stopped`."""
+    least = guards.approvals
+    if not guards.approvals_for:
+        return least, [max(1, least)] * len(stopped)
+    planned = ledger.read(PLANS).where((F.col("run_id") == run_id) & F.col("action").isNotNull())
+    group = {"_cluster": F.when(is_stopped(), F.col("cluster")), "_needs": F.array_sort(F.map_entries("guards"))}
+    may_be_sent = planned.where(F.col("phase").isNull() | is_stopped()).withColumns(group).transform(effects.of_plans)
     can: Mapping[str, Column] = {"losses": effects.losses(), "disruptions": effects.disruptions()}
-    by_action = planned.groupBy("action").agg(*(F.bool_or(each.isNotNull()).alias(name) for name, each in can.items()))
-    return classes_of({row["action"]: [name for name in can if row[name]] for row in by_action.collect()})
+    by_action = may_be_sent.groupBy(*group, "action").agg(
+        *(F.bool_or(each.isNotNull()).alias(name) for name, each in can.items())
+    )
+    found: dict[tuple[str | None, str], dict[str, Collection[str]]] = {}
+    for row in by_action.collect():
+        key = (row["_cluster"], allowing.in_words(dict(row["_needs"] or ())))
+        found.setdefault(key, {})[row["action"]] = [name for name in can if row[name]]
+    least = needed(guards, classes_of(found.get((None, ""), {})))
+    of_stopped = (classes_of(found.get((each.cluster, allowing.in_words(each.needs)), {})) for each in stopped)
+    return least, [max(1, least, needed(guards, classes)) for classes in of_stopped]
 
 
 def classes_of(found: Mapping[str, Collection[str]]) -> Collection[str]:
