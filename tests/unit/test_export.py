@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.files.export import _folder
 from topicledger.files.export_topics import as_manifests
-from topicledger.files.exported import TopicMessage, folded
+from topicledger.files.exported import TopicMessage, folded, top_notes
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.files import FIELDS, ManifestRow
@@ -183,6 +183,38 @@ def test_the_same_message_is_one_line_with_the_first_names() -> None:
         ("eu", "t.1: owner a is proposed"),
         ("eu", "x"),
     ]
+
+
+HOST = "host is {}; brokers compare hosts with addresses: write an address"
+NAME = "resource_name is {}, which is not a legal topic name or prefix"
+
+
+@pytest.mark.parametrize(("reason", "own"), [(HOST, "app{}.example.org"), (NAME, "orders-{}")])
+def test_messages_that_differ_in_values_of_their_own_resource_are_one_line(reason: str, own: str) -> None:
+    messages = [
+        TopicMessage(
+            cluster="main",
+            topic=None,
+            message=reason.format(own.format(number)),
+            resource_type="acl",
+            resource=f"User:a ALLOW READ TOPIC LITERAL {own.format(number)}",
+        )
+        for number in range(138)
+    ]
+    ((_, line),) = folded(messages)
+    assert line.endswith(f" and 135 more: {reason.format(own.format(0))}")
+
+
+def test_a_file_has_at_most_twenty_lines_of_notes_on_top() -> None:
+    messages = [
+        TopicMessage(cluster=name, topic=f"t{number}", message=f"replaced by new.{number}, which a row declares")
+        for number in range(138)
+        for name in ("main", "eu")
+    ]
+    lines = top_notes(messages, "main")
+    assert lines[:2] == [f"t{number}: replaced by new.{number}, which a row declares" for number in range(2)]
+    assert lines[20:] == ["and 118 more lines; `export --format json` has all of them"]
+    assert top_notes(messages[:1], "main") == lines[:1]
 
 
 @pytest.mark.parametrize("owner", ["..", ".", "unowned", "a/b", "../../etc", "x" * 5_000, "ü" * 300, "\0", "a b"])

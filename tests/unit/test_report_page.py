@@ -273,6 +273,24 @@ def test_durations_within_a_text_are_said_as_people_say_them() -> None:
     assert with_units("retention.ms 5000.5, x.ms=5000a") == "retention.ms 5000.5, x.ms=5000a"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("retention.ms -1 -> 604800000", "retention.ms -1 -> 7d (604800000)"),
+        ("retention.ms 604800000 -> -1", "retention.ms 7d (604800000) -> -1"),
+        ("local.retention.ms -2 -> 3600000", "local.retention.ms -2 -> 1h (3600000)"),
+        ("retention.bytes -1 -> 1073741824", "retention.bytes -1 -> 1GiB (1073741824)"),
+        ("retention.ms: declared -1, live 604800000", "retention.ms: declared -1, live 7d (604800000)"),
+        ("retention.ms: declared 604800000, live -1", "retention.ms: declared 7d (604800000), live -1"),
+        ("retention.ms=-1, segment.ms=3600000", "retention.ms=-1, segment.ms=1h (3600000)"),
+        ("retention.ms is -1; allowed is -1 to 3600000", "retention.ms is -1; allowed is -1 to 1h (3600000)"),
+        ("retention.ms -3600000 -> 1", "retention.ms -3600000 -> 1"),
+    ],
+)
+def test_values_beside_one_without_limit_have_their_units(text: str, shown: str) -> None:
+    assert with_units(text) == shown
+
+
 def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
     sides = "config_differs retention.ms: declared 604800000, live 3600000"
     change = ChangedProblem(change=Changed.NEW, cluster="main", topic="orders", before=None, now=sides)

@@ -66,6 +66,18 @@ def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
     assert text.count("num_partitions") == 1, "warnings whose messages differ only in the topic"
 
 
+def test_each_warning_has_its_own_message_though_others_read_alike() -> None:
+    screen = terminal(200)
+    found = [("c1", "orders.v1", "naming"), ("c2", "billing.v9", "naming"), ("c2", "zeta.x", "other")]
+    warnings = [
+        Warned(cluster=cluster, topic=name, resource=name, action="create", policy=policy, message=f"{name} lacks it")
+        for cluster, name, policy in found
+    ]
+    render(replace(REFUSED, warnings=warnings, warning_count=3), screen)
+    text = printed(screen)
+    assert [text.count(f"{name} lacks it") for _, name, _ in found] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("problem", "line"),
     [("; start run R again", "not finished: start run R again\n"), ("", None), (None, "not finished: another\n")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from topicledger.apply.planned import render_planned, render_stopped
-from topicledger.apply.summary import Failure, Summary
+from topicledger.apply.summary import Failure, Summary, Warned
 from topicledger.ledger.sql import as_command
 from topicledger.model import Decision, RunState
 from topicledger.model.config_texts import with_units
@@ -137,13 +137,13 @@ def _render_failures(summary: Summary, console: Console) -> None:
 def _render_warnings(summary: Summary, console: Console) -> None:
     title = f"Warnings: {summary.warning_count}"
     grid = grid_of("cluster", "resource", "action", "policy", "message", title=title)
-    same: dict[tuple[object, ...], list[str]] = {}
+    same: dict[tuple[object, ...], list[Warned]] = {}
     for each in summary.warnings:
         key = (each.cluster, each.action, each.policy, alike(each.message, each.resource))
-        same.setdefault(key, []).append(each.resource)
-    first = {alike(each.message, each.resource): each.message for each in reversed(summary.warnings)}
-    for (cluster, action, policy, said), topics in same.items():
-        grid.add_row(*map(cell, (cluster, listed(topics), action, policy, with_units(first[str(said)]))))
+        same.setdefault(key, []).append(each)
+    for warnings in same.values():
+        first, names = warnings[0], listed([each.resource for each in warnings])
+        grid.add_row(*map(cell, (first.cluster, names, first.action, first.policy, with_units(first.message))))
     console.print(grid)
     if summary.warning_count > len(summary.warnings):
         console.print(first_of(len(summary.warnings), summary.warning_count))

@@ -18,7 +18,7 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.files import export_resources, export_topics
 from topicledger.files.changes import adopt
-from topicledger.files.exported import ClusterExport, Exported, ExportRequest, TopicMessage, folded
+from topicledger.files.exported import ClusterExport, Exported, ExportRequest, TopicMessage, top_notes
 from topicledger.files.exported_rows import GROUP, NOTE, REASON, TableExport
 from topicledger.files.load import Loaded, of_counts
 from topicledger.files.writing import SUFFIXES, write_manifests
@@ -142,7 +142,7 @@ def _write(
 
     Raises TopicLedgerError if a file can't be written.
     """
-    notes = [text for name, text in folded([each for each in messages if each.cluster == cluster]) if name == cluster]
+    notes = top_notes(messages, cluster)
     topics, *others = tables
     resources = {each.table.name: each.entries(cluster) for each in others}
     write = partial(_write_file, cluster=cluster, units=request.units)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from topicledger.errors import ExitCode, exit_code
 from topicledger.files.load import Loaded
 from topicledger.resources.kind import ResourceKind
-from topicledger.text import SHOWN_FAILURES, cell, document, grid_of, listed, plain, show
+from topicledger.text import SHOWN_FAILURES, alike, cell, counted, document, grid_of, listed, plain, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,11 @@ class TopicMessage:
         if self.topic is None:
             return None if self.resource is None else f"{self.resource_type} {self.resource}"
         return str(self.topic)
+
+    @property
+    def form(self) -> str:
+        """The message without the values that name its topic or resource."""
+        return reduce(alike, (self.topic or self.resource or "").split(" "), self.message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +114,8 @@ def render(exported: Exported, console: Console) -> None:
         loaded = exported.loaded
         console.print(f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests")
         for table, of_table in loaded.resources.items():
-            counted = ", ".join(f"{of_table[name]} {name}" for name in ("added", "changed", "unchanged"))
-            console.print(f"{counted} in {table}")
+            counts_of = ", ".join(f"{of_table[name]} {name}" for name in ("added", "changed", "unchanged"))
+            console.print(f"{counts_of} in {table}")
     for title, messages in (("Not exported", exported.not_exported), ("Note", exported.notes)):
         lines = folded(messages)
         for cluster, text in lines[:SHOWN_FAILURES]:
@@ -121,12 +127,23 @@ def render(exported: Exported, console: Console) -> None:
 
 
 def folded(messages: Sequence[TopicMessage]) -> list[tuple[str, str]]:
-    """Return cluster and text of each distinct message, with the first names that it concerns and their number."""
-    names: dict[tuple[str, str], list[str]] = {}
+    """Return cluster and text of the first of messages alike, with the first names that they concern and their number.
+
+    Messages are alike if they differ only in values of their own topic or resource.
+    """
+    same: dict[tuple[str, str], list[TopicMessage]] = {}
     for each in messages:
-        alike = names.setdefault((each.cluster, each.message), [])
-        if each.name is not None:
-            alike.append(show(each.name))
-    return [
-        (cluster, f"{listed(alike)}: {message}" if alike else message) for (cluster, message), alike in names.items()
-    ]
+        same.setdefault((each.cluster, each.form), []).append(each)
+    lines = []
+    for (cluster, _), those in same.items():
+        names, message = [show(each.name) for each in those if each.name is not None], those[0].message
+        lines.append((cluster, f"{listed(names)}: {message}" if names else message))
+    return lines
+
+
+def top_notes(messages: Sequence[TopicMessage], cluster: str) -> list[str]:
+    """Return the comments at the top of a cluster's file."""
+    lines = [text for _, text in folded([each for each in messages if each.cluster == cluster])]
+    more = len(lines) - SHOWN_FAILURES
+    rest = [f"and {counted(more, 'more line')}; `export --format json` has all of them"] if more > 0 else []
+    return lines[:SHOWN_FAILURES] + rest

@@ -154,8 +154,8 @@ def with_unit(name: str | None, value: str) -> str | None:
 
 _VALUES = re.compile(
     r"(?P<name>[a-z][a-z.]*[.](?:ms|bytes))"
-    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:\d+|default)(?:(?: -> |, live )(?:\d+|default))?"
-    r"| is (?:-1|\d+)(?:, [a-z' ]+)?(?:; allowed is (?:any|\d+) to (?:any|\d+))?)(?![\w.])"
+    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:-?\d+|default)(?:(?: -> |, live )(?:-?\d+|default))?"
+    r"| is -?\d+(?:, [a-z' ]+)?(?:; allowed is (?:any|-?\d+) to (?:any|-?\d+))?)(?![\w.])"
 )
 
 
@@ -167,6 +167,6 @@ def with_units(text: str) -> str:
     """
 
     def replaced(found: re.Match[str]) -> str:
-        return found["name"] + re.sub("[0-9]+", lambda each: shown(found["name"], each[0]), found["values"])
+        return found["name"] + re.sub("-?[0-9]+", lambda each: shown(found["name"], each[0]), found["values"])
 
     return _VALUES.sub(replaced, text)
