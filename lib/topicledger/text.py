@@ -127,6 +127,19 @@ def iso_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def duration(seconds: float) -> str:
+    """0.4 -> 0.40 s; 83 -> 1 min 23 s; 7260 -> 2 h 1 min. An int has no parts of a second."""
+    if seconds < 10 and isinstance(seconds, float):
+        return f"{seconds:.2f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
 def utc_time(text: str) -> datetime:
     """Parse an ISO 8601 date, or date and time, as UTC if it has no offset; raises ValueError."""
     found = datetime.fromisoformat(text)

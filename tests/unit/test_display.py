@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
@@ -74,6 +75,17 @@ def test_results_of_commands_that_do_work_are_display_only() -> None:
             if isinstance(function, ast.FunctionDef) and path.name != "options.py":
                 found |= {function.name for _ in _unguarded(function)}
     assert found == READS
+
+
+def test_totals_of_moves_are_display_only_wherever_they_are_shown() -> None:
+    """An odd text in a row of `plans` must not keep a run from ever being shown."""
+    bare = [
+        f"{path.name}: {line.strip()}"
+        for path in (REPOSITORY / "lib" / "topicledger").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"(?<!def )\bplanned_moves\(", line) and "lambda: planned_moves(" not in line
+    ]
+    assert bare == []
 
 
 def _unguarded(node: ast.AST) -> Iterator[ast.Call]:

@@ -57,7 +57,7 @@ def test_a_move_that_only_changes_the_order_of_replicas_copies_0_bytes(spark: Sp
     (both,) = planned_moves(plans, 7)
     assert (both.topics, both.partitions, both.bytes, both.brokers) == (2, 2, 7, {1: (0, 7), 2: (7, 0)})
     (order,) = planned_moves(plans.where("after['bytes'] = '0'"), 7)
-    assert (str(order), order.brokers) == ("1 partition of 1 topic, 0 bytes, about 0:00:00 at the throttle", {})
+    assert (str(order), order.brokers) == ("1 partition of 1 topic, 0 bytes, about 0 s at the throttle", {})
 
 
 def test_totals_of_moves_have_those_that_an_approval_may_allow(spark: SparkSession) -> None:

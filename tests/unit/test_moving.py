@@ -185,7 +185,7 @@ def test_totals_of_moves_are_shown_by_broker() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
     render_moves([known, unknown], console)
     lines = console.export_text().splitlines()
-    assert lines[0] == "Moves on main: 2 partitions of 1 topic, 3,000 bytes, about 0:01:30 at the throttle"
+    assert lines[0] == "Moves on main: 2 partitions of 1 topic, 3,000 bytes, about 1 min 30 s at the throttle"
     assert [line.split() for line in lines if "│" in line] == [
         ["│", "1", "│", "0", "│", "3,000", "│"],
         ["│", "2", "│", "3,000", "│", "0", "│"],

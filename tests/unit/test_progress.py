@@ -49,7 +49,7 @@ def test_on_a_terminal_a_bar_shows_the_phase_and_how_far_it_is() -> None:
     assert job.returncode == 0
     assert b"apply" in shown
     assert b"3/3" in shown
-    assert b"orders waits for its quota: 20 partitions/s, 2 topics left, about 0:01:05" in shown
+    assert b"orders waits for its quota: 20 partitions/s, 2 topics left, about 1 min 5 s" in shown
 
 
 def test_without_a_terminal_nothing_is_drawn() -> None:
@@ -73,10 +73,10 @@ def test_without_a_terminal_a_wait_for_a_quota_is_a_line_now_and_then(caplog: py
         progress.wait("main", None)
     assert [record.getMessage() for record in caplog.records] == [
         "cluster main waits for its quota: 900 topics left",
-        "cluster main waits for its quota: 20 partitions/s, 898 topics left, about 0:00:45",
-        "cluster main waits for its quota: 20 partitions/s, 868 topics left, about 0:00:43",
-        "cluster main waits for its quota: 20 partitions/s, 838 topics left, about 0:00:42",
-        "cluster other waits for its quota: 20 partitions/s, 7 topics left, about 0:00:00",
+        "cluster main waits for its quota: 20 partitions/s, 898 topics left, about 45 s",
+        "cluster main waits for its quota: 20 partitions/s, 868 topics left, about 43 s",
+        "cluster main waits for its quota: 20 partitions/s, 838 topics left, about 42 s",
+        "cluster other waits for its quota: 20 partitions/s, 7 topics left, about 0 s",
     ]
 
 

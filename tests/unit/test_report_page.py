@@ -44,6 +44,7 @@ from topicledger.report.facts import (
     ShownState,
 )
 from topicledger.report.scope import span
+from topicledger.text import duration
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {
@@ -481,6 +482,7 @@ def test_reasons_are_told_once_for_all_clusters_the_worst_first() -> None:
     ("seconds", "text"),
     [
         (0.4, "0.40 s"),
+        (5, "5 s"),
         (9.999, "10.00 s"),
         (12.4, "12 s"),
         (59.7, "1 min 0 s"),
@@ -490,7 +492,7 @@ def test_reasons_are_told_once_for_all_clusters_the_worst_first() -> None:
     ],
 )
 def test_durations_are_written_for_people(seconds: float, text: str) -> None:
-    assert words.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 def test_the_pieces_of_a_bar_lie_side_by_side() -> None:

@@ -65,6 +65,11 @@ def test_times_on_a_page_have_one_format(sample: Callable[[], Report]) -> None:
     assert [each for each in found if not re.match(r"[\d-]{10}T\d\d:\d\d:\d\dZ(?![\w:])", each)] == []
 
 
+def test_durations_are_formatted_by_the_shared_helper() -> None:
+    root = Path(topicledger.__file__).parent
+    assert [path.name for path in root.rglob("*.py") if "{timedelta(" in path.read_text(encoding="utf-8")] == []
+
+
 def test_times_are_formatted_by_the_shared_helpers() -> None:
     root = Path(topicledger.__file__).parent
     formats = re.compile(r"%[FTYHM]\b|%[YmdHMS]-|\.isoformat\(|date_format\(|strftime|ctime\(")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,7 +12,7 @@ from rich.console import Console
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.rows import parts_of, read_moves
 from topicledger.model import ReplicaAction
-from topicledger.text import cell, counted, grid_of
+from topicledger.text import cell, counted, duration, grid_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class PlannedMoves:
 
     def __str__(self) -> str:
         unknown = f", {counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
-        took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
+        took = "" if self.seconds is None else f", about {duration(round(self.seconds))} at the throttle"
         partitions, topics = counted(self.partitions, "partition"), counted(self.topics, "topic")
         stopped = f"; guards stopped {self.stopped:,} of the partitions" if self.stopped else ""
         return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}{stopped}"

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,6 +15,7 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from topicledger.kafka.sending import QuotaWait
+from topicledger.text import duration
 
 log = logging.getLogger(__name__)
 
@@ -107,4 +107,4 @@ class Progress:
 def _described(wait: QuotaWait) -> str:
     if wait.rate is None or wait.eta is None:
         return f"{wait.left} topics left"
-    return f"{wait.rate:.3g} partitions/s, {wait.left} topics left, about {timedelta(seconds=round(wait.eta))}"
+    return f"{wait.rate:.3g} partitions/s, {wait.left} topics left, about {duration(round(wait.eta))}"

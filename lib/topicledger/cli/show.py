@@ -28,7 +28,7 @@ from topicledger.plan import approvals
 from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, APPROVALS, AUDIT, PLANS, RUNS
-from topicledger.text import cell, iso_time, json_value
+from topicledger.text import cell, duration, iso_time, json_value
 from topicledger.text import console as text_console
 
 _WIDE = 150
@@ -119,14 +119,10 @@ def _utc(moment: datetime | None) -> str:
 
 
 def _took(began: datetime | None, ended: datetime | None) -> str:
-    """Return the time from a run's first start to its end: `1 h 2 min`, `2 min 5 s`, `12 s`."""
+    """Return the time from a run's first start to its end."""
     if began is None or ended is None:
         return ""
-    seconds = round((ended - began).total_seconds())
-    minutes, hours = seconds // 60, seconds // 3600
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+    return duration(round((ended - began).total_seconds()))
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from topicledger.plan.lines import sign_of
 from topicledger.report import advice, charts, listings, times, words
 from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, ShownState, Tally
 from topicledger.report.listings import NO_CLUSTER, NO_OWNER
-from topicledger.text import counted, printable
+from topicledger.text import counted, duration, printable
 
 _CLUSTERS = 40
 _GROUPS = 40
@@ -53,7 +53,7 @@ def environment(*templates: str) -> Environment:
         command=lambda query: printable(as_command(query)),
         number=words.number,
         time=words.time,
-        duration=words.duration,
+        duration=duration,
         age=words.age,
         counted=counted,
         took=words.took,

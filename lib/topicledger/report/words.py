@@ -17,7 +17,7 @@ from topicledger.model.config_texts import with_units
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, ShownState, Tally
 from topicledger.resources import registry
-from topicledger.text import counted, iso_time, show
+from topicledger.text import counted, duration, iso_time, show
 
 _NAME_CHARACTERS = 300
 _SHOWN_CHARACTERS = 400
@@ -83,19 +83,6 @@ def number(count: int) -> str:
 def time(moment: datetime | None) -> str:
     """Format a time as `iso_time`; "" for None."""
     return "" if moment is None else iso_time(moment)
-
-
-def duration(seconds: float) -> str:
-    """0.4 -> 0.40 s; 83 -> 1 min 23 s; 7260 -> 2 h 1 min."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 59.5:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
 _BREAK = re.compile(r"([._/]|\b\d{8}T(?=\d{12}Z))(?=\w)")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.ledger.outcomes import Standing, let_through, with_outcomes
 from topicledger.ledger.rows import read_violations
@@ -145,7 +146,12 @@ def read(
         stopped=all_stopped(plans if any(map(_by_guard, ended)) else None, run["arguments"])
         if is_unsent_plan(run)
         else (),
-        moves=planned_moves(plans, throttle)
+        moves=displayed(
+            lambda: planned_moves(plans, throttle),
+            (),
+            f"the bytes of moves of run {run_id}",
+            instead="the rest of the diff is complete",
+        )
         if ReplicaAction.REASSIGN in {name for name, _ in counts} | {each.action for each in filter(_by_guard, ended)}
         else (),
     )
