@@ -481,10 +481,9 @@ def test_warning_of_a_row_evaluated_twice_is_given_once(spark: SparkSession) -> 
 
 UNUSUAL = [
     (right("User:a*"), "only User:* is everyone"),
-    (right("User:a,User:b"), "one name with a comma"),
+    (right("User:a,User:b"), "one name with a separator"),
     (right(name="app-*", resource_type="GROUP"), "for a prefix write PREFIXED"),
-    (right("User:a;User:b"), "one name with a comma or a semicolon"),
-    (right("User:User:a"), "has the type twice"),
+    (right("User:User:a"), "it has two types"),
     (right("User:a\u00a0"), "begins or ends with a blank"),
     (right("User: a"), "begins or ends with a blank"),
     (right("User:a "), "begins or ends with a blank"),

@@ -177,16 +177,7 @@ def test_refused_row_changes_no_entity_that_it_may_mean(spark: SparkSession) -> 
     [
         ({"user": "User:bob"}, "remove User:"),
         ({"user": "*"}, "write <default>"),
-        ({"user": None, "client_id": "*"}, "write <default>"),
-        ({"user": "bob "}, "begins or ends with a blank"),
-        ({"client_id": "\tapp"}, "begins or ends with a blank"),
-        ({"user": "<%= user %>"}, "contains a template placeholder"),
         ({"client_id": "*"}, "write <default>"),
-        ({"user": "bob\u00a0"}, "begins or ends with a blank"),
-        ({"client_id": "${APP}"}, "contains a template placeholder"),
-        ({"user": "bob*"}, "has a *"),
-        ({"user": "<default>", "client_id": "app-*"}, "has a *"),
-        ({"user": "a,b"}, "one name with a comma"),
         ({"user": "CN=bob, O=x"}, None),
     ],
 )

@@ -52,7 +52,7 @@ class Valued:
     """Return the table's columns for values; the inverse of `values_of`."""
     same: Callable[[Column, Column, Column], Column]
     """Whether two values of a name, each perhaps null, are the same (boolean, never null)."""
-    unusual: Callable[[], Column] | None
+    unusual: Callable[[], Column]
     """Return why a row's resource, which brokers accept, almost never exists, else null: plans warn of it."""
 
     @property
@@ -95,15 +95,14 @@ def _decide(
     scoped: Transform = lambda rows: rows,
 ) -> Transform:
     """See `Deciding.decide`. Actions that a policy refuses don't count for the guard."""
-    guard, unusual = action.safeguards.guard, of.unusual
+    guard = action.safeguards.guard
 
     def transform(judged: DataFrame) -> DataFrame:
         rows = judged.transform(_compared(of, seen, clusters)).transform(scoped).transform(judged_by)
         if guard is not None:
             rows = rows.transform(at_most(of.action, guard, settings.guards))
-        if unusual is not None:
-            sets = decided(of.action) & F.col("state").eqNullSafe(F.lit(PRESENT))
-            rows = rows.transform(warned(f"unusual_{of.resource_type}", F.when(sets, unusual())))
+        sets = decided(of.action) & F.col("state").eqNullSafe(F.lit(PRESENT))
+        rows = rows.transform(warned(f"unusual_{of.resource_type}", F.when(sets, of.unusual())))
         return rows.select(*DECIDED_RESOURCE.names)
 
     return transform

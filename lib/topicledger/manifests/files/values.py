@@ -86,6 +86,8 @@ _PLACEHOLDER = re.compile(
     r"(?![^\s,\]}\"'])"
 )
 """A placeholder that is a whole value; beside others, texts in these brackets may be meant as they are."""
+ANY_PLACEHOLDER = f"{TEMPLATE.pattern}|{_PLACEHOLDER.pattern}"
+"""Both in one text, for Java as well."""
 TEMPLATE_HINT = "contains a template placeholder; render the template first"
 _WORD = re.compile(r"[.$]?\w[\w.$ -]*")
 _LONGEST_LINE = 1_000

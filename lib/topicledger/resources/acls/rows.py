@@ -12,10 +12,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
 from topicledger.manifests.rows import (
     ABSENT,
-    BLANK_AT_ENDS,
     PRESENT,
     Rule,
     completed,
@@ -35,6 +33,7 @@ from topicledger.resources.acls.acl import (
 )
 from topicledger.resources.acls.hosts import host_reason_column
 from topicledger.resources.acls.names import AclRefusal
+from topicledger.resources.odd_names import SEVERAL, TYPED, is_several, odd, says
 from topicledger.resources.validating import validated
 from topicledger.schemas import ACL_KEY, ACLS
 
@@ -209,43 +208,31 @@ def meant() -> Column:
 def unusual(acl: str) -> Column:
     """Return string: why an ACL (struct of `ACL_KEY`) that brokers accept almost never applies, else null."""
     principal, name = F.col(f"{acl}.principal"), F.col(f"{acl}.resource_name")
-    literal_prefix = (F.col(f"{acl}.pattern_type") == LITERAL) & (name != WILDCARD) & F.endswith(name, F.lit(WILDCARD))
+    pattern_type = F.col(f"{acl}.pattern_type")
+    of_everyone = f"brokers compare it as text, and only {EVERYONE} is everyone: write one row per principal"
+    user = F.substring(principal, F.lit(len("User:") + 1), F.length(principal))
     reasons = (
         F.when(
-            (principal != EVERYONE) & F.contains(principal, F.lit(WILDCARD)),
-            F.concat(
-                F.lit("principal is "),
-                principal,
-                F.lit(f"; brokers compare it as text, and only {EVERYONE} is everyone: write one row per principal"),
-            ),
+            (principal != EVERYONE) & F.contains(principal, F.lit(WILDCARD)), says("principal", principal, of_everyone)
         ),
         F.when(
-            principal.rlike(r"[,;]\s*User:"),
-            F.concat(
-                F.lit("principal is "),
-                principal,
-                F.lit("; it is one name with a comma or a semicolon: write one row per name"),
-            ),
+            principal.rlike(rf"{SEVERAL}|[\s,;|]\s*User:"),
+            says("principal", principal, "it is one name with a separator in it: write one row per name"),
         ),
+        F.when(user.rlike(TYPED), says("principal", principal, "it has two types: write User: once")),
+        odd(user=user),
+        odd(resource_name=name),
         F.when(
-            F.startswith(principal, F.lit("User:User:")),
-            F.concat(F.lit("principal is "), principal, F.lit("; it has the type twice: write User: once")),
-        ),
-        F.when(
-            principal.rlike(r"(?U)^User:\s|\s$") | name.rlike(BLANK_AT_ENDS),
-            F.lit("its principal or resource_name begins or ends with a blank, which belongs to the name: remove it"),
-        ),
-        F.when(
-            F.concat(principal, name).rlike(TEMPLATE.pattern), F.lit("its principal or resource_name " + TEMPLATE_HINT)
-        ),
-        F.when(
-            literal_prefix,
+            (name != WILDCARD) & F.contains(name, F.lit(WILDCARD)),
             F.concat(
                 F.lit("resource_name is "),
                 name,
-                F.lit(", LITERAL; only a name that ends with a * matches: for a prefix write PREFIXED without the *"),
+                F.lit(", "),
+                pattern_type,
+                F.lit("; brokers compare it as text: for a prefix write PREFIXED without the *"),
             ),
         ),
+        is_several("resource_name", name),
     )
     return F.nullif(F.concat_ws("; ", *reasons), F.lit(""))
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from topicledger.kafka.config_values import same_value_column
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_configs, legal_state
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigRefusal
+from topicledger.resources.odd_names import is_several, odd, says
 from topicledger.resources.validating import validated
 from topicledger.resources.valued import Valued
 from topicledger.schemas import GROUP_CONFIGS
@@ -36,6 +37,13 @@ def _same(name: Column, one: Column, other: Column) -> Column:
     return F.coalesce(same_value_column(name, one, other), one.isNull() & other.isNull())
 
 
+def _unusual() -> Column:
+    """Return string: why the row's group, which brokers accept, almost never exists, else null."""
+    group = F.col("group")
+    star = says("group", group, "the * is an ordinary character: write one row per group")
+    return F.coalesce(F.when(F.contains(group, F.lit("*")), star), odd(group=group), is_several("group", group))
+
+
 OF_GROUPS = Valued(
     resource_type=NAMES.resource_type,
     table=GROUP_CONFIGS,
@@ -47,7 +55,7 @@ OF_GROUPS = Valued(
     values_of=lambda: F.col("configs"),
     columns_of=lambda configs: {"configs": configs},
     same=_same,
-    unusual=None,
+    unusual=_unusual,
 )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.manifests.files.values import TEMPLATE, TEMPLATE_HINT
-from topicledger.manifests.rows import BLANK_AT_ENDS, PRESENT, Rule, completed, legal_state
+from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
+from topicledger.resources.odd_names import TYPED, is_several, odd, says
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LEAST, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
 from topicledger.resources.validating import validated
@@ -65,33 +65,22 @@ def limits_of() -> Column:
 def _unusual() -> Column:
     """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
     user, client_id = F.col("user"), F.col("client_id")
-    both = F.concat_ws(" ", user, client_id)
-    return (
+    return F.coalesce(
+        F.concat(
+            F.when(user.rlike(TYPED), says("user", user, "quotas name users without a type: remove ")),
+            F.regexp_extract(user, "^[^:]*:", 0),
+        ),
         F.when(
-            F.startswith(user, F.lit("User:")),
-            F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
-        )
-        .when(
             (user == "*") | (client_id == "*"),
             F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
-        )
-        .when(
-            user.rlike(BLANK_AT_ENDS) | client_id.rlike(BLANK_AT_ENDS),
-            F.lit("user or client_id begins or ends with a blank, which belongs to the name: remove it"),
-        )
-        .when(
-            both.rlike(TEMPLATE.pattern),
-            F.lit("user or client_id " + TEMPLATE_HINT),
-        )
-        .when(
-            F.contains(both, F.lit("*")),
+        ),
+        odd(user=user, client_id=client_id),
+        F.when(
+            F.contains(F.concat_ws(" ", user, client_id), F.lit("*")),
             F.lit("user or client_id has a *, which is an ordinary character: write one row per name"),
-        )
-        .when(
-            # A distinguished name has commas, too.
-            user.rlike("^[^=]*,"),
-            F.concat(F.lit("user is "), user, F.lit("; it is one name with a comma: write one row per name")),
-        )
+        ),
+        is_several("user", user),
+        is_several("client_id", client_id),
     )
 
 
