@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,18 @@ from chispa import assert_df_equality
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
-from topicledger.files.export import _folder
+from topicledger.files.export import _folder, _write
 from topicledger.files.export_topics import as_manifests
-from topicledger.files.exported import TopicMessage, folded, top_notes
+from topicledger.files.exported import ExportRequest, TopicMessage, folded, top_notes
+from topicledger.files.exported_rows import TableExport
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.files import FIELDS, ManifestRow
-from topicledger.schemas import CONFIGS, OBSERVED
+from topicledger.schemas import CONFIGS, DECLARING, OBSERVED
 
 LIVE = StructType(
     [
@@ -224,6 +227,60 @@ def test_any_owner_is_a_folder_of_its_own(tmp_path: Path, owner: str) -> None:
     assert [each.parent for each in tmp_path.iterdir()] == [tmp_path]
     assert folder.resolve().parent == tmp_path.resolve()
     assert folder.name != "unowned"
+
+
+OWNED: dict[str, list[dict[str, Any]]] = {
+    "manifests": [{"topic": "t1", "owner": " Payments"}, {"topic": "t2", "owner": "billing"}, {"topic": "t3"}],
+    "quotas": [{"user": "p", "owner": "payments", "producer_byte_rate": 1.0}, {"user": "n", "producer_byte_rate": 1.0}],
+    "group_configs": [{"group": "g", "owner": "search", "configs": {"a": "1"}}],
+}
+
+
+def split(spark: SparkSession, folder: Path, rows: dict[str, list[dict[str, Any]]], owner: str | None = None) -> Any:
+    tables = [
+        TableExport(
+            table=table,
+            resource_type=table.name,
+            text=F.lit("x"),
+            rows=frame(
+                spark,
+                StructType([*table.schema, StructField("not_exported", StringType())]),
+                [{"cluster": "main", "state": "present", **each} for each in those],
+            ),
+            problems={},
+        )
+        for table, those in ((table, rows[table.name]) for table in DECLARING if table.name in rows)
+    ]
+    note = TopicMessage(cluster="main", topic="hidden", message="its configs can't be described")
+    request = ExportRequest(to=folder, split="owner", owner=owner)
+    done = list(_write(folder / "unowned" / "main.yaml", "main", tables, [note], request))
+    assert sorted(str(each.file) for each in done) == sorted(map(str, folder.glob("*/*")))
+    return {path.parent.name: path.read_text() for path in folder.glob("*/main.yaml")}
+
+
+def test_rows_of_every_kind_go_into_the_file_of_their_owner(spark: SparkSession, tmp_path: Path) -> None:
+    files = split(spark, tmp_path, OWNED)
+    named = {owner: re.findall(r"(?:topic|user|group): (.*?)[,\n]", text) for owner, text in files.items()}
+    assert named == {
+        "payments": ['"t1"', '"p"'],
+        "billing": ['"t2"'],
+        "search": ['"g"'],
+        "unowned": ['"t3"', '"n"'],
+    }
+    assert [owner for owner, text in files.items() if "# hidden: its configs" in text] == ["unowned"]
+    assert "groups: []" in files["unowned"], "a section for each requested kind"
+    assert "quotas" not in files["billing"]
+    assert "topics: []" in files["search"]
+    read_back(tmp_path / "search" / "main.yaml")
+
+
+@pytest.mark.parametrize(("owner", "folder"), [(None, "unowned"), ("Payments", "payments")])
+def test_a_cluster_without_anything_to_export_has_one_file(
+    spark: SparkSession, tmp_path: Path, owner: str | None, folder: str
+) -> None:
+    files = split(spark, tmp_path, {"manifests": [], "quotas": []}, owner)
+    assert list(files) == [folder]
+    assert "topics: []\nquotas: []" in files[folder]
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])

@@ -142,3 +142,19 @@ def test_each_command_shows_an_example_that_it_accepts() -> None:
         assert start == "Example: ", name
         needs_settings = any(each.name == "config" for each in command.params)
         command.make_context(name, shlex.split(rest) + ["--config", __file__] * needs_settings)
+
+
+def owner_options() -> list[tuple[str, str]]:
+    return [
+        (name, parameter.opts[0])
+        for name, command in every_command()
+        for parameter in command.params
+        if parameter.opts[0].endswith("owner") and parameter.metavar != "COLUMN"
+    ]
+
+
+@pytest.mark.parametrize(("command", "option"), owner_options())
+def test_a_blank_owner_is_refused(command: str, option: str) -> None:
+    """As from a variable that isn't set."""
+    result = CliRunner().invoke(main, [*command.split(" "), option, " "])
+    assert (result.exit_code, "a name is blank: leave the option out" in result.stderr) == (2, True), result.output

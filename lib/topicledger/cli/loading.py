@@ -12,6 +12,7 @@ from typing import Literal
 import click
 
 from topicledger.apply.display import display_only
+from topicledger.cli.scope import named
 from topicledger.config import ownership
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
@@ -57,6 +58,7 @@ def replace_options(command: Callable[..., int]) -> Callable[..., int]:
     of_owner = click.option(
         "--replace-owner",
         multiple=True,
+        callback=named,
         metavar="OWNER",
         help="Like --replace, but only for rows of this owner; may be repeated.",
     )

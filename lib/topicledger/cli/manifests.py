@@ -22,6 +22,7 @@ from topicledger.cli.options import (
     print_result,
     requested_by_option,
 )
+from topicledger.cli.scope import named
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
 from topicledger.files.exported import ExportRequest
@@ -177,7 +178,11 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
 @click.option("--units", is_flag=True, help="Write configs with units (7d, 1GiB) instead of Kafka's plain numbers.")
 @_with_resources
-@click.option("--owner", help="The owner of all exported resources; default: derived from owners, prefixes and groups.")
+@click.option(
+    "--owner",
+    callback=named,
+    help="The owner of all exported resources; default: derived from owners, prefixes and groups.",
+)
 @click.option("--unmanaged", is_flag=True, help="Export only resources that no manifest names.")
 @click.option("--split", type=click.Choice(["owner"]), help="With --to FOLDER: write a folder for each owner.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")

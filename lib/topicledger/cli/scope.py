@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from pyspark.sql import DataFrame
@@ -20,11 +20,12 @@ from topicledger.schemas import DECLARING
 from topicledger.text import nearest, show
 
 Command = Callable[..., Any]
+_Names = TypeVar("_Names", "str | None", tuple[str, ...])
 
 
-def named(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of owners; none may be blank, such as from a variable that isn't set."""
-    if not all(each.strip() for each in given):
+def named(_: click.Context, __: click.Parameter, given: _Names) -> _Names:
+    """Return the name or names of owners; none may be blank, such as from a variable that isn't set."""
+    if not all(each.strip() for each in ([given] if isinstance(given, str) else given or ())):
         raise click.BadParameter("a name is blank: leave the option out")
     return given
 

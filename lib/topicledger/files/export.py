@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from pyspark.sql import functions as F
 
-from topicledger.config import patterns
+from topicledger.config import ownership, patterns
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.files import export_resources, export_topics
@@ -28,7 +29,8 @@ from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, listed, show
 
 _UNOWNED = "unowned"
-"""The folder for topics without an owner."""
+"""The folder for what has no owner."""
+Rows: TypeAlias = Iterable[Mapping[str, Any]]
 _MOST_FOLDER = 200
 """Longest name of a folder, in characters; file systems accept 255 bytes."""
 
@@ -89,7 +91,7 @@ def _of_cluster(cluster: str, counts: Mapping[str, int], file: Path | None) -> C
 
 
 def _files(clusters: Sequence[ClusterSettings], request: ExportRequest) -> dict[str, Path]:
-    """Return each cluster's file; if split by owner, the file for topics without an owner.
+    """Return each cluster's file; if split by owner, the file for what has no owner.
 
     Raises UsageError if the destination doesn't fit the request or can't be created.
     """
@@ -143,27 +145,37 @@ def _write(
     Raises TopicLedgerError if a file can't be written.
     """
     notes = top_notes(messages, cluster)
-    topics, *others = tables
-    resources = {each.table.name: each.entries(cluster) for each in others}
     write = partial(_write_file, cluster=cluster, units=request.units)
     if request.split is None:
-        yield write(file, {topics.table.name: topics.entries(cluster), **resources}, notes)
+        yield write(file, {each.table.name: each.entries(cluster) for each in tables}, notes)
         return
 
     def of_owner(owner: str | None) -> Path:
         return file if owner is None else file.parent.with_name(_folder(owner)) / file.name
 
-    written = False
-    for owner, rows in groupby(topics.entries(cluster, by=owner_key(F.col("owner"))), key=lambda row: row[GROUP]):
-        # All resources beside topics are in one file: that of the given owner, or of topics without one.
-        is_home = owner is None or request.owner is not None
-        written |= is_home or not resources
-        home_notes, home_resources = (notes, resources) if is_home else ((), {})
-        yield write(of_owner(owner), {topics.table.name: rows, **home_resources}, home_notes)
-    if not written:
-        yield write(
-            of_owner(request.owner and request.owner.strip().lower()), {topics.table.name: (), **resources}, notes
-        )
+    # The file of what has no owner, or of the only owner, has a section for each requested kind, and the notes.
+    home, written = None if request.owner is None else ownership.owner_key(request.owner), set[str | None]()
+    every: Mapping[str, Rows] = {each.table.name: () for each in tables}
+    for owner, rows in _by_owner(tables, cluster):
+        written.add(owner)
+        is_home = owner == home
+        yield write(of_owner(owner), {**(every if is_home else {MANIFESTS.name: ()}), **rows}, notes if is_home else ())
+    if home not in written and (not written or notes or len(tables) > 1):
+        yield write(of_owner(home), every, notes)
+
+
+def _by_owner(tables: Sequence[TableExport], cluster: str) -> Iterator[tuple[str | None, Mapping[str, Rows]]]:
+    """Yield each owner's rows by table, first those without an owner; they must be read before the next owner's."""
+    groups = {
+        each.table.name: groupby(each.entries(cluster, by=owner_key(F.col("owner"))), key=itemgetter(GROUP))
+        for each in tables
+    }
+    heads = {name: next(those, None) for name, those in groups.items()}
+    while found := {name: head for name, head in heads.items() if head is not None}:
+        owner = min((owner for owner, _ in found.values()), key=lambda owner: (owner is not None, owner or ""))
+        its = {name: rows for name, (of, rows) in found.items() if of == owner}
+        yield owner, its
+        heads |= {name: next(groups[name], None) for name in its}
 
 
 def _folder(owner: str) -> str:
@@ -178,7 +190,7 @@ def _folder(owner: str) -> str:
 
 def _write_file(
     file: Path,
-    rows: Mapping[str, Iterable[Mapping[str, Any]]],
+    rows: Mapping[str, Rows],
     notes: Sequence[str],
     *,
     cluster: str,
