@@ -273,7 +273,9 @@ def _shown(
         if plan and pending
         else (),
         moves=displayed(
-            lambda: planned_moves(run.plans().transform(folded.let_through(run.allowed)), run.settings.replicas.throttle),
+            lambda: planned_moves(
+                run.plans().transform(folded.let_through(run.allowed)), run.settings.replicas.throttle
+            ),
             (),
             f"the bytes of moves {of_run}",
             instead=again,

@@ -115,7 +115,7 @@ def by_cluster(stopped: Sequence[StoppedActions], allowed: Mapping[str, int]) ->
 def allowed_together(
     stopped: Sequence[StoppedActions], people: Sequence[int], allowed: Collection[Mapping[str, int]]
 ) -> Mapping[str, int]:
-    """Return the numbers that enough people allow. `people`: how many each of `stopped` needs; `allowed`: each person's.
+    """Return the numbers that enough people allow. `people`: how many each of `stopped` needs; `allowed`: by person.
 
     Numbers of another person let through more, and never less. A run keeps the numbers of all that passes together, so
     a guard needs as many people as any action that it stopped.
