@@ -10,6 +10,7 @@ Each phase takes the value that the previous one returned. A resumed run rebuild
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -43,6 +44,7 @@ from topicledger.plan.approvals import Approvals
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
+from topicledger.plan.planned_files import paths_in
 from topicledger.plan.prune import pruned, rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
@@ -182,8 +184,14 @@ def plan(run: Run, context: Context, *, planning_only: bool = False, applying_on
 def _no_plan(run: Run, cluster: str) -> str:
     return (
         f"cluster {cluster} has no plan: it could not be reached when run {run.run_id} was planned. The other clusters "
-        f"continue; for {cluster} start `plan` again with --run-id {run.run_id}, then `apply`"
+        f"continue; for {cluster} start `plan` again with --run-id {run.run_id}{_with_files(run)}, then `apply`"
     )
+
+
+def _with_files(run: Run) -> str:
+    """Return what else a plan from files needs if it is started again, for a message."""
+    paths = paths_in(run.arguments)
+    return f", its files ({shlex.join(paths)}) and its options" if paths else ""
 
 
 def _actions(run: Run) -> Work:
@@ -322,7 +330,7 @@ def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:
         # The result has those of clusters with rows.
         log.log(logging.INFO if name in lacking else logging.WARNING, "%s", error)
     return {
-        name: f"{errors[name]}; the other clusters continue, start run {run.run_id} again for {name}"
+        name: f"{errors[name]}; the other clusters continue, start run {run.run_id} again{_with_files(run)} for {name}"
         for name in errors
         if name in lacking
     }

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows, plain
@@ -24,6 +24,7 @@ from topicledger.files.changes import gone
 from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Removals, Replace, removals_of, split_removals
 from topicledger.files.read import files_arguments
+from topicledger.ledger.runs import Files, Request
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
 from topicledger.model import RunState
@@ -190,12 +191,13 @@ def test_rows_that_a_requester_may_not_plan_are_neither_loaded_nor_removed(
     seen: list[Any] = []
     monkeypatch.setattr(planned_files, "unloaded", lambda _, its, __: seen.extend(row.owner for row in its.rows) or {})
     ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: frame(spark, plain(table.schema), []))
+    request = Request(command="plan", requested_by=who)
     if named is None:
-        loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who, Scope())
+        loading.files_of(ledger, settings, both, ["a.yaml"], replaces, request)
         assert seen == ["a", " B ", None] if who == "bob" else ["a", None]
     else:
         with pytest.raises(UsageError, match=named):
-            loading.files_of(ledger, settings, both, ["a.yaml"], replaces, who, Scope())
+            loading.files_of(ledger, settings, both, ["a.yaml"], replaces, request)
 
 
 def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession) -> None:
@@ -276,6 +278,53 @@ def test_planned_removals_are_told_from_rows_that_other_merges_left(spark: Spark
     assert split_removals(many, many.digest)[0].count == 501
     with pytest.raises(ValueError, match="manifests"):
         split_removals(planned, many.digest)
+
+
+def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSession) -> None:
+    """Its load has removed the rows, and another team has changed its file and left a row without one since."""
+    then = manifest_rows(spark, *({"topic": name, "owner": "a"} for name in ("gone", "kept")))
+    now = manifest_rows(spark, {"topic": "kept", "owner": "a"}, {"topic": "left", "owner": "a"})
+    rows = [ManifestRow(cluster="main", topic="kept", owner="a", file="a.yaml", line=1)]
+    theirs = ManifestRow(cluster="main", topic="theirs", owner="b", file="b.yaml", line=1)
+    digests = {"a.yaml": "1", "b.yaml": "2"}
+    files, replaces = ParsedManifests(rows=[*rows, theirs], errors=[], digests=digests), Replace(owners=("a",))
+    row: dict[str, Any] = {"run_id": "r", "state": "planning", "manifest_version": 3, "scope": None}
+    kept: list[Any] = []
+    ledger: Any = SimpleNamespace(
+        spark=spark,
+        exists=lambda _: True,
+        read=lambda _: SimpleNamespace(where=lambda _: SimpleNamespace(limit=lambda _: frame_of(kept))),
+        read_if_exists=lambda table: now if table is MANIFESTS else frame(spark, plain(table.schema), []),
+        read_at=lambda table, version: then if version == 3 else frame(spark, plain(table.schema), []),
+    )
+
+    def files_of(parsed: ParsedManifests, run_id: str) -> Files:
+        settings: Any = SimpleNamespace(owners=Owners(), guards=GuardSettings())
+        request = Request(command="plan", run_id=run_id, requested_by="ann")
+        return loading.files_of(ledger, settings, parsed, ["."], replaces, request)
+
+    def removed(found: Files) -> set[str]:
+        gone = found.unloaded[MANIFESTS.name].removed
+        assert gone is not None
+        return {each["topic"] for each in gone.collect()}
+
+    first = files_of(files, "r")
+    assert removed(first) == {"left"}, "a new run goes by the tables as they are"
+    planned = files_arguments(digests)
+    digest = removals_of(ledger, files, replaces, partial(declarations, Scope()), lambda _: then).digest
+    arguments = {"files": json.dumps(planned, sort_keys=True), "removed_sha256": digest}
+    kept.append({**row, "arguments": arguments})
+    assert removed(files_of(files, "r")) == {"gone"}
+    changed = replace(files, digests={"a.yaml": "1", "b.yaml": "other"})
+    assert files_of(changed, "r").argument != arguments["files"], "not loaded yet: it needs the same files"
+    kept[0]["state"] = "applying"
+    found = files_of(changed, "r")
+    assert (removed(found), found.argument) == ({"gone"}, arguments["files"])
+    assert {each["topic"] for each in found.unloaded[MANIFESTS.name].rows.collect()} == {"kept"}
+
+
+def frame_of(rows: list[dict[str, Any]]) -> Any:
+    return SimpleNamespace(collect=lambda: [Row(**each) for each in rows])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, dicts, frame, manifest_rows, observed_rows, plain
 from topicledger.ledger.unloaded import Unloaded
@@ -14,7 +14,7 @@ from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.decide import decide
 from topicledger.plan.decisions import NOTHING
 from topicledger.plan.removals import reached_again, with_removed
-from topicledger.schemas import BROKERS, MANIFESTS, PLANS
+from topicledger.schemas import BROKERS, MANIFESTS, PLANS, TABLES, Table
 
 STATUSES = {"main": ClusterStatus(cluster_id="kafka-main"), "dark": ClusterStatus(error="dark can't be reached")}
 
@@ -50,7 +50,16 @@ def test_a_removed_row_that_needs_nothing_is_skipped_later(spark: SparkSession) 
         for cluster, topic in (("main", "gone"), ("main", "decided"), ("dark", "gone"))
     ]
     quota = {**lost, "cluster": "main", "resource_type": "quota", "resource": "user=a"}
-    run: Any = SimpleNamespace(plans=lambda: frame(spark, plain(PLANS.schema), [*planned, quota]))
+    declared = {MANIFESTS.name: manifest_rows(spark), "quotas": frame(spark, plain(TABLES["quotas"].schema), [])}
+
+    def read(table: Table) -> DataFrame:
+        return declared.get(table.name, frame(spark, plain(table.schema), []))
+
+    run: Any = SimpleNamespace(
+        plans=lambda: frame(spark, plain(PLANS.schema), [*planned, quota]),
+        ledger=SimpleNamespace(read=read, read_if_exists=read),
+        settings=SimpleNamespace(clusters={"main": None, "dark": None}),
+    )
     one = frame(spark, plain(PLANS.schema), [{"cluster": "main", "resource_type": "topic", "resource": "decided"}])
     found = reached_again(run, SimpleNamespace(rows=one), seen(spark))  # type: ignore[arg-type]
     assert found.rows is not None
@@ -59,3 +68,12 @@ def test_a_removed_row_that_needs_nothing_is_skipped_later(spark: SparkSession) 
     assert {(row["phase"], row["outcome"], row["action"]) for row in told.values()} == {("policy", "skipped", None)}
     again = reached_again(run, NOTHING, seen(spark))
     assert again.size == 3
+    # Their file changed since the plan: the run must not end as if nothing was to do.
+    declared[MANIFESTS.name] = manifest_rows(spark, {"topic": "gone"}, {"topic": "decided", "cluster": "dark"})
+    declared["quotas"] = frame(spark, plain(TABLES["quotas"].schema), [{"cluster": "main", "user": "a"}])
+    changed = reached_again(run, SimpleNamespace(rows=one), seen(spark)).rows  # type: ignore[arg-type]
+    assert changed is not None
+    assert {(row["resource"], row["outcome"], row["error"]) for row in dicts(changed)} == {
+        ("gone", "refused", "CHANGED_SINCE_PLAN"),
+        ("user=a", "refused", "CHANGED_SINCE_PLAN"),
+    }

@@ -21,7 +21,7 @@ from topicledger.files.load import Replace, removals_of
 from topicledger.files.read import files_arguments, read
 from topicledger.ledger import runs
 from topicledger.ledger.outcomes import Standing
-from topicledger.ledger.run import Run
+from topicledger.ledger.run import FILES_ARGUMENT, Run
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.manifests.files import ParsedManifests
@@ -78,25 +78,32 @@ def files_of(
     parsed: ParsedManifests,
     paths: Sequence[str],
     replacing: Replace | None,
-    requested_by: str | None,
-    scope: Scope,
+    request: runs.Request,
 ) -> runs.Files:
     """Return the files of a plan. Raises UsageError if they would remove rows that the requester may not plan.
 
-    `scope`: the plan's. The files' rows outside of it are not loaded, and count as pending outside.
+    Rows of the files outside of the request's scope are not loaded, and count as pending outside. A run that is being
+    applied has loaded its files: for clusters that it has not reached yet, it goes by those that are still as planned.
     """
-    requester = requested_by or os_user()
+    requester = request.requested_by or os_user()
     barred = ownership.barred(settings.owners, requester)
     if replacing is not None:
         _require_may_replace(replacing, barred, requester)
     for line in left_behind(ledger, parsed, replacing):
         click.echo(line, err=True)
-    inside = partial(declarations, scope)
-    removals = None if replacing is None else removals_of(ledger, parsed, replacing, inside)
+    begun = planned_files.begun(ledger, settings, request.run_id)
+    removals = None
+    if replacing is not None and begun is None:
+        removals = removals_of(ledger, parsed, replacing, partial(declarations, request.scope))
+    elif replacing is not None and begun is not None:
+        removals = planned_files.removals_then(begun, parsed, replacing)
+    argument = json.dumps(files_arguments(parsed.digests), sort_keys=True)
+    if begun is not None and begun.may_have_sent:
+        parsed, argument = planned_files.as_planned(begun, parsed), begun.arguments[FILES_ARGUMENT]
     kept = planned_files.within(ledger, parsed, Scope(barred=tuple(barred)))
     unloaded = planned_files.unloaded(ledger, kept, removals)
     return runs.Files(
-        argument=json.dumps(files_arguments(parsed.digests), sort_keys=True),
+        argument=argument,
         paths=paths,
         variables=parsed.variables,
         unloaded=unloaded,

@@ -298,7 +298,7 @@ def run_request(
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             paths = [str(path) for path in files]
-            planned = loading.files_of(ledger, settings, parsed, paths, replacing, request.requested_by, request.scope)
+            planned = loading.files_of(ledger, settings, parsed, paths, replacing, request)
             request = dataclasses.replace(request, manifests=planned)
         unloaded = [each.rows for each in request.unloaded.values()]
         warn_of_unknown_owners(ledger, settings, request.scope.owners, unloaded)

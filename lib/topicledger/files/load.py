@@ -39,6 +39,8 @@ _HASHED_ALONE = 500
 _KEYS_SHOWN = 8
 Within: TypeAlias = Callable[[Table], Transform]
 """Returns a transform that keeps some rows of a table."""
+There: TypeAlias = Callable[[Table], DataFrame]
+"""Reads a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +123,7 @@ def load(
     and UsageError if the run id already exists.
     """
     tables = frames_beside(ledger, parsed, removals)
-    removed = _gone(ledger, tables, parsed, replace) if removals is None else removals.rows
+    removed = _gone(ledger.read_if_exists, tables, parsed, replace) if removals is None else removals.rows
     ledger.ensure(RUNS, *(table for table in DECLARING if table.name in tables))
     require_new(ledger, run_id, "a load can't be resumed")
     named = clusters_of(parsed.every_row)
@@ -155,7 +157,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
     tables = frames(ledger.spark, parsed.tables)
-    loaded, _ = _changes(ledger, tables, _gone(ledger, tables, parsed, replace), replace)
+    loaded, _ = _changes(ledger, tables, _gone(ledger.read_if_exists, tables, parsed, replace), replace)
     _require_few_removed(loaded, settings, parsed, replace)
     return _with_leftovers(loaded, parsed)
 
@@ -173,9 +175,14 @@ class Removals:
     """By table, the hash of each row, or of all rows if these are more than `_HASHED_ALONE`; as JSON."""
 
 
-def removals_of(ledger: Ledger, parsed: ParsedManifests, replace: Replace, within: Within) -> Removals:
-    """Return the rows that `load` would remove, regardless of guards. `within`: keeps the rows that may be removed."""
-    removed = _gone(ledger, frames(ledger.spark, parsed.tables), parsed, replace)
+def removals_of(
+    ledger: Ledger, parsed: ParsedManifests, replace: Replace, within: Within, there: There | None = None
+) -> Removals:
+    """Return the rows that `load` would remove, regardless of guards.
+
+    `within`: keeps the rows that may be removed; `there`: reads the tables as they were at an earlier time.
+    """
+    removed = _gone(there or ledger.read_if_exists, frames(ledger.spark, parsed.tables), parsed, replace)
     return _removals({name: rows.transform(within(TABLES[name])) for name, rows in removed.items()})
 
 
@@ -229,7 +236,7 @@ def frames_beside(ledger: Ledger, parsed: ParsedManifests, removals: Removals | 
 
 
 def _gone(
-    ledger: Ledger, tables: Mapping[str, DataFrame], parsed: ParsedManifests, replace: Replace | None
+    there: There, tables: Mapping[str, DataFrame], parsed: ParsedManifests, replace: Replace | None
 ) -> Mapping[str, DataFrame]:
     """Return the rows of each table that no file has, by table; of no table without `replace`.
 
@@ -240,7 +247,7 @@ def _gone(
     found = {
         table.name: gone(
             table,
-            ledger.read_if_exists(table),
+            there(table),
             tables[table.name],
             clusters_of(parsed.tables[table.name]),
             replace.owners,

@@ -16,6 +16,7 @@ import click
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.files.changes import frames
 from topicledger.files.load import (
@@ -30,7 +31,7 @@ from topicledger.files.load import (
 )
 from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
-from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run
+from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run, find_run
 from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.ledger.unloaded import Unloaded
@@ -117,6 +118,16 @@ def is_waiting(run: Run) -> bool:
     return run.of_files and run.state in (RunState.PLANNING, RunState.PLANNED)
 
 
+def begun(ledger: Ledger, settings: Settings, run_id: str | None) -> Run | None:
+    """Return the plan from files that an earlier start left, to read its row; None if there is none."""
+    row = find_run(ledger, run_id) if run_id is not None and ledger.exists(RUNS) else None
+    if row is None:
+        return None
+    found = RunState(row["state"])
+    run = Run(run_id=row["run_id"], ledger=ledger, settings=settings, row=row.asDict(), found=found)
+    return run if run.of_files else None
+
+
 def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
     """Return only the files that are as they were when planned.
 
@@ -127,14 +138,14 @@ def as_planned(run: Run, parsed: ParsedManifests) -> ParsedManifests:
         if files_arguments(parsed.digests) != planned.argument:
             raise UsageError(
                 f"run {run.run_id} was planned from {counted(planned.total, 'file')}, and these aren't the same: give "
-                "the same files, unchanged, or plan again; nothing was loaded and nothing was sent"
+                "the same files, unchanged, or plan again; this start loads nothing and sends nothing"
             )
         return parsed
     digests = {name: digest for name, digest in parsed.digests.items() if digest in planned.digests.values()}
     if not digests:
         raise UsageError(
             f"{named(parsed.digests)}: no file is as it was when run {run.run_id} was planned from "
-            f"{named(planned.digests)}: plan again; nothing was loaded and nothing was sent"
+            f"{named(planned.digests)}: plan again; this start loads nothing and sends nothing"
         )
     same = {"stdin" if name == "-" else name for name in digests}
     return replace(parsed.only(lambda row: row.file in same), digests=digests)
@@ -175,19 +186,33 @@ def _planned_removals(run: Run, beside: ParsedManifests, replaces: Replace) -> R
 
     An earlier start may have removed some, and another merge may leave more rows without a file.
     """
-    found = removals_of(run.ledger, beside, replaces, partial(declarations, run.scope))
-    try:
-        planned, others = split_removals(found, run.arguments.get(REMOVED_ARGUMENT, "{}"))
-    except ValueError:
-        raise UsageError(
-            f"loading the files of run {run.run_id} would by now remove other rows than when it was planned: "
-            f"{listed(found.lines)}: plan again; nothing was loaded and nothing was sent"
-        ) from None
+    planned, others = _split(run, removals_of(run.ledger, beside, replaces, partial(declarations, run.scope)))
     if others.count:
         click.echo(
             f"no file has these rows either, and run {run.run_id} doesn't remove them: {listed(others.lines)}", err=True
         )
     return planned
+
+
+def removals_then(run: Run, parsed: ParsedManifests, replaces: Replace) -> Removals:
+    """Return the rows that a plan removes, by the tables that it was planned from: its load may have removed them.
+
+    `parsed`: all files that are given now.
+    """
+    within = partial(declarations, run.scope)
+    found = removals_of(run.ledger, parsed, replaces, within, partial(_declared_then, run))
+    return _split(run, found)[0]
+
+
+def _split(run: Run, found: Removals) -> tuple[Removals, Removals]:
+    """Return the rows to remove that a plan has, and the others."""
+    try:
+        return split_removals(found, run.arguments.get(REMOVED_ARGUMENT, "{}"))
+    except ValueError:
+        raise UsageError(
+            f"loading the files of run {run.run_id} would by now remove other rows than when it was planned: "
+            f"{listed(found.lines)}: plan again; this start loads nothing and sends nothing"
+        ) from None
 
 
 def removals_arguments(removals: Removals | None, most: int) -> Mapping[str, str]:
@@ -307,14 +332,21 @@ def _changed_since(run: Run) -> Iterator[str]:
     """Keys of rows of the run's files that the tables changed since the plan."""
     for table in DECLARING:
         unloaded = run.unloaded.get(table.name)
-        then = run.latest_version_then if table is MANIFESTS else run.latest_version_of(table)
         if unloaded is None or not run.ledger.exists(table):
             continue
         latest = run.ledger.latest_version(table)
-        if latest == then:
+        if latest == _version_then(run, table):
             continue
-        before = run.ledger.read_at(table, then)
-        yield from _otherwise(table, unloaded.rows, before, run.ledger.read(table, latest))
+        yield from _otherwise(table, unloaded.rows, _declared_then(run, table), run.ledger.read(table, latest))
+
+
+def _version_then(run: Run, table: Table) -> int | None:
+    return run.latest_version_then if table is MANIFESTS else run.latest_version_of(table)
+
+
+def _declared_then(run: Run, table: Table) -> DataFrame:
+    """Read a table as it was when the run began."""
+    return run.ledger.read_at(table, _version_then(run, table))
 
 
 def _otherwise(table: Table, rows: DataFrame, before: DataFrame, now: DataFrame) -> list[str]:
