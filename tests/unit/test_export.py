@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
+from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.files.export import _folder, _write
-from topicledger.files.export_topics import as_manifests
+from topicledger.files.export_topics import as_manifests, with_owned_by_others
 from topicledger.files.exported import ExportRequest, TopicMessage, folded, top_notes
 from topicledger.files.exported_rows import TableExport
 from topicledger.files.reading import read_manifest_files
@@ -85,6 +86,16 @@ def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSessi
     hidden = rows["main", "hidden"]
     assert hidden["not_exported"] == "its configs can't be described: TOPIC_AUTHORIZATION_FAILED"
     assert hidden["note"] is None
+
+
+def test_a_given_owner_that_may_not_declare_a_topic_is_noted(spark: SparkSession) -> None:
+    """A load of the file refuses the row."""
+    owners = Owners(names={"payments": OwnerSettings(topics=("^plain",)), "billing": OwnerSettings(topics=("^set",))})
+    rows = by_topic(exported(spark, "Payments", with_assignments=False).transform(with_owned_by_others(owners)))
+    assert rows["main", "plain"]["note"] is None
+    assert "billing" in rows["main", "set"]["note"]
+    assert rows["main", "secret"]["note"].startswith("sensitive, so not exported: s; ")
+    assert rows["main", "set"]["owner"] == "Payments"
 
 
 def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSession) -> None:

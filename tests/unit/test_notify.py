@@ -80,6 +80,32 @@ def test_a_server_announces_a_state_once_until_it_changes() -> None:
     assert posts(more) == [1]
 
 
+def test_a_state_belongs_to_its_address_wherever_the_settings_have_it() -> None:
+    announced, first, other = Announced(), NotifySettings(url="env:A"), NotifySettings(url="env:B")
+    found = of_run(REFUSED, None, AT)
+    due = announced.due([first], found)
+    announced.arrived(due, [1])
+    assert [to.url for _, to, _ in announced.due([other, first], found)] == ["env:B"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("refused (node_id=bootstrap-0 gone)", "refused (node_id=bootstrap-1 gone)", True),
+        ("no answer after 5m30s", "no answer after 6m2s", True),
+        ("no answer after 30.25 s, 1,234 left", "no answer after 31 s, 999 left", True),
+        ("no answer after 500ms", "no answer after 499ms", True),
+        ("<Connection at 0x7f12>", "<Connection at 0x7fab>", True),
+        ("broker b-1.kafka:9092 gone", "broker b-2.kafka:9092 gone", False),
+        ("cluster eu1", "cluster eu2", False),
+        ("topic 2a", "topic 3a", False),
+    ],
+)
+def test_a_problem_is_the_same_if_only_passing_values_differ(one: str, other: str, same: bool) -> None:
+    states = {of_run(replace(DONE, exit_code=1, problems=[each]), None, AT)[0].state for each in (one, other)}
+    assert (len(states) == 1) == same
+
+
 def test_a_problem_is_the_same_at_another_time_and_for_another_run() -> None:
     def state(problem: str) -> str:
         (found,) = of_run(replace(DONE, exit_code=1, problems=[problem]), None, AT)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from topicledger.arrow import over_arrow
 from topicledger.config import patterns
+from topicledger.config.ownership import not_yours
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.files.changes import KEPT, as_declared
 from topicledger.files.exported import ExportRequest, TopicMessage
@@ -78,6 +81,8 @@ def export(
         proposed = _with_owners(declared, settings.owners, groups if request.to is not None else None)
         rows = rows.transform(proposed).transform(materialised)
         unread = groups.unread
+    elif settings.owners != Owners():
+        rows = rows.transform(with_owned_by_others(settings.owners)).transform(materialised)
     found = TableExport(table=MANIFESTS, resource_type=TOPIC, text=F.col("topic"), rows=rows, problems=described.errors)
     return ExportedTopics(found=found, ids=ids, unreached=unreached, unread=unread)
 
@@ -203,3 +208,17 @@ def _with_owners(declared: DataFrame, owners: Owners, groups: _Groups | None) ->
         return both.withColumns({"owner": F.col("_owner"), NOTE: notes}).select(*rows.columns)
 
     return transform
+
+
+def with_owned_by_others(owners: Owners) -> Transform:
+    """Add to `note` why [owners] doesn't let a topic's owner declare it: a load of the file would refuse the row.
+
+    In and out: the columns that `as_manifests` returns.
+    """
+
+    def why(clusters: pa.Array, topics: pa.Array, given: pa.Array) -> pa.Array:
+        rows = zip(clusters.to_pylist(), topics.to_pylist(), given.to_pylist(), strict=True)
+        return pa.array(not_yours(owners, list(rows)), pa.string())
+
+    refused = over_arrow(why, "string", "cluster", "topic", "owner")
+    return lambda rows: rows.withColumn(NOTE, F.nullif(F.concat_ws("; ", NOTE, refused), F.lit("")))

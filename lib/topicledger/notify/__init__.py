@@ -30,8 +30,8 @@ _Post: TypeAlias = tuple[int, NotifySettings, Announcement]
 class Announced:
     """The state last announced to each [[notify]], in a process that does one run after another."""
 
-    states: dict[int, str] = field(default_factory=dict)
-    """States by the number of a [[notify]]; absent after a run that had nothing to announce to it."""
+    states: dict[NotifySettings, str] = field(default_factory=dict)
+    """States by [[notify]], whose number differs once the settings differ; absent if there was nothing to announce."""
 
     def due(self, settings: Sequence[NotifySettings], found: Sequence[Announcement]) -> list[_Post]:
         """Return the announcements that each address doesn't know yet, and forget states that no longer hold."""
@@ -39,13 +39,13 @@ class Announced:
         for number, to in enumerate(settings, start=1):
             concerning = [each for each in found if each.concerns(to)]
             if not concerning:
-                self.states.pop(number, None)
-            posts += [(number, to, each) for each in concerning if self.states.get(number) != each.state]
+                self.states.pop(to, None)
+            posts += [(number, to, each) for each in concerning if self.states.get(to) != each.state]
         return posts
 
     def arrived(self, posts: Sequence[_Post], numbers: Collection[int]) -> None:
         """Remember the states of the `posts` to these `numbers`."""
-        self.states.update({number: each.state for number, _, each in posts if number in numbers})
+        self.states.update({to: each.state for number, to, each in posts if number in numbers})
 
 
 def announce(

@@ -22,8 +22,11 @@ SOURCE = "urn:topicledger"
 MOST_LINES = 10
 """Lines of a message for people; the result document has the first 20."""
 _MOST_CHARACTERS = 300
-_PASSING = re.compile(r"\d{8}T\d+Z-[0-9a-f]+|(?<![\w.-])\d[\d.:,TZ-]*")
-"""Matches run ids, times, durations and counts in a text, but not digits in names."""
+_PASSING = re.compile(
+    r"\d{8}T\d+Z-[0-9a-f]+|\bnode_id=\S+|\b0x[0-9a-f]+"
+    r"|(?<![\w.-])\d[\d.:,TZ-]*(?:(?:ms|[dhms])\d[\d.]*)*(?:ms|[dhms])?(?!\w)"
+)
+"""Matches run ids, times, durations, counts, addresses and a client's nodes in a text, but not digits in names."""
 _TYPES: Mapping[Format, str] = {
     "cloudevents": "application/cloudevents+json",
     "slack": "application/json",
