@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tests.unit.frames import frame
 from topicledger.apply.planned import Pending
-from topicledger.apply.rendering import render_waiting
+from topicledger.apply.rendering import is_waiting, render_waiting
 from topicledger.apply.summary import Summary, Warned, _failures, _left_alone, _warnings, summarise
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kinds import NAMES
@@ -24,6 +24,7 @@ from topicledger.ledger.rows import WARNING
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING
+from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.lines import RETURNED
 from topicledger.schemas import AUDIT, PLANS
 
@@ -51,7 +52,30 @@ def test_topics_with_the_same_reason_are_one_line_with_a_count(spark: SparkSessi
     assert all(each.error != "MAX_DELETES_EXCEEDED" for each in found)
 
 
-def test_an_unapproved_apply_prints_one_line() -> None:
+WAITS = "it needs the approval of 1 person other than ann, who requested it"
+STOPPED = StoppedActions(cluster="main", needs={"deletes": 3}, actions=3)
+BY_GUARDS = [
+    "stopped by guards: main: deletes=3 (3 actions)",
+    "if they are meant, before `apply`: runs approve R --allow deletes=3 --by WHO",
+]
+
+
+@pytest.mark.parametrize(
+    ("pending", "problems", "lines"),
+    [
+        (Pending(count=2, waits_for=WAITS), [], [f"not approved: {WAITS}"]),
+        (
+            Pending(count=2, waits_for=WAITS),
+            ["cluster a can't be reached", "cluster b can't be reached"],
+            [f"not approved: {WAITS}; not finished: cluster a can't be reached and 1 more"],
+        ),
+        (Pending(stopped=[STOPPED]), [], BY_GUARDS),
+        (Pending(stopped=[STOPPED]), ["x"], [*BY_GUARDS, "not finished: x"]),
+    ],
+)
+def test_an_apply_that_sends_nothing_prints_why_and_not_the_plan(
+    pending: Pending, problems: list[str], lines: list[str]
+) -> None:
     out = io.StringIO()
     summary = Summary(
         run_id="R",
@@ -60,12 +84,14 @@ def test_an_unapproved_apply_prints_one_line() -> None:
         manifest_version=1,
         clusters=(),
         decisions={"unchanged": 3},
-        pending=Pending(count=2, waits_for="it needs the approval of 1 person other than ann, who requested it"),
+        pending=pending,
         failures=(),
         query="",
+        problems=problems,
     )
+    assert is_waiting(summary)
     render_waiting(summary, Console(file=out, width=200))
-    assert out.getvalue() == "not approved: it needs the approval of 1 person other than ann, who requested it\n"
+    assert out.getvalue().splitlines() == lines
 
 
 def test_a_revert_counts_only_what_it_is_about() -> None:

@@ -104,11 +104,20 @@ def scope_line(summary: Summary, scope: str) -> str:
     return f"scope: {plain(scope)}{found}; {pending}"
 
 
+def is_waiting(summary: Summary) -> bool:
+    """Whether an `apply` sent nothing because an approval is missing, or because guards stopped everything."""
+    return summary.waits_for is not None or (summary.state == RunState.PLANNED and bool(summary.pending.stopped))
+
+
 def render_waiting(summary: Summary, console: Console) -> None:
     """Print which approval an `apply` still needs, without the plan, which its user has read."""
-    console.print(f"not approved: {plain(summary.waits_for or '')}", soft_wrap=True)
-    for problem in summary.problems:
-        console.print(f"not finished: {plain(problem)}", soft_wrap=True)
+    rest = f"; not finished: {listed(summary.problems, most=1)}" if summary.problems else ""
+    if summary.waits_for is not None:
+        console.print(f"not approved: {plain(summary.waits_for + rest)}", soft_wrap=True)
+        return
+    render_stopped(summary.pending, summary.run_id, console)
+    if rest:
+        console.print(plain(rest.removeprefix("; ")), soft_wrap=True)
 
 
 def _many(failure: Failure) -> str:

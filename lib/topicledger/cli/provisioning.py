@@ -20,7 +20,7 @@ from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
-from topicledger.apply.rendering import render, render_waiting
+from topicledger.apply.rendering import is_waiting, render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.cli import loading
 from topicledger.cli.durations import Duration
@@ -311,7 +311,7 @@ def run_request(
             summary = _provisioned(run, request, rules, options, stop, files)
 
     def rendered(found: Summary, console: Console) -> None:
-        if request.command == "apply" and found.waits_for is not None:
+        if request.command == "apply" and is_waiting(found):
             render_waiting(found, console)
         else:
             render(found, console, configs_compared=not request.by_manifests or compares_configs(run))
