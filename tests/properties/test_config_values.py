@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.config_values import any_blanks, any_number, any_text, any_word
-from topicledger.kafka.config_values import LISTS, is_odd, same_value, same_value_column
+from topicledger.kafka.config_values import LISTS, is_odd, is_odd_column, same_value, same_value_column
 from topicledger.model.config_texts import BLANKS, ConfigTextError, stored
 from topicledger.model.topic_configs import TopicConfig, topic_configs
 
@@ -42,10 +42,10 @@ def test_one_pair_and_a_column_of_pairs_are_compared_alike(spark: SparkSession, 
     pairs = [any_pair(rng) for _ in range(PAIRS)]
     frame = spark.createDataFrame(pairs, "name string, one string, other string")
     same = same_value_column(F.col("name"), F.col("one"), F.col("other"))
-    rows = frame.select("name", "one", "other", same.alias("same")).collect()
-    plain = [(*pair, same_value(*pair)) for pair in pairs]
+    rows = frame.select("name", "one", "other", same.alias("same"), is_odd_column(F.col("one"))).collect()
+    plain = [(*pair, same_value(*pair), None if pair[1] is None else is_odd(pair[1])) for pair in pairs]
     assert [(mine, theirs) for mine, theirs in zip(plain, map(tuple, rows), strict=True) if mine != theirs] == []
-    assert {told for *_, told in plain} == {None, True, False}
+    assert {told for *_, told, _ in plain} == {odd for *_, odd in plain} == {None, True, False}
 
 
 def as_a_broker_stores(config: TopicConfig, value: str) -> str:

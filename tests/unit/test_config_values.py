@@ -23,6 +23,17 @@ def test_each_spelling_is_the_value_that_brokers_return_or_odd(name: str) -> Non
     assert not [stored for stored in STORED[name] if is_odd(stored)]
 
 
+@pytest.mark.parametrize("value", ["+Infinity", " +Infinity", "1e400", "-1e400d", " 1e400 ", "9" * 400])
+def test_a_number_that_is_too_large_is_odd(value: str) -> None:
+    """Java reads it as Infinity; a config that only a fork has may be a double."""
+    assert is_odd(value)
+
+
+@pytest.mark.parametrize("value", ["Infinity", "-Infinity", "1e300", "1e-400", "9" * 300, "1e400 x", "e400"])
+def test_other_large_values_are_not_odd(value: str) -> None:
+    assert not is_odd(value)
+
+
 @pytest.mark.parametrize("name", STORED)
 def test_values_that_brokers_tell_apart_differ(name: str) -> None:
     as_sets = {"cleanup.policy"}  # its order means nothing

@@ -29,9 +29,9 @@ _NUMBER = r"\A([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?\z"
 _HEXADECIMAL = r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?"
 _LONG_S = "[fF][aA][lL]\u017f[eE]"
 _OTHER_DIGITS = r"(?=.*[^\x00-\x7f])[+-]?\p{Nd}+"
-_ODD = rf"\A[\x00-\x20]*(?:{_HEXADECIMAL}|[+-]NaN|{_LONG_S}|{_OTHER_DIGITS})[\x00-\x20]*\z"
-"""Matches hexadecimal doubles, NaN with a sign, `false` with a long s (an s for `equalsIgnoreCase`), and digits of
-other scripts, which Long.parseLong accepts."""
+_ODD = rf"\A[\x00-\x20]*(?:{_HEXADECIMAL}|[+-]NaN|[+]Infinity|{_LONG_S}|{_OTHER_DIGITS})[\x00-\x20]*\z"
+"""Matches hexadecimal doubles, NaN with a sign, Infinity with a plus, `false` with a long s (an s for
+`equalsIgnoreCase`), and digits of other scripts, which Long.parseLong accepts."""
 _EXACT = 1e15
 """Below this, every whole double has exactly one decimal form."""
 _PYTHON_WHOLE, _PYTHON_NUMBER, _PYTHON_ODD = (
@@ -57,12 +57,15 @@ def same_value_column(name: Column, one: Column, other: Column) -> Column:
 @functools.lru_cache(maxsize=4096)
 def is_odd(value: str) -> bool:
     """Whether a broker may read the value and return it in a form that `same_value` takes for another value."""
-    return _PYTHON_ODD.match(value) is not None
+    number = _PYTHON_NUMBER.match(value.strip(BLANKS))
+    # Java reads a number that is too large as Infinity.
+    return _PYTHON_ODD.match(value) is not None or (number is not None and math.isinf(float(number[1])))
 
 
 def is_odd_column(value: Column) -> Column:
     """`is_odd` for a column (string): boolean, null if the value is null."""
-    return value.rlike(_ODD)
+    number = _number(trimmed(value))
+    return value.rlike(_ODD) | F.coalesce(F.abs(number) == F.lit(math.inf), F.lit(False))
 
 
 def by_name(configs: Column | str) -> Column:
@@ -110,13 +113,18 @@ def _canonical(value: str) -> str:
     return lower if lower in ("true", "false") else text
 
 
+def _number(text: Column) -> Column:
+    """Return the double that Java reads, null if it reads none."""
+    return F.when(text.rlike(_NUMBER), F.regexp_extract(text, _NUMBER, 1)).try_cast("double")
+
+
 def _canonical_column(value: Column) -> Column:
     text = trimmed(value)
     # Compared as text: doubles can't distinguish the largest whole numbers.
     digits = F.regexp_extract(text, _WHOLE, 2)
     minus = F.when(F.startswith(text, F.lit("-")) & (digits != "0"), F.lit("-")).otherwise(F.lit(""))
     whole = F.when(text.rlike(_WHOLE), F.concat(minus, digits))
-    number = F.when(text.rlike(_NUMBER), F.regexp_extract(text, _NUMBER, 1)).try_cast("double")
+    number = _number(text)
     is_whole = (number == F.floor(number)) & (F.abs(number) < _EXACT)
     decimal = F.when(is_whole, number.try_cast("decimal(38,0)").cast("string")).when(
         F.abs(number) < F.lit(math.inf), number.cast("string")
