@@ -88,7 +88,7 @@ def test_a_csv_file_whose_header_names_an_entity_has_quotas(tmp_path: Path) -> N
     assert parsed.rows_of("quotas")[0].labels == {"tier": "gold"}
     wrong = parse(tmp_path, "w.csv", "cluster,user,producer_byte_rate\nmain,a,fast\nmain,b,1\n,c,1\n")
     assert told(wrong) == [
-        '2: producer_byte_rate must be a number, not the string "fast"; write plain digits, not quoted',
+        '2: producer_byte_rate must be a number, not the string "fast"; write plain digits',
         "4: `cluster` is missing",
     ]
     header = parse(tmp_path, "h.csv", "user,producer_rate\na,1\n")
@@ -363,5 +363,16 @@ def test_the_output_of_kafka_configs_before_2_6_is_read(tmp_path: Path) -> None:
         (4, "SCRAM credential configs"),
         (5, "SCRAM credential configs"),
     ]
-    (error,) = told(foreign(tmp_path, "kafka-configs", OLD.replace("1024.5", "1-2")))
+    (error,) = told(foreign(tmp_path, "kafka-configs", OLD.replace("=1024.5", " 1-2")))
     assert error.startswith("1: is not a line of")
+
+
+@pytest.mark.parametrize(
+    ("limit", "what"),
+    [("future.limit=abc", "a limit without a column"), ("consumer_byte_rate=1-2", "1-2 is no number")],
+)
+def test_an_odd_limit_leaves_the_other_limits_of_its_entity(tmp_path: Path, limit: str, what: str) -> None:
+    line = f"Quota configs for user-principal 'a' are producer_byte_rate=1.0, {limit}\n"
+    parsed = foreign(tmp_path, "kafka-configs", line)
+    assert [row[4] for row in said(parsed)] == [{"user": "a", "producer_byte_rate": 1.0}]
+    assert [(each.key, each.what) for each in parsed.not_carried_over] == [(limit.partition("=")[0], what)]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.manifests.files.entries import Entry, Report
+from topicledger.manifests.reasons import configs_reason
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.text import show
@@ -29,7 +30,7 @@ _SIGN = re.compile(r"^Topic: ?\S+\s+(?:TopicId: ?\S+\s+)?PartitionCount:", re.MU
 _MARKED = re.compile(r"\sMarkedForDeletion: ?(true|false)$")
 _PARTITION = re.compile(r"\s*Topic: ?([^\s:]+)\s+Partition: ?([0-9]{1,10})\s+Leader: ?\S+\s+Replicas: ?([0-9,]*)\s(.*)")
 _MOVED = re.compile(r"(?:^|\s)(?:Adding|Removing) Replicas: ?([0-9,]*)")
-_CONFIG = re.compile(r"(?:^|,)([A-Za-z0-9._-]+)=")
+_CONFIG = re.compile(r"(?:^|, ?)([A-Za-z0-9._-]+)=")
 _LARGEST = 2**31 - 1
 
 
@@ -159,15 +160,22 @@ def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
         name, value = start[1], topic.configs[start.end() : end]
         if name in configs:
             report.error(topic.line, f"`Configs` has {show(name)} twice")
-        elif value == "null":
-            what = "a value that the brokers hide"
-            report.leave_out(topic.line, f"{show(topic.name)}: Configs: {show(name)}", what)
+        elif (reason := _not_declarable(name, value)) is not None:
+            report.leave_out(topic.line, f"{show(topic.name)}: Configs: {show(name)}", reason)
         else:
-            try:
-                configs[name] = stored(name, value)
-            except ConfigTextError as error:
-                report.error(topic.line, f"`Configs`: `{show(name)}` {error}")
+            configs[name] = value
     return configs or None
+
+
+def _not_declarable(name: str, value: str) -> str | None:
+    """Return why a live config can't be declared: a fork or a newer Kafka may have it."""
+    if value == "null":
+        return "a value that the brokers hide"
+    try:
+        stored(name, value)
+    except ConfigTextError as error:
+        return f"{show(name)} {error}"
+    return configs_reason({name: value})
 
 
 KAFKA_TOPICS = ForeignFormat(

@@ -19,7 +19,8 @@ from topicledger.text import show
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
 _PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>(?:the )?default {kind}))"
-_LIMIT = r"[a-z_.]+=(?:-?[0-9]+(?:\.[0-9]+)?(?:E-?[0-9]+)?|NaN|-?Infinity)"
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E-?[0-9]+)?|NaN|-?Infinity")
+_LIMIT = r"[A-Za-z0-9_.-]+=[^\s,=]*"
 _QUOTA = re.compile(
     "(?:Quota c|C)onfigs for "
     + "".join(f"(?:{_PART.format(kind=_KINDS[name], name=name)}(?:, (?=.))?)?" for name in ENTITY)
@@ -103,10 +104,12 @@ def _limits(text: str, line: int, report: Report) -> dict[str, float]:
     limits = {}
     for each in re.split(", ?", text) if text else ():
         name, _, value = each.partition("=")
-        if name in LIMITS:
+        if name not in LIMITS:
+            report.leave_out(line, name, "a limit without a column")
+        elif _NUMBER.fullmatch(value):
             limits[name] = float(value)
         else:
-            report.leave_out(line, name, "a limit without a column")
+            report.leave_out(line, name, f"{show(value)} is no number")
     return limits
 
 
