@@ -16,8 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.errors import ManifestFileError
 from topicledger.files import reading
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
+from topicledger.files.read import read as read_checked
+from topicledger.files.read import remarks
 from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.entries import MAX_ERRORS
@@ -400,6 +404,51 @@ HINTS = {
         'cluster,topic,configs\nc,t,"{""max.message.bytes"": ""\u0661""}"\n',
         'm.csv:2: `configs`: `max.message.bytes` is "\u0661"; write a whole number in the digits 0 to 9 or a size',
     ),
+    **{
+        f"{name} in a block scalar": (
+            "m.yaml",
+            f"cluster: c\ntopics:\n- topic: t\n  description: {text}",
+            "m.yaml:5: not valid YAML: a tab; write blanks",
+        )
+        for name, text in {"a tab": "|\n\tfoo\n", "a deeper tab": ">\n    \tfoo\n"}.items()
+    },
+    **{
+        f"U+{ord(blank):04X} for blanks before {what}": (
+            "m.yaml",
+            f"cluster: c\ntopics:\n{text.replace('_', blank)}",
+            f"not valid YAML: an unusual blank (U+{ord(blank):04X}); write ordinary blanks",
+        )
+        for blank in "\u00a0\u3000\u200b"
+        for what, text in {"an entry": "__- topic: t\n", "a field": "  - topic: t\n  __owner: o\n"}.items()
+    },
+    "capitals and semicolons": ("m.csv", "Cluster;TOPIC\nc;t\n", "cells are separated by semicolons"),
+    "bars": ("m.csv", "cluster|topic\nc|t\n", "cells are separated by bars"),
+    "semicolons in records": (
+        "m.csv",
+        "cluster,topic\nc;t\n",
+        "2: has 1 cell, but the header has 2: cells are separated",
+    ),
+    "both in a record": (
+        "m.csv",
+        "cluster,topic,owner\nc;t,o\n",
+        "2: has 2 cells, but the header has 3: cells are sep",
+    ),
+    "tabs in records": (
+        "m.csv",
+        "cluster,topic\nc,a\nc\tt\n",
+        "m.csv:3: has 1 cell, but the header has 2: cells are sep",
+    ),
+    "a cell that lacks": ("m.csv", "cluster,topic,owner\nc;d,t\n", "cells are separated by semicolons"),
+    "another number of cells": ("m.csv", "cluster,topic,owner\na;b;c;d,t\n", "has 2 cells, but the header has 3"),
+    "an exponent in CSV": ("m.csv", "cluster,topic,num_partitions\nc,t,1e6\n", 'not the string "1e6"; write 1000000'),
+    "a sign in CSV": ("m.csv", "cluster,topic,num_partitions\nc,t,+3\n", 'not the string "+3"; write plain digits'),
+    "a template line in CSV": ("m.csv", "{% for t in x %}\ncluster,topic\nc,t\n", "m.csv:1: contains a template"),
+    "a template line below": ("m.csv", "cluster,topic\n{% for t in x %}\nc,t\n", "m.csv:2: contains a template"),
+    "a variable in JSON": (
+        "m.json",
+        '[{"cluster": "c", "topic": "t", "num_partitions": ${N}}]',
+        "m.json:1: not valid JSON: contains a template placeholder",
+    ),
     "a reserved character": ("m.yaml", "cluster: c\ntopics: [{topic: t, owner: @me}]\n", "begins with @; quote it"),
     "an exponent": (
         "m.yaml",
@@ -435,6 +484,79 @@ def test_a_placeholder_as_a_whole_value_is_named(tmp_path: Path, written: str) -
             assert "contains a template placeholder; render the template first" in found[0]
     (found_in_csv,) = errors(read_text(tmp_path, "m.csv", f"cluster,topic,num_partitions\nc,t,{written}\n"))
     assert "contains a template placeholder" in found_in_csv
+
+
+MIXED = ["cluster,topic;owner\nc,t;o\n", "cluster;topic,owner\nc;t,o\n"]
+
+
+@pytest.mark.parametrize("text", MIXED)
+def test_semicolons_beside_commas_in_a_header_are_named(tmp_path: Path, text: str) -> None:
+    found = errors(read_text(tmp_path, "m.csv", text))
+    assert "m.csv:1: unknown column `...`: cells are separated by semicolons; separate them by commas" in found[0]
+
+
+RUN = Settings(
+    path=Path("run.toml"),
+    tables=TablesSettings(root="x"),
+    clusters={"c": ClusterSettings(name="c", bootstrap_servers=("c:1",))},
+)
+EXPONENTS = ["1e20", "-1e3", "0e1", "1e10", "1.5e0", "15e-1", "1e-1", "1e1", "2e2", "1e5", "1e99", "-1e1"]
+COUNTED = ["topics:\n- {topic: t, num_partitions: IT}", "topics:\n- {topic: t, replication_factor: IT}"]
+COUNTED += ["topics:\n- {topic: t, assignments: {'0': [IT]}}", "quotas:\n- {user: u, producer_byte_rate: IT}"]
+COUNTED += ["quotas:\n- {user: u, request_percentage: IT}"]
+
+
+@pytest.mark.parametrize("written", EXPONENTS)
+@pytest.mark.parametrize("entry", COUNTED)
+def test_a_number_that_a_hint_gives_is_accepted(tmp_path: Path, entry: str, written: str) -> None:
+    text = f"cluster: c\n{entry}\n"
+    (found,) = errors(read_text(tmp_path, "m.yaml", text.replace("IT", written)))
+    advice = found.rpartition("; write ")[2]
+    if advice != "plain digits":
+        (tmp_path / "followed.yaml").write_text(text.replace("IT", advice))
+        read_checked(RUN, [tmp_path / "followed.yaml"], NOTHING)
+
+
+TEMPLATED = [
+    *(f"topics:\n- {{topic: t, {field}: IT}}" for field in ("configs", "labels", "assignments", "state", "placement")),
+    *(f"topics:\n- {{topic: t, {field}: IT}}" for field in ("replaces", "num_partitions", "cluster")),
+    "topics: IT",
+    "topics: [IT]",
+    "topics:\n- topic: IT",
+    "topics:\n- {topic: t, clusters: [IT]}",
+    *(
+        "acls:\n- {principal: 'User:x', operation: READ, resource_type: TOPIC, resource_name: t}".replace(old, " IT")
+        for old in (" 'User:x'", " READ", " TOPIC", " t")
+    ),
+    *(
+        f"acls:\n- {{principal: 'User:x', operation: READ, resource_type: TOPIC, resource_name: t, {field}: IT}}"
+        for field in ("host", "permission", "pattern_type")
+    ),
+    "quotas:\n- {user: u, producer_byte_rate: IT}",
+    "quotas: IT",
+    "groups:\n- {group: g, configs: IT}",
+]
+LOADED = [
+    "topics:\n- {topic: t, owner: IT}",
+    "defaults: {owner: IT}\ntopics: [{topic: t}]",
+    "topics:\n- {topic: t, configs: {vendor.x: IT}}",
+    "quotas:\n- {ip: IT, connection_creation_rate: 1}",
+    "groups:\n- {group: IT, configs: {a: b}}",
+    "groups:\n- {group: g, configs: {a: IT}}",
+]
+
+
+@pytest.mark.parametrize("written", ["{{ x }}", "<%= x %>"])
+@pytest.mark.parametrize("entry", [*TEMPLATED, *LOADED])
+def test_a_quoted_placeholder_is_named_wherever_it_is(tmp_path: Path, entry: str, written: str) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(f"{'' if 'clusters' in entry else 'cluster: c'}\n{entry.replace('IT', repr(written))}\n")
+    if entry in LOADED:
+        assert "contains a template placeholder" in remarks(read_checked(RUN, [path], NOTHING))[-1]
+        return
+    with pytest.raises(ManifestFileError) as raised:
+        read_checked(RUN, [path], NOTHING)
+    assert ": it contains a template placeholder; render the template first\n" in str(raised.value)
 
 
 @pytest.mark.parametrize("written", ["@me", "a@b", "50%", "[[1, 2]]", "$X", "[x]"])

@@ -458,7 +458,7 @@ def test_csv_rows_have_the_line_they_begin_on(parse: Parse) -> None:
         ("topic\na\n", ["m.csv:1: column `cluster` is missing"]),
         (
             "cluster,topic\nc\nc,a,b\n",
-            ["m.csv:2: has 1 cells, but the header has 2", "m.csv:3: has 3 cells, but the header has 2"],
+            ["m.csv:2: has 1 cell, but the header has 2", "m.csv:3: has 3 cells, but the header has 2"],
         ),
         ("cluster,topic\n,a\nc,\n", ["m.csv:2: `cluster` is missing", "m.csv:3: `topic` is missing"]),
         ("cluster,topic,num_partitions\nc,a,x\n", ['m.csv:2: `num_partitions` must be an integer, not the string "x"']),

@@ -14,10 +14,20 @@ from collections.abc import Iterator
 from topicledger.files.json_files import JSON, json_reason
 from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
 from topicledger.manifests.files.results import FIELDS, meant
-from topicledger.manifests.files.values import Key, Object, Value, named, plain_number, text_key
+from topicledger.manifests.files.values import (
+    TEMPLATE_HINT,
+    Filled,
+    Key,
+    Object,
+    Value,
+    is_template,
+    named,
+    plain_number,
+    text_key,
+)
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
-from topicledger.text import show
+from topicledger.text import counted, show
 
 _MAX_CELL = 64 * 1024 * 1024
 _NUMBERS = ("num_partitions", "replication_factor", *(name for kind in KINDS for name in kind.entries.numbers))
@@ -51,7 +61,9 @@ def _read_csv_records(text: str, report: Report) -> None:
             if not _check_header(columns, kind, line, report):
                 return
         elif len(cells) != len(columns):
-            report.error(line, f"has {len(cells)} cells, but the header has {len(columns)}")
+            found = f"has {counted(len(cells), 'cell')}, but the header has {len(columns)}"
+            template = any(map(is_template, cells))
+            report.error(line, TEMPLATE_HINT if template else f"{found}{_other_separator(cells, columns)}")
         else:
             value, wrong = _csv_object(columns, cells, line, report)
             if kind is not None:
@@ -92,6 +104,9 @@ def _check_header(columns: list[str], kind: ResourceKind | None, line: int, repo
     known = FIELDS if kind is None else kind.entries.fields
     needed = ("cluster", "topic") if kind is None else kind.entries.columns_needed
     before = report.errors
+    if any(map(is_template, columns)):
+        report.error(line, TEMPLATE_HINT)
+        return False
     # A file without any of our columns may be anything, even a secret, so its header is not shown.
     unknown = [name for name in columns if name not in known]
     if len(unknown) == len(columns):
@@ -102,7 +117,8 @@ def _check_header(columns: list[str], kind: ResourceKind | None, line: int, repo
     if "" in unknown:
         report.error(line, "a column has no name; remove commas at the end of lines")
     for name in filter(None, unknown):
-        report.error(line, f"unknown column `{named(name)}`; {meant(name, known)}")
+        hint = _other_separator([name]) or f"; {meant(name, known)}"
+        report.error(line, f"unknown column `{named(name)}`{hint}")
     for name in known:
         if columns.count(name) > 1:
             report.error(line, f"column `{name}` appears twice")
@@ -112,11 +128,17 @@ def _check_header(columns: list[str], kind: ResourceKind | None, line: int, repo
     return report.errors == before
 
 
-def _other_separator(columns: list[str]) -> str:
-    """Return a hint if the header's columns are separated by something other than commas."""
+def _other_separator(cells: list[str], columns: list[str] | None = None) -> str:
+    """Return a hint if cells are separated by something other than commas.
+
+    A header has a field's name if it is split; a record, under its `columns`, as many cells as these.
+    """
     for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if any(not _EVERY.isdisjoint(map(str.strip, each.split(separator))) for each in columns):
-            return f": cells are separated by {name}; separate them by commas"
+        parts = [part.strip().lower() for each in cells if separator in each for part in each.split(separator)]
+        whole = sum(separator not in each for each in cells)
+        if _EVERY.isdisjoint(parts) if columns is None else not parts or len(parts) + whole != len(columns):
+            continue
+        return f": cells are separated by {name}; separate them by commas"
     return ""
 
 
@@ -129,7 +151,7 @@ def _csv_object(columns: list[str], cells: list[str], line: int, report: Report)
         if not cell:
             value = None
         elif name in _NUMBERS:
-            value = plain_number(cell.strip()) or cell
+            value = plain_number(cell.strip()) or Filled(cell)
         elif name in ("assignments", "configs", "labels"):
             try:
                 value = JSON.decode(cell)

@@ -30,7 +30,8 @@ from topicledger.manifests.files import (
     ResourceRow,
 )
 from topicledger.manifests.files.entries import MAX_ERRORS
-from topicledger.manifests.files.values import template_hint
+from topicledger.manifests.files.results import texts_of
+from topicledger.manifests.files.values import TEMPLATE_HINT, is_template, placeholder_hint, template_hint
 from topicledger.manifests.reasons import broken
 from topicledger.model.config_texts import refused_together
 from topicledger.text import first_of, nearest, show
@@ -77,6 +78,7 @@ def read(
     parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict).on(clusters)
     if foreign is None:
         parsed.warnings.extend(_ignored_configs(parsed.rows, settings))
+        parsed.warnings.extend(_placeholders(parsed.every_row))
     else:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(_with_owners(parsed, settings.owners), settings)
@@ -212,6 +214,14 @@ def _ignored_configs(rows: Sequence[ManifestRow], settings: Settings) -> Iterato
             yield FileError(file=row.file, line=row.line, message=message)
 
 
+def _placeholders(rows: Sequence[FileRow]) -> Iterator[FileError]:
+    """Yield a warning for each text with a template's placeholder; it may be meant as it is."""
+    for row in rows:
+        for name, text in texts_of(row):
+            if is_template(text):
+                yield FileError(file=row.file, line=row.line, message=f"{name} {show(text)} {TEMPLATE_HINT}")
+
+
 def _with_ignored(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[int, ManifestRow, Sequence[str]]]:
     """Yield the rows with ignored configs: the row's place, the row, and the configs' names."""
     usual, ignored = ChangeSettings().ignore, settings.ignored_configs
@@ -224,12 +234,14 @@ def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) ->
     for row in rows:
         if row.cluster not in settings.clusters:
             message = f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}"
+            message += template_hint(row.cluster)
             yield FileError(file=row.file, line=row.line, message=message)
 
 
 def _row_errors(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[FileError]:
     for row, why in _refused(rows, settings):
-        message = f"topic {show(row.topic)}: {show(why, REASON_CHARACTERS)}{template_hint(row.topic)}"
+        message = f"topic {show(row.topic)}: {show(why, REASON_CHARACTERS)}"
+        message += placeholder_hint(texts_of(row), message)
         yield FileError(file=row.file, line=row.line, message=message)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.manifests.files import FileError, ResourceRow
+from topicledger.manifests.files.results import texts_of
+from topicledger.manifests.files.values import placeholder_hint
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.text import show
@@ -21,6 +23,7 @@ def errors(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) 
     found = []
     for kind, row, why in refused(declared, scope):
         message = f"{kind.resource_type}: {show(why, _REASON_CHARACTERS)}"
+        message += placeholder_hint(texts_of(row), message)
         found.append(FileError(file=row.file, line=row.line, message=message))
     for kind in KINDS:
         found += _repeated(kind.table.key, kind.words.declared, declared.get(kind.table.name, ()))

@@ -41,6 +41,8 @@ from topicledger.model.topic_configs import topic_configs
 from topicledger.text import show, similar
 
 _INT32 = range(-(2**31), 2**31)
+_COUNTS = {"num_partitions": 2**31, "replication_factor": 2**15}
+"""Counts, and the number that they are below."""
 
 
 MAX_ERRORS = 1_000
@@ -226,8 +228,8 @@ class Reader:
             self.report.row(entry, line)
 
     def _field(self, name: str, value: Value, line: int) -> object:
-        if name in ("num_partitions", "replication_factor"):
-            return self.integer(f"`{name}`", value, line)
+        if name in _COUNTS:
+            return self.integer(f"`{name}`", value, line, below=_COUNTS[name])
         if name == "assignments":
             return self.assignments(value, line)
         if name == "configs":
@@ -247,10 +249,10 @@ class Reader:
             return str(value)
         return None
 
-    def integer(self, name: str, value: Value, line: int, hint: str | None = None) -> int | None:
+    def integer(self, name: str, value: Value, line: int, hint: str | None = None, *, below: int = 2**31) -> int | None:
         value = filled(value)
         if not isinstance(value, Number) or not value.integer:
-            hint = plain_digits(value) if hint is None else hint
+            hint = plain_digits(value, below) if hint is None else hint
             self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{hint}")
         elif len(value.text) > 11 or int(value.text) not in _INT32:
             self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 32 bits")
@@ -261,7 +263,7 @@ class Reader:
     def number(self, name: str, value: Value, line: int) -> float | None:
         value = filled(value)
         if not isinstance(value, Number):
-            self.report.error(line, f"{name} must be a number, not {kind_of(value)}{plain_digits(value)}")
+            self.report.error(line, f"{name} must be a number, not {kind_of(value)}{plain_digits(value, 2**63)}")
         elif not math.isfinite(number := float(value.text)):
             self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 64 bits")
         else:

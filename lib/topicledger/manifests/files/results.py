@@ -6,7 +6,7 @@ A separate module, since every module of the package needs these types and they 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -118,6 +118,20 @@ class ResourceRow:
 
 FileRow: TypeAlias = ManifestRow | ResourceRow
 """A row of any table, as a file declares it."""
+
+
+_MEANT = ("cluster", "state", "owner")
+_OF_TOPICS = ("topic", *_MEANT, "placement", "replaces", "configs")
+
+
+def texts_of(row: FileRow) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each value, except labels and the description, which are for people."""
+    for name in _OF_TOPICS if isinstance(row, ManifestRow) else (*row.values, *_MEANT):
+        value = row.value(name)
+        if isinstance(value, str):
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield from value.items()
 
 
 @dataclass(frozen=True, slots=True)

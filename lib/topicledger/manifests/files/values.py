@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias
@@ -33,7 +34,7 @@ class Surprise:
 
 
 class Filled(str):
-    """A text with the values of variables in it; fields that aren't texts take what `filled` returns."""
+    """A text that no quotes make a text: with values of variables in it, or a cell; other fields take `filled`."""
 
     __slots__ = ()
 
@@ -82,7 +83,8 @@ class Lines(list["Value"]):
 
 TEMPLATE = re.compile(r"\{\{|\{%|\$\{|<%")
 _PLACEHOLDER = re.compile(
-    r"(?<![^\s,:=\[{\"'])(?:\{\{.*?\}\}|\{%.*?%\}|<%.*?%>|\[\[[^\[\]]*\]\]|\$\(\w[\w.]*\)|@\w[\w.-]*@|%\w[\w.]*%)"
+    r"(?<![^\s,:=\[{\"'])(?:\{\{.*?\}\}|\{%.*?%\}|<%.*?%>|\[\[[^\[\]]*\]\]|\$\(\w[\w.]*\)|@\w[\w.-]*@|%\w[\w.]*%"
+    r"|\$\{[^{}]*\})"
     r"(?![^\s,\]}\"'])"
 )
 """A placeholder that is a whole value; beside others, texts in these brackets may be meant as they are."""
@@ -109,20 +111,31 @@ def is_template(value: Value) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=4096)
+def _any_placeholder(text: str) -> bool:
+    return bool(TEMPLATE.search(text) or _PLACEHOLDER.search(text))
+
+
 def template_hint(value: Value, otherwise: str = "") -> str:
     """Return what to add to a message about a wrong value that has a template's placeholder."""
     return f": it {TEMPLATE_HINT}" if is_template(value) else otherwise
 
 
-def plain_digits(value: Value) -> str:
-    """Return a hint for a value that should be a number."""
+def placeholder_hint(texts: Iterable[tuple[str, str]], message: str) -> str:
+    """Return what to add to a message that names or shows one of these texts with a placeholder."""
+    found = (name in message or show(text) in message for name, text in texts if _any_placeholder(text))
+    return f": it {TEMPLATE_HINT}" if any(found) else ""
+
+
+def plain_digits(value: Value, below: int) -> str:
+    """Return a hint for a value that should be a number above 0 and `below` this one."""
     if isinstance(value, Surprise) and "${" in value.text:
         return f": {value.reason}"
     text = value.text if isinstance(value, Surprise | Number) else value
     if not isinstance(text, str):
         return template_hint(value)
     quoted = "" if isinstance(value, Filled | Surprise | Number) else ", not quoted"
-    if _EXPONENT.fullmatch(text) and (number := Decimal(text)) == number.to_integral_value():
+    if _EXPONENT.fullmatch(text) and 0 < (number := Decimal(text)) < below and number == number.to_integral_value():
         return f"; write {int(number)}{quoted}"
     return template_hint(value, f"; write plain digits{quoted}")
 
@@ -190,8 +203,8 @@ def named(name: str) -> str:
 
 
 def describe(value: Value) -> str:
-    """Describe a value that should be a list or mapping; for a surprise, give its reason."""
-    return f"{kind_of(value)}: {value.reason}" if isinstance(value, Surprise) else kind_of(value)
+    """Describe a value that should be a list or mapping; give the reason of a surprise, or name a placeholder."""
+    return f"{kind_of(value)}{f': {value.reason}' if isinstance(value, Surprise) else template_hint(value)}"
 
 
 def advised(config: str, value: Surprise) -> str:

@@ -47,6 +47,8 @@ _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9].*)?")
 _BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
 """A line break of YAML 1.1; editors, and the lines of our messages, count only line feeds."""
+_OTHER_BLANK = re.compile(r" *([^\S \r]|[\u200b\ufeff])")
+"""Begins a line with a blank that YAML doesn't take for one."""
 _OTHER_BREAK = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
 _MERGE_KEY = Key("<<")
@@ -250,6 +252,8 @@ class YamlDocuments:
             raise _BadYamlError(line, "a key must be plain text, not a list or mapping")
         if isinstance(value, str):
             plain = isinstance(event, yaml.ScalarEvent) and not event.style and event.tag is None
+            if plain and (hint := _blank_hint(value, 0)):
+                raise _BadYamlError(line, hint)
             return _MERGE_KEY if plain and value == "<<" else text_key(value)
         if isinstance(value, Surprise):
             return Key(value.text, value.reason)
@@ -306,6 +310,7 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
         lines = [*_BREAK.split(source.text, mark.line + 1), "", ""]
         hint = (
             _template_hint(lines[mark.line], mark.column)
+            or _blank_hint(lines[mark.line], mark.column)
             or _character_hint(lines[begun.line], begun.column, begins=error.context)
             or _character_hint(lines[mark.line], mark.column)
         )
@@ -325,6 +330,16 @@ def _template_hint(line: str, column: int = 0) -> str | None:
     if "${" in line and "{{" not in line and "{%" not in line:
         return "not valid YAML: in { } and [ ], no text can have a variable; write each field on its own line"
     return TEMPLATE_HINT if TEMPLATE.search(line) or template_at(line, column) else None
+
+
+def _blank_hint(line: str, column: int) -> str | None:
+    """Return a hint for a blank other than U+0020 before or at a column at which YAML expects something else."""
+    found = _OTHER_BLANK.match(line)
+    if found is None or (found.start(1) > column and not line[:column].isspace()):
+        return None
+    if found[1] == "\t":
+        return "not valid YAML: a tab; write blanks"
+    return f"not valid YAML: an unusual blank (U+{ord(found[1]):04X}); write ordinary blanks"
 
 
 def _character_hint(line: str, column: int, begins: str | None = None) -> str | None:
