@@ -40,9 +40,23 @@ def test_names_hold_by_cluster_also_if_no_change_is_on(tmp_path: Path) -> None:
     usual = settings(tmp_path)
     assert usual.ignored_configs == dict.fromkeys(("c1", "c2"), (LEADER, FOLLOWER))
     other = settings(tmp_path, '[clusters.c2.changes]\nignore = ["retention.ms"]\n')
-    assert other.ignored_configs == {"c1": (LEADER, FOLLOWER), "c2": ("retention.ms",)}
+    assert other.ignored_configs == {"c1": (LEADER, FOLLOWER), "c2": (LEADER, FOLLOWER, "retention.ms")}
     assert usual.digest() != other.digest()
     assert usual.audit_digest() != other.audit_digest()
+
+
+def test_throttle_lists_of_moves_are_ignored_beside_named_configs(tmp_path: Path) -> None:
+    """A run must never reset the lists that its own move set, and an export must not freeze them."""
+    named = settings(
+        tmp_path,
+        f'[changes]\nignore = ["retention.ms", "{LEADER}"]\n[clusters.c2.changes]\nignore = ["forks.own.config"]\n',
+    )
+    assert named.ignored_configs == {
+        "c1": (LEADER, FOLLOWER, "retention.ms"),
+        "c2": (LEADER, FOLLOWER, "forks.own.config"),
+    }
+    none = settings(tmp_path, "[changes]\nignore = []\n")
+    assert none.ignored_configs == settings(tmp_path).ignored_configs
 
 
 def test_throttle_lists_that_kafka_topics_prints_are_not_carried_over(tmp_path: Path) -> None:
@@ -58,7 +72,7 @@ def test_throttle_lists_that_kafka_topics_prints_are_not_carried_over(tmp_path: 
 def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSession, tmp_path: Path) -> None:
     """So that neither a create sets them nor a plan or an audit compares them."""
     by_cluster = settings(tmp_path, '[clusters.c2.changes]\nignore = ["retention.ms"]\n')
-    configs = {LEADER: "0:1", "retention.ms": "1"}
+    configs = {LEADER: "0:1", "retention.ms": "1", "segment.ms": "2"}
     rows = manifest_rows(
         spark,
         {"cluster": "c1", "topic": "t", "configs": configs},
@@ -68,13 +82,13 @@ def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSessi
     )
     judged = by_topic(rows.transform(manifests.judged_by(by_cluster, None)))
     assert {key: row["configs"] for key, row in judged.items()} == {
-        ("c1", "t"): {"retention.ms": "1"},
-        ("c2", "t"): {LEADER: "0:1"},
+        ("c1", "t"): {"retention.ms": "1", "segment.ms": "2"},
+        ("c2", "t"): {"segment.ms": "2"},
         ("c2", "plain"): None,
         ("c3", "t"): configs,
     }
     everywhere = by_topic(rows.transform(manifests.judged_by(settings(tmp_path), None)))
-    assert everywhere["c2", "t"]["configs"] == {"retention.ms": "1"}
+    assert everywhere["c2", "t"]["configs"] == {"retention.ms": "1", "segment.ms": "2"}
 
 
 def test_create_warns_of_declared_configs_that_are_ignored(spark: SparkSession, tmp_path: Path) -> None:

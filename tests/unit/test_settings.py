@@ -191,6 +191,18 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[policies.create]\nuse = 'x'", "must be a list of tables: write [[policies.create]] above each policy"),
         ("[[policies.create]]\nmode = 'warn'", "`policies.create[1].use` is missing"),
         ("[[policies.delete]]\nuse = 'x'\nmode = 'ignore'", '`policies.delete[1].mode` must be "refuse" or "warn"'),
+        (
+            "[changes]\nignore = ['retention.mss']",
+            "`changes.ignore` names unknown config `retention.mss`; did you mean `retention.ms`?",
+        ),
+        (
+            "[clusters.orders.changes]\nignore = ['Retention.ms']",
+            "`clusters.orders.changes.ignore` names unknown config `Retention.ms`; did you mean `retention.ms`?",
+        ),
+        (
+            "[changes]\nignore = ['retention.*']",
+            "`changes.ignore` names unknown config `retention.*`; did you mean `retention.ms`?",
+        ),
         ("[audit]\nowner = 'x'", "unknown key `audit.owner`; did you mean `owners`?"),
         ("[audit]\nrequire_owner = 'x'", "`audit.require_owner` must be true or false, not a string"),
         ("[audit]\nowners = 'x'", "`audit.owners` must be a list of strings, at least one"),

@@ -43,6 +43,7 @@ from topicledger.config.views import read_views
 from topicledger.errors import SettingsError
 from topicledger.kinds import NAMES
 from topicledger.model.prune import MAX_DAYS
+from topicledger.model.topic_configs import misspelt
 from topicledger.naming import Section, Sections
 from topicledger.text import nearest, show
 
@@ -195,6 +196,9 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
     if not isinstance(ignore, list) or not all(isinstance(each, str) and each.split() == [each] for each in ignore):
         table.problem("ignore", "must be a list of names of configs, without blanks")
         ignore = []
+    for name in ignore:
+        if hint := misspelt(name):
+            table.problem("ignore", f"names unknown config `{show(name)}`; {hint}")
     return ChangeSettings(
         configs=cast(ConfigChanges, table.choice("configs", default.configs, "off", "declared", "exact")),
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
@@ -204,7 +208,8 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         if "replaced_idle_days" in table.values
         else default.replaced_idle_days,
         pin=table.flag("pin", default.pin),
-        ignore=tuple(ignore),
+        # A throttle outlives its move, so no run may reset the lists that a move set.
+        ignore=tuple(dict.fromkeys((*ChangeSettings.ignore, *ignore))),
     )
 
 

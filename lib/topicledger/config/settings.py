@@ -138,7 +138,7 @@ class ChangeSettings:
     """Set a declared config on the topic even if the topic already has the same value from the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
     """Names of configs that other tools manage. Runs never set or reset them, not even on creates; audits don't compare
-    them; exports and imports leave them out. By default, the configs that tools set while they move replicas."""
+    them; exports and imports leave them out. The two of the default, which moves set, are always among them."""
 
     @property
     def any(self) -> bool:

@@ -28,6 +28,8 @@ from enum import StrEnum
 from importlib import resources
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+from topicledger.text import similar
+
 ConfigType: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list"]
 Unit: TypeAlias = Literal["ms", "bytes"]
 
@@ -192,6 +194,14 @@ def topic_configs() -> Mapping[str, TopicConfig]:
     """Return the configs by name, in alphabetical order."""
     text = resources.files(__package__).joinpath("topic_configs.toml").read_text(encoding="utf-8")
     return {name: _config(name, table) for name, table in sorted(tomllib.loads(text).items())}
+
+
+def misspelt(name: str) -> str:
+    """Return "did you mean `x`?" for an unknown name that is like that of a config; "" for any other name.
+
+    An unknown name that is like none may be of a newer Kafka, or of a fork.
+    """
+    return "" if name in topic_configs() else similar(name, topic_configs())
 
 
 def _config(name: str, table: dict[str, Any]) -> TopicConfig:

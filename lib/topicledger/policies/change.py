@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
 from topicledger.model import Action, Refusal
-from topicledger.model.topic_configs import topic_configs
+from topicledger.model.topic_configs import misspelt
 from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import RowRule, listed, text
-from topicledger.text import show, similar
+from topicledger.text import show
 
 _MAX_FACTOR = 10_000
 
@@ -111,5 +111,5 @@ def require_config_names(names: Sequence[str]) -> None:
     if not names or not all(name.strip() for name in names):
         raise ValueError("give at least one, none of them empty")
     for name in names:
-        if name not in topic_configs() and (hint := similar(name, topic_configs())):
+        if hint := misspelt(name):
             raise ValueError(f"there is no config `{show(name)}`; {hint}")
