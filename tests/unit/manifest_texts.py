@@ -130,6 +130,45 @@ BAD: dict[str, tuple[str, str]] = {
         "topics: [{topic: t}]\n",
         "4: `configs`: `retention.ms` and `RETENTION.MS` are two spellings of one config; keep one",
     ),
+    "null for another spelling in an entry's override": (
+        f"{HEAD}    configs: {{retention.ms: 7d}}\n    overrides:\n      a: {{configs: {{Retention.ms: null}}}}\n",
+        "6: `configs`: `Retention.ms`: null removes nothing, since the config is written `retention.ms`; write that",
+    ),
+    "null for another spelling in the file's override": (
+        "cluster: a\ndefaults: {configs: {retention.ms: 7d}}\noverrides:\n  a: {configs: {retention_ms: null}}\n"
+        "topics: [{topic: t}, {topic: u}]\n",
+        "4: `configs`: `retention_ms`: null removes nothing, since the config is written `retention.ms`; write that",
+    ),
+    "null for another spelling in the defaults' override": (
+        "cluster: a\ndefaults:\n  configs: {retention.ms: 7d}\n  overrides: {a: {configs: {RETENTION.MS: null}}}\n"
+        "topics: []\n",
+        "4: `configs`: `RETENTION.MS`: null removes nothing, since the config is written `retention.ms`; write that",
+    ),
+    "null for another spelling of a group's config": (
+        "clusters: [a]\ngroups:\n- group: g\n  configs: {c.ms: 1}\n  overrides: {a: {configs: {C.ms: null}}}\n",
+        "5: `configs`: `C.ms`: null removes nothing, since the config is written `c.ms`; write that",
+    ),
+    "a unit of a group's config": (
+        "cluster: a\ngroups:\n- group: g\n  configs: {share.session.timeout.ms: 30s}\n",
+        '4: `configs`: `share.session.timeout.ms` is "30s"; write a plain number of ms, without a unit',
+    ),
+    "wrong overrides of defaults that no entry has": (
+        "clusters: [a, b]\ndefaults:\n  overrides: {a: {configs: {retention.ms: x}}}\n"
+        "topics: [{topic: t, clusters: [b]}]\n",
+        '3: `configs`: `retention.ms` is "x"; write a whole number or a duration such as 7d or 12h',
+    ),
+    "a wrong value that every cluster overrides": (
+        f"{HEAD}    num_partitions: x\n    overrides: {{a: {{num_partitions: 1}}, b: {{num_partitions: 2}}}}\n",
+        '4: `num_partitions` must be an integer, not the string "x"; write plain digits, not quoted',
+    ),
+    "a blank in a config of defaults without topics": (
+        "cluster: a\ndefaults:\n  configs:\n    retention ms: 7d\ntopics: []\n",
+        '4: `configs`: config names contain blanks or other illegal characters: "retention ms"',
+    ),
+    "a blank in a null config": (
+        f"{HEAD}    overrides:\n      b: {{configs: {{'retention.ms ': null}}}}\n",
+        '5: `configs`: config names contain blanks or other illegal characters: "retention.ms "',
+    ),
     "two spellings of one config": (
         f"{HEAD}    configs:\n      retention.ms: 7d\n      Retention_MS: 1d\n",
         "6: `configs`: `retention.ms` and `Retention_MS` are two spellings of one config; keep one",

@@ -1230,7 +1230,7 @@ def only_error_of(path: Path, text: str, form: str | None) -> str:
     foreign = None if form is None else Foreign(form=form, cluster="main")
     with pytest.raises(ManifestFileError) as raised:
         read_checked(RUN, [path], NOTHING, foreign=foreign)
-    first, total = str(raised.value).split("\n")
+    first, total = [line for line in str(raised.value).split("\n") if not line.startswith("warning: ")]
     assert total == "1 error: nothing was loaded"
     return first
 
@@ -1251,12 +1251,41 @@ BLANK = {
 }
 
 
+LINES = {"d.yaml": 2, "m.csv": 3}
+
+
 @pytest.mark.parametrize(("name", "form"), BLANK)
 def test_a_blank_after_a_config_name_is_an_error_at_load(tmp_path: Path, name: str, form: str | None) -> None:
     """The broker's own error about an unknown name doesn't show the blank."""
     first = only_error_of(tmp_path / name, BLANK[name, form], form)
-    assert first.startswith(f"{tmp_path / name}:{1 if form else 3}: ")
+    assert first.startswith(f"{tmp_path / name}:{LINES.get(name, 4)}: ")
     assert first.endswith(': config names contain blanks or other illegal characters: "retention.ms "')
+
+
+CONFIGS = {
+    "strimzi": ("{partitions: 2}", "{config: CONFIGS}"),
+    "topicctl": ("replicationFactor: 1", "replicationFactor: 1, settings: CONFIGS"),
+    "jikkou": ("{partitions: 2}", "{configs: CONFIGS}"),
+    "kafka-gitops": ("replication: 1", "replication: 1, configs: CONFIGS"),
+    "julie": ("{num.partitions: '2'}", "CONFIGS"),
+}
+
+
+@pytest.mark.parametrize("form", CONFIGS)
+def test_names_of_configs_are_checked_in_every_format(tmp_path: Path, form: str) -> None:
+    """Else only a broker finds them, in a plan."""
+
+    def text(configs: str) -> str:
+        old, new = CONFIGS[form]
+        return SMALLEST[form].replace(old, new.replace("CONFIGS", configs))
+
+    first = only_error_of(tmp_path / "two", text("{retention.ms: '7', retention_ms: '8'}"), form)
+    assert first.endswith("`retention.ms` and `retention_ms` are two spellings of one config; keep one")
+    path = tmp_path / "unknown"
+    path.write_text(text("{retention.mss: '7', num.partitions: '2'}" if form == "julie" else "{retention.mss: '7'}"))
+    parsed = read_checked(RUN, [path], NOTHING, foreign=Foreign(form=form, cluster="main"))
+    (warning,) = parsed.warnings
+    assert warning.message == "unknown config `retention.mss`; did you mean `retention.ms`?"
 
 
 def test_a_topic_that_collides_with_an_internal_one_can_only_be_absent(tmp_path: Path) -> None:

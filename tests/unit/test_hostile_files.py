@@ -24,7 +24,7 @@ from topicledger.files.read import read as read_checked
 from topicledger.files.read import remarks
 from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests.files import ParsedManifests
-from topicledger.manifests.files.entries import MAX_ERRORS
+from topicledger.manifests.files.report import MAX_ERRORS
 
 NOTHING = io.StringIO("")
 ROW = '{"cluster": "c", "topic": "t"}'

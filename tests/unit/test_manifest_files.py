@@ -11,18 +11,24 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.unit.manifest_texts import ORDERS_YAML
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.errors import ManifestFileError
 from topicledger.files import yaml_files
+from topicledger.files.read import read, remarks
 from topicledger.files.reading import read_manifest_files
+from topicledger.kafka.config_values import is_odd
 from topicledger.kinds import NAMES
 from topicledger.manifests import files as manifest_files
 from topicledger.manifests.files import FileError, ManifestRow, ParsedManifests, yaml_values
 from topicledger.text import any_of
 
 NOTHING = io.StringIO("")
+CLUSTERS = {"main": ClusterSettings(name="main", bootstrap_servers=("localhost:1",))}
+SETTINGS = Settings(path=Path("run.toml"), tables=TablesSettings(root="tables"), clusters=CLUSTERS)
 Parse = Callable[[str, str], ParsedManifests]
 
 
@@ -262,10 +268,10 @@ def test_integers_keep_their_digits(number: int) -> None:
 
 @given(st.text(max_size=8), st.text(max_size=8))
 def test_json_values_are_read_unchanged(key: str, value: str) -> None:
-    text = json.dumps([{"cluster": "c", "topic": value, "configs": {key: value}}])
-    parsed = read_manifest_files(["-"], io.StringIO(text))
-    assert parsed.rows[0].configs == {key: value}
-    assert parsed.rows[0].topic == value
+    assume(not is_odd(value))
+    fields = {"cluster": "c", "topic": "t", "configs": {"k": value}, "labels": {key: value}, "description": value}
+    (row,) = read_manifest_files(["-"], io.StringIO(json.dumps([fields]))).rows
+    assert (row.configs, row.labels, row.description) == ({"k": value}, {key: value}, value)
 
 
 @given(st.text(max_size=60), st.sampled_from(["csv", "json", "yaml"]))
@@ -688,14 +694,31 @@ topics:
     assert [row.topic for row in parsed.rows] == ["b"]
 
 
-def test_an_unknown_config_is_a_warning_once_with_the_nearest_name(tmp_path: Path) -> None:
+def test_an_unknown_config_is_a_warning_at_each_place_with_the_nearest_name(tmp_path: Path) -> None:
     text = """\
 cluster: orders
 topics:
   - {topic: a, configs: {retention.mss: 5, flush.ms: 1, zzz: 1}}
-  - {topic: b, configs: {retention.mss: 5}}
+  - {topic: b, clusters: [orders, other], configs: {retention.mss: 5}}
 """
     assert warnings_of(tmp_path / "m.yaml", text) == [
         "3: unknown config `retention.mss`; did you mean `retention.ms`?",
         "3: unknown config `zzz`; only a newer Kafka or a fork may have it",
+        "4: unknown config `retention.mss`; did you mean `retention.ms`?",
     ]
+
+
+def test_warnings_of_a_file_are_one_line_each_and_errors_have_them_below(tmp_path: Path) -> None:
+    """Else a name with 50 places would hide the others, and whoever mends the errors would meet the warnings next."""
+    path = tmp_path / "m.yaml"
+    path.write_text("cluster: main\ntopics:\n" + "- {topic: t, configs: {retention.mss: 5}}\n" * 50)
+    unknown = "unknown config `retention.mss`; did you mean `retention.ms`?"
+    assert remarks(read(SETTINGS, [path], NOTHING)) == [f"warning: {path}:3: {unknown}; other lines of the file, too"]
+    with pytest.raises(ManifestFileError) as strict:
+        read(SETTINGS, [path], NOTHING, strict=True)
+    assert str(strict.value).split("\n")[:50] == [f"{path}:{line}: {unknown}" for line in range(3, 53)]
+    path.write_text("cluster: main\ntopics:\n- {topic: t, configs: {retention.mss: 5, segment.ms: x}}\n")
+    with pytest.raises(ManifestFileError) as wrong:
+        read(SETTINGS, [path], NOTHING)
+    _, warning, total = str(wrong.value).split("\n")
+    assert (warning, total) == (f"warning: {path}:3: {unknown}", "1 error: nothing was loaded")

@@ -164,6 +164,80 @@ def test_wrong_files_for_clusters_are_refused(parse: Parse, text: str, message: 
     assert errors(parse("m.yaml", text)) == [f"m.yaml:{message}"]
 
 
+UNKNOWN = {
+    "an entry's override": "cluster: a\ntopics:\n- {topic: t, overrides: {a: {configs: {\n  retention.mss: null}}}}\n",
+    "the file's override": "cluster: a\ntopics: [{topic: t}]\noverrides: {a: {configs: {\n  retention.mss: null}}}\n",
+    "the defaults' override": "cluster: a\ntopics:\ndefaults: {overrides: {a: {configs: {\n  retention.mss: null}}}}\n",
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN.values(), ids=UNKNOWN)
+def test_null_for_an_unknown_config_is_a_warning_as_a_value_is(parse: Parse, text: str) -> None:
+    """It removes nothing, while its author takes the cluster for one with the broker's default."""
+    parsed = parse("m.yaml", text)
+    assert errors(parsed) == []
+    assert [f"{each.line}: {each.message}" for each in parsed.warnings] == [
+        "4: unknown config `retention.mss`; did you mean `retention.ms`?"
+    ]
+
+
+def test_an_override_may_replace_a_wrong_spelling(parse: Parse) -> None:
+    wrong, override = (
+        "configs: {Retention.ms: '1'}",
+        "overrides: {a: {configs: {Retention.ms: null, retention.ms: 1d}}}",
+    )
+    of_entry = f"clusters: [a, b]\ntopics: [{{topic: t, {wrong}, {override}}}]\n"
+    of_defaults = f"clusters: [a, b]\ndefaults: {{{wrong}, {override}}}\ntopics: [{{topic: t}}]\n"
+    of_file = f"clusters: [a, b]\ndefaults: {{{wrong}}}\n{override}\ntopics: [{{topic: t}}]\n"
+    in_json = json.dumps([yaml.safe_load(of_entry)["topics"][0] | {"clusters": ["a", "b"]}])
+    for name, text in (("m.yaml", of_entry), ("m.yaml", of_defaults), ("m.yaml", of_file), ("m.json", in_json)):
+        found = {cluster: row["configs"] for (cluster, _), row in rows(parse(name, text)).items()}
+        assert found == {"a": {"retention.ms": str(DAY)}, "b": {"Retention.ms": "1"}}
+
+
+SHARED_ERRORS = """\
+clusters: [prod, staging]
+defaults:
+  num_partitions: 0
+topics:
+  - {topic: t}
+  - topic: u
+    overrides:
+      staging:
+        replication_factor: 0
+  - topic: v
+    overrides:
+      staging: {configs: {min.compaction.lag.ms: 5, max.compaction.lag.ms: 1}}
+"""
+
+
+def test_errors_of_rows_have_the_line_of_the_value_and_the_cluster(tmp_path: Path, settings_file: Path) -> None:
+    """A default is one error for all topics; pairs have the entry's line, and the clusters where they collide."""
+    path = tmp_path / "m.yaml"
+    path.write_text(SHARED_ERRORS)
+    with pytest.raises(ManifestFileError) as raised:
+        read(load_settings(settings_file), [path], io.StringIO(""))
+    none = "it must be at least 1, or null for the broker's default"
+    assert str(raised.value).replace(str(path), "m.yaml").split("\n")[:-1] == [
+        f"m.yaml:3: topics t, u, v: num_partitions is 0; {none}",
+        f"m.yaml:9: topic u on staging: replication_factor is 0; {none}",
+        "m.yaml:10: topic v on staging: configs: min.compaction.lag.ms is 5, more than max.compaction.lag.ms, 1",
+    ]
+
+
+def test_an_unknown_cluster_of_a_document_is_an_error_without_entries_there(
+    tmp_path: Path, settings_file: Path
+) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("topics: [{topic: t, clusters: [prod]}]\nclusters: [prod, nope]\n")
+    with pytest.raises(ManifestFileError, match=r"m\.yaml:2: unknown cluster `nope`; known: "):
+        read(load_settings(settings_file), [path], io.StringIO(""))
+    path.write_text("topics: [{topic: t, clusters: [prod]}]\nclusters: [prod, staging]\n")
+    found = read(load_settings(settings_file), [path], io.StringIO(""))
+    assert found.clusters == ["prod", "staging"]
+    assert found.on(["prod"]).clusters == ["prod"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -59,6 +59,14 @@ def matches_ignored(one: str, name: str) -> str:
     )
 
 
+TOPICS_IGNORED: Mapping[str, str] = {
+    "topic": matches_ignored("topic", "ignore_topics"),
+    "replaces": "replaces names a topic that a pattern of scope.ignore_topics in the settings matches, so runs "
+    "leave it to others; remove replaces, or the pattern",
+}
+"""Why a row can't name ignored topics, by column."""
+
+
 def read_scope(table: TomlTable) -> ScopeSettings:
     """[scope]"""
     table.only("ignore_topics", *OF_KINDS)

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 
 from topicledger.files.json_files import JSON, json_reason
-from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.report import ELSEWHERE, Report
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import (
     TEMPLATE_HINT,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 
-from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, weight
+from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.overriding import (
     CLUSTERS,
     FIXED,
@@ -17,6 +18,7 @@ from topicledger.manifests.files.overriding import (
     overrides_in,
     require_listed,
 )
+from topicledger.manifests.files.report import ELSEWHERE, Entry, weight
 from topicledger.manifests.files.resource_entries import SHARED, entries
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Lines, Object, Value, describe, named, type_of
@@ -85,12 +87,14 @@ class _Document:
         if CLUSTERS in top:
             if cluster is not None:
                 reader.report.error(top[CLUSTERS][1], f"`cluster` and `{CLUSTERS}` exclude each other; give one")
-            outer.clusters = clusters_in(*top[CLUSTERS], reader)
+            line = top[CLUSTERS][1]
+            outer.clusters = clusters_in(top[CLUSTERS][0], line, reader)
             self.failed = not outer.clusters
         elif cluster is not None:
             name = reader.text("cluster", cluster, line)
             outer.clusters = () if name is None else (name,)
             self.failed = name is None
+        reader.report.of_document(outer.clusters, line)
 
     def _overrides(self, top: Mapping[str, tuple[Value, int]]) -> None:
         reader, outer = self._reader, self._outer
@@ -109,7 +113,9 @@ class _Document:
             pairs = [pair for pair in self._given.pairs if pair[0].text not in ("cluster", OVERRIDES)]
             base = Object(pairs=pairs, duplicates=self._given.duplicates, line=self._given.line)
             fields = base if of_cluster is None else overlaid(base, of_cluster)
-            self._by_cluster[key] = self._reader.entry(fields, self._line, DEFAULT_FIELDS)
+            found = self._reader.entry(fields, self._line, DEFAULT_FIELDS)
+            self._reader.require_removed(found, self._line)
+            self._by_cluster[key] = found
         return self._by_cluster[key]
 
     def read_resource(self, kind: ResourceKind, item: Object, line: int) -> None:
@@ -129,8 +135,9 @@ class _Document:
             if not isinstance(item, Object):
                 reader.report.error(at, f"each of `topics` must be a mapping with a `topic`, not {describe(item)}")
                 continue
-            for cluster, each in on_clusters(item, item.line or at, self._outer, reader):
-                entry = reader.entry(each, item.line or at, ENTRY_FIELDS)
+            read = partial(reader.entry, line=item.line or at, known=ENTRY_FIELDS)
+            for cluster, each in on_clusters(item, item.line or at, self._outer, reader, read=read):
+                entry = read(each)
                 if entry.cluster is None and "cluster" not in entry.failed:
                     entry.cluster = cluster
                     entry.failed |= {"cluster"} if cluster is None and self.failed else set()
@@ -139,7 +146,8 @@ class _Document:
 
     def end(self) -> None:
         """Report errors in defaults that nothing inherits, and overrides of clusters that nothing is on."""
-        self._defaults(None)
+        for name in (None, *self._outer.of_defaults):
+            self._defaults(name)
         clusters = {*self._outer.clusters, *self._outer.used}
         for each in (self._outer.overrides, self._outer.of_defaults):
             require_listed(each, sorted(clusters), "this document", self._reader)
@@ -170,19 +178,23 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader, line: int) -> None:
                 reader.visit(weight(defaults.owner))
             if name == "assignments":
                 reader.visit(sum(1 + len(brokers) for brokers in (defaults.assignments or {}).values()))
+    entry.lines = {**defaults.lines, **entry.lines}
     # An error in a default is reported at the default, not at each topic.
     if defaults.wrong:
         entry.failed.add(ELSEWHERE)
-    if entry.configs and defaults.configs:
-        names = dict.fromkeys((*defaults.configs, *entry.configs))
-        if reader.two_spellings([(name, line) for name in names], line):
+    removed = entry.unset.get("configs", {})
+    kept = [name for name in defaults.configs or () if name not in removed]
+    if entry.configs and kept:
+        names = dict.fromkeys((*kept, *entry.configs))
+        if reader.two_spellings("configs", [(name, line) for name in names], line):
             entry.failed.add("configs")
-    entry.configs = _joined(defaults.configs, entry.configs, reader, entry.unset.get("configs"))
+    removed.update((name, None) for name in defaults.configs or () if name in removed)
+    entry.configs = _joined(defaults.configs, entry.configs, reader, removed)
     entry.labels = _joined(defaults.labels, entry.labels, reader, entry.unset.get("labels"))
 
 
 def _joined(
-    defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader, unset: set[str] | None
+    defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader, unset: Collection[str] | None
 ) -> dict[str, str] | None:
     if defaults and unset:
         defaults = {name: text for name, text in defaults.items() if name not in unset}

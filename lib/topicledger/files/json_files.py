@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from topicledger.files.documents import ENTRY_FIELDS, SECTIONS, read_document
-from topicledger.manifests.files.entries import Reader, Report, TooMuchError
+from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.overriding import Outer, on_clusters
+from topicledger.manifests.files.report import Report, TooMuchError
 from topicledger.manifests.files.values import (
     TEMPLATE_HINT,
     Lines,
@@ -97,7 +99,8 @@ def _read_entries(entries: Iterator[tuple[Value, int]], reader: Reader) -> None:
             reader.report.error(line, f"must be an object with the fields of {what}, not {type_of(value)}")
             continue
         kind = next((kind for kind in KINDS if kind.entries.is_one(value)), None)
-        for cluster, each in on_clusters(value, line, outer, reader):
+        read = partial(reader.entry, line=line, known=ENTRY_FIELDS) if kind is None else None
+        for cluster, each in on_clusters(value, line, outer, reader, read=read):
             if kind is None:
                 entry = reader.entry(each, line, ENTRY_FIELDS)
                 if entry.cluster is None and "cluster" not in entry.failed:

@@ -29,7 +29,7 @@ def left_behind(ledger: Ledger, parsed: ParsedManifests, replace: Replace | None
         if replace.owners:
             rows = rows.where(is_one_of(F.col("owner"), replace.owners) & ~cluster.isin(*parsed.left_out))
         else:
-            rows = rows.where(cluster.isin(*clusters_of(parsed.every_row)))
+            rows = rows.where(cluster.isin(*parsed.clusters))
         counts = rows.groupBy("cluster").count().orderBy("cluster").collect()
         found += [f"{table.name} on {show(row['cluster'])}: {row['count']:,}" for row in counts]
     if not found:

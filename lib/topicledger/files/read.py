@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from topicledger.config.ownership import not_yours_to_replace
-from topicledger.config.scope import matches_ignored
+from topicledger.config.scope import TOPICS_IGNORED
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import resource_reasons
@@ -22,19 +23,18 @@ from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_man
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
     FileError,
-    FileRow,
     Format,
     ManifestRow,
     NotCarriedOver,
     ParsedManifests,
     ResourceRow,
 )
-from topicledger.manifests.files.entries import MAX_ERRORS
+from topicledger.manifests.files.report import MAX_ERRORS
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import TEMPLATE_HINT, is_template, placeholder_hint, template_hint
 from topicledger.manifests.reasons import broken
 from topicledger.model.config_texts import refused_together
-from topicledger.text import first_of, nearest, show
+from topicledger.text import first_of, listed, nearest, show
 
 LISTED_FILES = 1000
 """Largest number of files that the row in `runs` lists."""
@@ -89,11 +89,12 @@ def read(
         chain(
             parsed.errors,
             parsed.warnings if strict else (),
-            _unknown_clusters(parsed.every_row, settings, hint),
+            _unknown_clusters(parsed, settings, hint),
             _repeated(parsed.rows),
             _row_errors(parsed.rows, settings),
             resource_reasons.errors(parsed.resources, settings.scope),
         ),
+        warnings=() if strict else parsed.warnings,
     )
     for name in () if some else sorted(set(variables) - set(parsed.variables)):
         raise UsageError(f"--var {name}: no file has ${{{name}}} in plain text; leave it out")
@@ -121,7 +122,7 @@ def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManif
         gone.add(id(row))
         left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=why))
 
-    for topic, why in _refused(parsed.rows, settings):
+    for topic, _, why in _refused(parsed.rows, settings):
         leave_out(topic, topic.topic, why)
     for _, row, why in resource_reasons.refused(parsed.resources, settings.scope):
         leave_out(row, " ".join(f"{name}={value}" for name, value in row.values.items() if value is not None), why)
@@ -132,14 +133,24 @@ def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManif
 
 def remarks(parsed: ParsedManifests) -> list[str]:
     """Return lines for the terminal: warnings, and entries of clusters that weren't asked for."""
-    lines = [f"warning: {each}" for each in parsed.warnings[:_WARNINGS_SHOWN]]
-    if len(parsed.warnings) > _WARNINGS_SHOWN:
-        lines.append(f"warnings: {first_of(_WARNINGS_SHOWN, len(parsed.warnings))}; --strict lists all")
+    lines = _shown(parsed.warnings)
     for cluster, count in parsed.left_out.items():
         entries = "1 entry" if count == 1 else f"{count:,} entries"
         lines.append(f"left out by --cluster: {entries} of cluster {show(cluster)}")
     if parsed.left_out and not parsed.every_row:
         lines.append("the files have no entry of the clusters that --cluster names")
+    return lines
+
+
+def _shown(warnings: Sequence[FileError]) -> list[str]:
+    """Return the first warnings, each one once a file."""
+    places: dict[tuple[str, str], list[FileError]] = {}
+    for each in warnings:
+        places.setdefault((each.file, each.message), []).append(each)
+    more = {True: "; other lines of the file, too", False: ""}
+    lines = [f"warning: {each[0]}{more[len(each) > 1]}" for each in islice(places.values(), _WARNINGS_SHOWN)]
+    if len(places) > _WARNINGS_SHOWN:
+        lines.append(f"warnings: {first_of(_WARNINGS_SHOWN, len(places))}; --strict lists all")
     return lines
 
 
@@ -156,7 +167,8 @@ def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
     return arguments
 
 
-def _require_none(found: Iterable[FileError]) -> None:
+def _require_none(found: Iterable[FileError], warnings: Sequence[FileError]) -> None:
+    """Raise ManifestFileError if any error was found; it lists warnings, too."""
     # One entry for several clusters has the same error on each of them.
     errors = list(islice(dict.fromkeys(islice(found, _MOST_FOUND)), MAX_ERRORS + 1))
     if errors:
@@ -166,7 +178,7 @@ def _require_none(found: Iterable[FileError]) -> None:
         total = "1 error" if len(messages) == 1 else f"{len(messages):,} errors"
         if len(errors) >= MAX_ERRORS:
             total = f"{MAX_ERRORS:,} errors or more, of which the first are listed"
-        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
+        raise ManifestFileError("\n".join([*messages, *_shown(warnings), f"{total}: nothing was loaded"]))
 
 
 def _parse(
@@ -230,32 +242,53 @@ def _with_ignored(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[t
             yield place, row, names
 
 
-def _unknown_clusters(rows: Sequence[FileRow], settings: Settings, hint: str) -> Iterator[FileError]:
-    for row in rows:
-        if row.cluster not in settings.clusters:
-            message = f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}"
-            message += template_hint(row.cluster)
-            yield FileError(file=row.file, line=row.line, message=message)
+def _unknown_clusters(parsed: ParsedManifests, settings: Settings, hint: str) -> Iterator[FileError]:
+    of_rows = [(row.file, row.cluster, row.line) for row in parsed.every_row]
+    told = {(file, cluster) for file, cluster, _ in of_rows}
+    # A document's clusters may have none of its entries.
+    others = ((*place, line) for place, line in parsed.documents.items() if place not in told)
+    for file, cluster, line in chain(of_rows, others):
+        if cluster in settings.clusters:
+            continue
+        message = f"unknown cluster `{show(cluster)}`; {nearest(cluster, settings.clusters)}{hint}"
+        yield FileError(file=file, line=line, message=message + template_hint(cluster))
 
 
 def _row_errors(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[FileError]:
-    for row, why in _refused(rows, settings):
-        message = f"topic {show(row.topic)}: {show(why, REASON_CHARACTERS)}"
-        message += placeholder_hint(texts_of(row), message)
-        yield FileError(file=row.file, line=row.line, message=message)
+    """Yield the errors of rows: one for all topics with the same value of defaults or of a shared override.
+
+    An error on some of an entry's clusters only, as by an override, names these.
+    """
+    found: dict[tuple[str, int, str, str], list[ManifestRow]] = {}
+    for row, line, why in islice(_refused(rows, settings), _MOST_FOUND):
+        own = row.topic if line == row.line else ""
+        found.setdefault((row.file, line, own, why), []).append(row)
+    of_entries = Counter((row.file, row.line, row.topic) for row in rows) if found else {}
+    for (file, line, _, why), wrong in found.items():
+        topics = [*dict.fromkeys(row.topic for row in wrong)]
+        first = wrong[0]
+        some = len(topics) == 1 and len(wrong) < of_entries[first.file, first.line, first.topic]
+        where = f" on {listed([show(row.cluster) for row in wrong])}" if some else ""
+        named = f"topic{'' if len(topics) == 1 else 's'} {listed([*map(show, topics)])}{where}"
+        message = f"{named}: {show(why, REASON_CHARACTERS)}"
+        message += placeholder_hint(texts_of(first), message)
+        yield FileError(file=file, line=line, message=message)
 
 
-def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[ManifestRow, str]]:
-    """Yield each row that a run would refuse by itself, or that the settings leave to others, with the reason."""
+def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[ManifestRow, int, str]]:
+    """Yield each row that a run would refuse by itself, or that the settings leave to others: its line, the reason."""
     yield from broken(rows)
-    together = ((row, refused_together(row.configs)) for row in rows if row.configs)
-    yield from ((row, reason) for row, reason in together if reason is not None)
+    for row in rows:
+        if row.configs and (reason := refused_together(row.configs)) is not None:
+            yield row, row.line, reason
     if settings.owners != Owners():
         asked = [(row.cluster, row.topic, row.replaces, row.owner) for row in rows]
         why = not_yours_to_replace(settings.owners, asked)
-        yield from ((row, reason) for row, reason in zip(rows, why, strict=True) if reason is not None)
-    ignored = settings.scope.ignored("ignore_topics", [row.topic for row in rows])
-    yield from ((row, matches_ignored("topic", "ignore_topics")) for row, one in zip(rows, ignored, strict=True) if one)
+        yield from ((row, row.line, reason) for row, reason in zip(rows, why, strict=True) if reason is not None)
+    for column, reason in TOPICS_IGNORED.items():
+        named = [(row, name) for row in rows if (name := getattr(row, column)) is not None]
+        ignored = settings.scope.ignored("ignore_topics", [name for _, name in named])
+        yield from ((row, row.line, reason) for (row, _), one in zip(named, ignored, strict=True) if one)
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:

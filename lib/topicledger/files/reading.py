@@ -22,7 +22,7 @@ from topicledger.files.foreign.contract import ForeignFormat, Source
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.json_files import read_json
 from topicledger.files.yaml_files import read_yaml
-from topicledger.manifests.files.entries import Report, TooManyErrorsError
+from topicledger.manifests.files.report import Report, TooManyErrorsError
 from topicledger.manifests.files.results import FileError, Format, ParsedManifests
 from topicledger.manifests.files.values import TEMPLATE_HINT
 from topicledger.manifests.files.variables import Variables

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from topicledger.files.documents import read_document
-from topicledger.manifests.files.entries import Reader, Report, TooMuchError
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.report import Report, TooMuchError
 from topicledger.manifests.files.values import Value
 from topicledger.manifests.files.yaml_values import YamlDocuments, parse_yaml
 

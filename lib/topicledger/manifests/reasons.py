@@ -7,7 +7,8 @@ messages: tests/properties/test_row_rules.py compares them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from topicledger.kafka.config_values import is_odd
 from topicledger.manifests.files import ManifestRow
@@ -30,6 +31,7 @@ from topicledger.manifests.rows import (
 )
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.placement import is_legal
+from topicledger.text import show
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _LEGAL_CONFIG = re.compile(r"[!-~]+")
@@ -42,8 +44,8 @@ def reasons(row: ManifestRow) -> list[str]:
         for reason in (
             _topic(row.topic, row.state),
             state_reason(row.state),
-            _count("num_partitions", row.num_partitions),
-            _count("replication_factor", row.replication_factor, MAX_REPLICATION_FACTOR),
+            _partitions(row.num_partitions),
+            _replicas(row.replication_factor),
             _one_way_to_count(row),
             _assignments(row.assignments),
             _placement(row),
@@ -91,6 +93,14 @@ def _count(column: str, count: int | None, most: int | None = None) -> str | Non
     return None
 
 
+def _partitions(count: int | None) -> str | None:
+    return _count("num_partitions", count)
+
+
+def _replicas(count: int | None) -> str | None:
+    return _count("replication_factor", count, MAX_REPLICATION_FACTOR)
+
+
 def _one_way_to_count(row: ManifestRow) -> str | None:
     if row.assignments is None or (row.num_partitions is None and row.replication_factor is None):
         return None
@@ -117,9 +127,13 @@ def _assignments(assignments: Mapping[int, Sequence[int]] | None) -> str | None:
 def _placement(row: ManifestRow) -> str | None:
     if row.placement is None:
         return None
-    if not is_legal(row.placement):
-        return f"placement is {visible(row.placement)}{PLACEMENTS}"
+    if (reason := _legal_placement(row.placement)) is not None:
+        return reason
     return None if row.assignments is None else PLACEMENT_AND_ASSIGNMENTS
+
+
+def _legal_placement(placement: str) -> str | None:
+    return None if is_legal(placement) else f"placement is {visible(placement)}{PLACEMENTS}"
 
 
 def _replaces(row: ManifestRow) -> str | None:
@@ -145,13 +159,41 @@ def configs_reason(configs: Mapping[str, str] | None) -> str | None:
     return None
 
 
+def name_reason(name: str) -> str | None:
+    """Return why no config can have this name, if so."""
+    if not name.strip(" "):
+        return "a name is empty"
+    return None if _LEGAL_CONFIG.fullmatch(name) else f'{ILLEGAL_NAMES}"{show(name)}"'
+
+
+def value_reason(text: str) -> str | None:
+    """Return why no config should have this value, if so."""
+    return f'is "{show(text)}", which brokers return in another form{PLAIN_VALUES}' if is_odd(text) else None
+
+
+_OF_FIELDS: Mapping[str, Callable[[Any], str | None]] = {
+    "state": state_reason,
+    "num_partitions": _partitions,
+    "replication_factor": _replicas,
+    "assignments": _assignments,
+    "placement": _legal_placement,
+}
+
+
+def field_reason(field: str, value: object) -> str | None:
+    """Return why no row can have this value in a field, whatever its other fields are, if so."""
+    return _OF_FIELDS[field](value) if field in _OF_FIELDS else None
+
+
 def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in sorted(names))
 
 
-def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, str]]:
-    """Yield the rows that break a rule, each with all its reasons as one text."""
+def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, int, str]]:
+    """Yield the rows that break a rule, each with the lines that do, and all reasons of a line as one text."""
     for row in rows:
-        found = reasons(row)
-        if found:
-            yield row, "; ".join(found)
+        by_line: dict[int, list[str]] = {}
+        for reason in reasons(row):
+            by_line.setdefault((row.lines or {}).get(reason, row.line), []).append(reason)
+        for line, found in by_line.items():
+            yield row, line, "; ".join(found)

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours_to_replace
 from topicledger.config.patterns import any_matches
-from topicledger.config.scope import ScopeSettings, matches_ignored
+from topicledger.config.scope import TOPICS_IGNORED, ScopeSettings
 from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
@@ -312,11 +312,11 @@ def yours(owners: Owners) -> Sequence[Rule]:
 
 
 def not_ignored(scope: ScopeSettings) -> Sequence[Rule]:
-    """Refuse rows of topics that the settings leave to others."""
+    """Refuse rows that name topics that the settings leave to others."""
     if not scope.ignore_topics:
         return ()
-    matches, why = any_matches("topic", scope.ignore_topics), F.lit(matches_ignored("topic", "ignore_topics"))
-    return (Rule(error=Refusal.INVALID_TOPIC, reason=F.when(matches, why)),)
+    found = {name: F.when(any_matches(name, scope.ignore_topics), why) for name, why in TOPICS_IGNORED.items()}
+    return [Rule(error=Refusal.INVALID_TOPIC, reason=reason) for reason in found.values()]
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:

@@ -74,6 +74,15 @@ def stored(name: str, text: str) -> str:
     return text
 
 
+def without_unit(name: str, text: str) -> str:
+    """Return the value of another resource's config, whose unit only its name tells; ConfigTextError if it has one."""
+    found = _WITH_UNIT.fullmatch(text.strip(BLANKS))
+    for unit, units in UNITS.items():
+        if found is not None and found[2] in units and name.endswith(f".{unit}"):
+            raise ConfigTextError(f"is {_quoted(text)}; write a plain number of {unit}, without a unit")
+    return text
+
+
 def refused_together(configs: Mapping[str, str]) -> str | None:
     """Return why no version of Kafka accepts these values of configs together; None if the catalogue knows no reason.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.report import Report
 from topicledger.text import show
 
 

@@ -6,11 +6,13 @@ Values are checked as in native files (`entries`); errors use the file's own nam
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from topicledger.files.foreign.contract import Source
 from topicledger.files.yaml_files import measured, open_yaml
-from topicledger.manifests.files.entries import Entry, Reader
+from topicledger.manifests.files.entries import OF_TOPICS, Configs, Reader
+from topicledger.manifests.files.report import Entry
 from topicledger.manifests.files.values import (
     TEMPLATE,
     Lines,
@@ -23,12 +25,19 @@ from topicledger.manifests.files.values import (
     plain_number,
     type_of,
 )
-from topicledger.model.config_texts import ConfigTextError, stored
+from topicledger.model.config_texts import stored
 from topicledger.text import show
 
 _A_SLIP = 0.8
 """Lowest similarity at which an unknown key is taken for a misspelt known key."""
 
+
+def _stored(name: str, text: str) -> str:
+    """Return a config's value as in native files; placeholders stay, as `Fields` reports them itself."""
+    return text if TEMPLATE.search(text) else stored(name, text)
+
+
+_OF_TOPICS = replace(OF_TOPICS, stored=_stored)
 Handle = Callable[[Value, int, Reader], None]
 
 
@@ -135,26 +144,15 @@ class Fields:
             value = plain_number(value.strip()) or value
         return self._reader.number(f"`{self.name(key)}`", value, line)
 
-    def configs(self, key: str, *, joins_lists: bool = False) -> dict[str, str] | None:
-        """Take a mapping of configs, like `texts`; values that no Kafka accepts are errors, as in native files."""
+    def configs(self, key: str, *, joins_lists: bool = False, also: Collection[str] = ()) -> dict[str, str] | None:
+        """Take a mapping of configs, like `texts`, with the checks of native files. `also`: names of the tool's own."""
+        of = replace(_OF_TOPICS, known=(*_OF_TOPICS.known, *also)) if also else _OF_TOPICS
+        return self.texts(key, joins_lists=joins_lists, of=of)
 
-        def checked(name: str, text: str, line: int) -> str | None:
-            if TEMPLATE.search(text):  # reported as such
-                return text
-            try:
-                return stored(name, text)
-            except ConfigTextError as error:
-                self._reader.report.error(line, f"`{self.name(key)}`: `{show(name)}` {error}")
-                return None
-
-        return self.texts(key, joins_lists=joins_lists, checked=checked)
-
-    def texts(
-        self, key: str, *, joins_lists: bool = False, checked: Callable[[str, str, int], str | None] | None = None
-    ) -> dict[str, str] | None:
+    def texts(self, key: str, *, joins_lists: bool = False, of: Configs | None = None) -> dict[str, str] | None:
         """Take a mapping to strings; numbers and booleans keep the text as written.
 
-        `joins_lists`: join lists of them with commas, as the tool itself does. `checked`: as `Reader.texts` has it.
+        `joins_lists`: join lists of them with commas, as the tool itself does. `of`: as `Reader.texts` has it.
         """
         found = self.take(key)
         if found is None:
@@ -164,7 +162,7 @@ class Fields:
             self.visit(sum(len(item) for _, item, _ in value.pairs if isinstance(item, list)))
             pairs = [(name, _joined(item), at) for name, item, at in value.pairs]
             value = Object(pairs=pairs, duplicates=value.duplicates, line=value.line)
-        texts = self._reader.texts(self.name(key), value, line, checked)
+        texts = self._reader.texts(self.name(key), value, line, of)
         for name, text in (texts or {}).items():
             self._rendered(f"{key}`: `{name}", text, line)
         return texts

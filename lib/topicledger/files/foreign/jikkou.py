@@ -18,7 +18,8 @@ from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_re
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
 from topicledger.files.yaml_files import measured
-from topicledger.manifests.files.entries import Reader, weight
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.report import weight
 from topicledger.text import nearest, show
 
 _API = Api(group="kafka.jikkou.io", versions=("v1beta1", "v1beta2", "v1"))

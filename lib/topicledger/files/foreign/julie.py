@@ -20,7 +20,8 @@ from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, documen
 from topicledger.files.foreign.julie_names import Naming, NamingError, read_naming
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.yaml_files import measured
-from topicledger.manifests.files.entries import Reader, weight
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.report import weight
 from topicledger.manifests.files.values import Object, Value, describe, plain_number
 from topicledger.text import nearest, show
 
@@ -76,7 +77,7 @@ def _plans(fields: Fields, plans: Plans) -> None:
         plan = given.mapping(name, required=True)
         if plan is None:
             continue
-        config = plan.configs("config") or {}
+        config = plan.configs("config", also=(_PARTITIONS, _REPLICATION)) or {}
         plan.leave_out(("alias",), "a plan's other name")
         plan.rest()
         if plans.setdefault(name, config) != config:
@@ -133,7 +134,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
         except NamingError as error:
             reader.report.error(row.line, f"topic {show(own_name)} has no name: {error}")
     row.entry.labels = fields.texts("metadata")
-    config = fields.configs("config")
+    config = fields.configs("config", also=(_PARTITIONS, _REPLICATION))
     plan = fields.text("plan")
     if plan is not None and plan not in setting.plans:
         hint = nearest(plan, setting.plans) or "load the file of plans, too"

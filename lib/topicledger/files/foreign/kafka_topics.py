@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
-from topicledger.manifests.files.entries import Entry, Report
+from topicledger.manifests.files.report import Entry, Report
 from topicledger.manifests.reasons import configs_reason
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.config_texts import ConfigTextError, stored

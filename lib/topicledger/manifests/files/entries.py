@@ -6,20 +6,12 @@ Every check reports an error and continues, so that all errors of a file are rep
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-from topicledger.manifests.files.results import (
-    FIELDS,
-    FileError,
-    ManifestRow,
-    NotCarriedOver,
-    ParsedManifests,
-    ResourceRow,
-    meant,
-)
+from topicledger.manifests.files.report import ELSEWHERE, Entry, Report, weight
+from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import (
-    UNSET,
     Number,
     Object,
     Surprise,
@@ -32,10 +24,11 @@ from topicledger.manifests.files.values import (
     named,
     plain_digits,
     plain_number,
+    removes,
     template_hint,
     unset_in,
 )
-from topicledger.manifests.files.variables import Variables
+from topicledger.manifests.reasons import field_reason, name_reason, value_reason
 from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.model.topic_configs import topic_configs
 from topicledger.text import show, similar
@@ -45,137 +38,17 @@ _COUNTS = {"num_partitions": 2**31, "replication_factor": 2**15}
 """Counts, and the number that they are below."""
 
 
-MAX_ERRORS = 1_000
-"""Largest number of errors that a load reports: nobody reads more, and each takes time and memory."""
-_ROW, _LEFT_OUT = 16, 4
-"""Memory of a row beside topics, and of an omitted field, in units of values."""
-_CHARACTERS = 64
-"""Characters of a text that take the memory of one value."""
-ELSEWHERE = ""
-"""Marks an error of an entry that isn't about the value of a field."""
+@dataclass(frozen=True, kw_only=True)
+class Configs:
+    """The configs of a kind of resource."""
+
+    stored: Callable[[str, str], str]
+    """Returns the value that tables have for a config's name and text; raises ConfigTextError for a wrong text."""
+    known: Collection[str] = ()
+    """Names, others than which may be mistakes; empty if Kafka's names aren't known."""
 
 
-@dataclass(slots=True)
-class Entry:
-    """The valid fields of a topic or of defaults, collected so far."""
-
-    cluster: str | None = None
-    topic: str | None = None
-    state: str | None = None
-    num_partitions: int | None = None
-    replication_factor: int | None = None
-    assignments: dict[int, tuple[int, ...]] | None = None
-    configs: dict[str, str] | None = None
-    owner: str | None = None
-    labels: dict[str, str] | None = None
-    placement: str | None = None
-    replaces: str | None = None
-    description: str | None = None
-    given: set[str] = field(default_factory=set)
-    """Fields that are present, including nulls."""
-    unset: dict[str, set[str]] = field(default_factory=dict)
-    """Keys of `configs` and `labels` that an override removes from the defaults."""
-    failed: set[str] = field(default_factory=set)
-    """Fields with a reported error, and `ELSEWHERE`."""
-
-    @property
-    def wrong(self) -> bool:
-        """Whether an error was reported."""
-        return bool(self.failed)
-
-
-class Report:
-    """Collects the rows and errors of one file; an error of a shared part is reported only once."""
-
-    def __init__(self, file: str, result: ParsedManifests) -> None:
-        self.file = file
-        self.variables: Variables | None = None
-        """Values for variables in the file; None if it can't have any."""
-        self.unknown_configs: set[str] = set()
-        """Names of configs that the file has and the catalogue lacks."""
-        self.visits: int | None = None
-        """Number of values that may still be read and made; None if the format has no aliases."""
-        self._result = result
-        self._reported: set[FileError] = set()
-
-    def error(self, line: int | None, message: str) -> None:
-        error = FileError(self.file, line, message)
-        if error not in self._reported:
-            if len(self._result.errors) >= MAX_ERRORS:
-                raise TooManyErrorsError
-            self._reported.add(error)
-            self._result.errors.append(error)
-
-    def warn(self, line: int | None, message: str) -> None:
-        """Report what may be a mistake and is loaded nevertheless."""
-        self._result.warnings.append(FileError(self.file, line, message))
-
-    def visit(self, count: int) -> None:
-        """Count values that are read or made; raises TooMuchError above the limit."""
-        if self.visits is not None:
-            self.visits -= count
-            if self.visits < 0:
-                raise TooMuchError
-
-    @property
-    def errors(self) -> int:
-        """Number of errors reported."""
-        return len(self._reported)
-
-    def leave_out(self, line: int, key: str, what: str) -> None:
-        """List an unsupported field of another tool's file."""
-        self.visit(_LEFT_OUT)
-        self._result.not_carried_over.append(NotCarriedOver(file=self.file, line=line, key=key, what=what))
-
-    def skip(self, kind: str, count: int = 1) -> None:
-        """Count entries of another tool's file that aren't topics to manage."""
-        if count:
-            self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
-
-    def resource(self, table: str, row: ResourceRow) -> None:
-        """Add a row of a table beside `manifests`."""
-        # Shorthands make many rows, and rows copy shared values and defaults.
-        if self.visits is not None:
-            texts = [each for each in (*row.values.values(), row.owner) if isinstance(each, str)]
-            self.visit(_ROW + weight(row.labels) + sum(map(len, texts)) // _CHARACTERS)
-        self._result.resources.setdefault(table, []).append(row)
-
-    def row(self, entry: Entry, line: int) -> None:
-        self._result.rows.append(
-            ManifestRow(
-                cluster=entry.cluster or "",
-                topic=entry.topic or "",
-                state="present" if entry.state is None else entry.state,
-                num_partitions=entry.num_partitions,
-                replication_factor=entry.replication_factor,
-                assignments=entry.assignments,
-                configs=entry.configs,
-                owner=entry.owner,
-                labels=entry.labels,
-                placement=entry.placement,
-                replaces=entry.replaces,
-                description=entry.description,
-                file=self.file,
-                line=line,
-            )
-        )
-
-
-def weight(texts: Mapping[str, str] | str | None) -> int:
-    """Return the number of values that a text or a mapping of texts counts as."""
-    if texts is None:
-        return 0
-    if isinstance(texts, str):
-        return len(texts) // _CHARACTERS
-    return len(texts) + sum(len(name) + len(text) for name, text in texts.items()) // _CHARACTERS
-
-
-class TooManyErrorsError(Exception):
-    """There are more than `MAX_ERRORS` errors; the rest isn't read."""
-
-
-class TooMuchError(Exception):
-    """A file's aliases expand to too many values."""
+OF_TOPICS = Configs(stored=stored, known=topic_configs())
 
 
 class Reader:
@@ -214,8 +87,10 @@ class Reader:
             found = self._field(key.text, item, at or line)
             if found is None:
                 entry.failed.add(key.text)
-            else:
-                setattr(entry, key.text, found)
+                continue
+            setattr(entry, key.text, found)
+            if (reason := field_reason(key.text, found)) is not None:
+                entry.lines[reason] = at or line
         return entry
 
     def row(self, entry: Entry, line: int) -> None:
@@ -224,6 +99,7 @@ class Reader:
             if getattr(entry, name) is None and name not in entry.failed:
                 self.report.error(line, f"`{name}` is missing")
                 entry.failed.add(name)
+        self.require_removed(entry, line)
         if not entry.wrong:
             self.report.row(entry, line)
 
@@ -233,7 +109,7 @@ class Reader:
         if name == "assignments":
             return self.assignments(value, line)
         if name == "configs":
-            return self.texts(name, value, line, self._stored)
+            return self.texts(name, value, line, OF_TOPICS)
         if name == "labels":
             return self.texts(name, value, line)
         return self.text(name, value, line)
@@ -270,35 +146,27 @@ class Reader:
             return number
         return None
 
-    def texts(
-        self, field_name: str, value: Value, line: int, stored: Callable[[str, str, int], str | None] | None = None
-    ) -> dict[str, str] | None:
-        """Read configs or labels; numbers and booleans keep the text as written.
-
-        `stored` returns what to store for a name and its text, or reports an error at the line and returns None.
-        """
+    def texts(self, field_name: str, value: Value, line: int, of: Configs | None = None) -> dict[str, str] | None:
+        """Read configs (`of`), or labels; numbers and booleans keep the text as written."""
         if not isinstance(value, Object):
             self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
             return None
-        wrong = self.duplicates(value, line) | (
-            field_name == "configs" and self.two_spellings([(key.text, at) for key, _, at in value.pairs], line)
-        )
+        given = [(key.text, at) for key, item, at in value.pairs if not removes(item)]
+        wrong = self.duplicates(value, line)
+        wrong |= of is not None and self.two_spellings(field_name, given, line)
         self.visit(len(value.pairs))
         texts: dict[str, str] = {}
         for key, item, key_line in value.pairs:
-            if item is UNSET:
-                continue
             at = key_line or line
-            name = f"`{field_name}`: `{show(key.text)}`"
             if key.problem is not None:
                 self.report.error(at, f"`{field_name}`: {key.problem}")
                 wrong = True
-            elif not self._is_unicode(f"a key of `{field_name}`", key.text, at):
+            elif not self._is_unicode(f"a key of `{field_name}`", key.text, at) or (
+                of is not None and not self._is_config(field_name, key.text, of, at)
+            ):
                 wrong = True
-            else:
-                text = self._text_of(name, key.text, item, at)
-                if text is not None and stored is not None:
-                    text = stored(key.text, text, at)
+            elif not removes(item):
+                text = self._text_of(field_name, key.text, item, of, at)
                 if text is None:
                     wrong = True
                 else:
@@ -306,7 +174,7 @@ class Reader:
         self.visit(weight(texts) - len(texts))
         return None if wrong else texts
 
-    def two_spellings(self, names: Sequence[tuple[str, int]], line: int) -> bool:
+    def two_spellings(self, field_name: str, names: Sequence[tuple[str, int]], line: int) -> bool:
         """Report configs that differ only in case or separators, of which a broker knows one at most."""
         if len({config_key(name) for name, _ in names}) == len(names):
             return False
@@ -316,32 +184,62 @@ class Reader:
             earlier = first.setdefault(config_key(name), name)
             if earlier != name:
                 both = f"`{show(earlier)}` and `{show(name)}`"
-                self.report.error(at or line, f"`configs`: {both} are two spellings of one config; keep one")
+                self.report.error(at or line, f"`{field_name}`: {both} are two spellings of one config; keep one")
                 found = True
         return found
 
-    def _text_of(self, name: str, key: str, item: Value, line: int) -> str | None:
-        if isinstance(item, str):
-            return str(item) if self._is_unicode(name, item, line) else None
-        if isinstance(item, bool):
-            return "true" if item else "false"
-        if isinstance(item, Number):
-            return item.text
-        self.report.error(line, f"{name}{_not_a_text(key, item)}")
-        return None
+    def require_removed(self, entry: Entry, line: int) -> None:
+        """Report nulls that remove nothing from the entry, since it has the config in another spelling."""
+        if self.removes_nothing(entry.unset.get("configs", {}), entry.configs or (), line):
+            entry.failed.add("configs")
 
-    def _stored(self, name: str, text: str, line: int) -> str | None:
-        """Return a config's value as tables have it; report a value that no Kafka accepts, and an unknown name."""
-        if name not in topic_configs() and name not in self.report.unknown_configs:
-            self.report.unknown_configs.add(name)
-            if name.isprintable() and " " not in name:
-                hint = similar(name, topic_configs()) or "only a newer Kafka or a fork may have it"
-                self.report.warn(line, f"unknown config `{show(name)}`; {hint}")
-        try:
-            return stored(name, text)
-        except ConfigTextError as error:
-            self.report.error(line, f"`configs`: `{show(name)}` {error}{template_hint(text)}")
+    def removes_nothing(self, unset: Mapping[str, int | None], names: Collection[str], line: int) -> bool:
+        """Report nulls (`unset_in`) for other spellings of the configs that are left."""
+        left = {config_key(name): name for name in names} if unset else {}
+        found = False
+        for name, at in unset.items():
+            other = left.get(config_key(name), name)
+            if at is not None and other != name:
+                why = f"null removes nothing, since the config is written `{show(other)}`"
+                self.report.error(at or line, f"`configs`: `{show(name)}`: {why}; write that")
+                found = True
+        return found
+
+    def _is_config(self, field_name: str, name: str, of: Configs, line: int) -> bool:
+        """Report a name that no config can have, and warn of an unknown one."""
+        if (reason := name_reason(name)) is not None:
+            self.report.error(line, f"`{field_name}`: {reason}{template_hint(name)}")
+            return False
+        if of.known and name not in of.known:
+            hint = similar(name, of.known) or "only a newer Kafka or a fork may have it"
+            self.report.warn(line, f"unknown config `{show(name)}`; {hint}")
+        return True
+
+    def _text_of(self, field_name: str, key: str, item: Value, of: Configs | None, line: int) -> str | None:
+        """Return the text of a config or label, of a config as tables have it; report it if it is wrong."""
+        name = f"`{field_name}`: `{show(key)}`"
+        if isinstance(item, str):
+            text = str(item)
+            if not self._is_unicode(name, text, line):
+                return None
+        elif isinstance(item, bool):
+            text = "true" if item else "false"
+        elif isinstance(item, Number):
+            text = item.text
+        else:
+            self.report.error(line, f"{name}{_not_a_text(key, item)}")
             return None
+        if of is None:
+            return text
+        try:
+            text = of.stored(key, text)
+        except ConfigTextError as error:
+            self.report.error(line, f"{name} {error}{template_hint(text)}")
+            return None
+        if (reason := value_reason(text)) is not None:
+            self.report.error(line, f"{name} {reason}")
+            return None
+        return text
 
     def assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:
         if not isinstance(value, Object):

@@ -7,12 +7,12 @@ defaults, their overrides, the entry, the file's overrides, and the entry's over
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.values import UNSET, Key, Number, Object, Value, describe, text_key
+from topicledger.manifests.files.values import REMOVED, UNSET, Key, Number, Object, Value, describe, text_key
 from topicledger.text import nearest, show
 
 CLUSTERS, OVERRIDES = "clusters", "overrides"
@@ -115,11 +115,17 @@ def require_listed(overrides: Overrides, clusters: Collection[str], of: str, rea
 
 
 def on_clusters(
-    item: Object, line: int, outer: Outer, reader: Reader, fields: Collection[str] | None = None
+    item: Object,
+    line: int,
+    outer: Outer,
+    reader: Reader,
+    fields: Collection[str] | None = None,
+    read: Callable[[Object], object] | None = None,
 ) -> Iterator[tuple[str | None, Object]]:
     """Yield an entry for each of its clusters, with its cluster; None if neither it nor its document names one.
 
-    `fields`: those that the document's overrides have for such entries; None for all.
+    `fields`: those that the document's overrides have for such entries; None for all. `read`: reports errors of an
+    entry, here of values that every cluster may override.
     """
     if not outer.spreads and not any(key.text in (CLUSTERS, OVERRIDES) for key, _, _ in item.pairs):
         yield outer.clusters[0] if outer.clusters else None, item
@@ -146,6 +152,8 @@ def on_clusters(
         duplicates=item.duplicates,
         line=item.line or line,
     )
+    if overrides and read is not None:
+        read(rest)
     for name in names:
         entry = rest
         if name in outer.overrides:
@@ -204,6 +212,8 @@ def _replaced(
             pairs.append((key, value, line))
             continue
         _, new, at = left.pop(key.text)
+        if new is UNSET and value is not UNSET:
+            new = REMOVED
         joins = joined and key.text != _WHOLE and (isinstance(value, Object) or key.text == "state")
         if joins and new is None:
             new, at = value, line  # a mapping without keys, as `configs:` in an entry

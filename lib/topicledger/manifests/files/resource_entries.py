@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from topicledger.manifests.files.entries import Reader, weight
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.report import weight
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import Lines, Object, Value, describe, named, unset_in
 from topicledger.text import nearest

@@ -68,8 +68,9 @@ class Object:
         return {key.text for key, _, _ in self.pairs}
 
 
-UNSET = Surprise("null", "is null")
-"""Null for a config or a label in an override: it removes what weaker levels give."""
+UNSET, REMOVED = Surprise("null", "is null"), Surprise("null", "is null in an override")
+"""Null for a config or a label in an override: it removes what weaker levels give. `REMOVED`: what its
+entry gives."""
 Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None"
 
 
@@ -168,9 +169,16 @@ def config_key(name: str) -> str:
     return name.strip(BLANKS).casefold().replace("_", ".").replace("-", ".")
 
 
-def unset_in(value: Value) -> set[str]:
-    """Return the keys of a mapping that an override removes."""
-    return {key.text for key, item, _ in value.pairs if item is UNSET} if isinstance(value, Object) else set()
+def removes(item: Value) -> bool:
+    """Whether a config or a label is null in an override."""
+    return item is UNSET or item is REMOVED
+
+
+def unset_in(value: Value) -> dict[str, int | None]:
+    """Return the keys of a mapping that an override removes: the line, or None if the mapping itself had the key."""
+    if not isinstance(value, Object):
+        return {}
+    return {key.text: line if item is UNSET else None for key, item, line in value.pairs if removes(item)}
 
 
 def kind_of(value: Value) -> str:

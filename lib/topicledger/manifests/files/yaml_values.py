@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from topicledger.manifests.files.entries import Report, TooMuchError
+from topicledger.manifests.files.report import Report, TooMuchError
 from topicledger.manifests.files.values import (
     TEMPLATE,
     TEMPLATE_HINT,

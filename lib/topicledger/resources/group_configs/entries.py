@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.entries import Configs, Reader
 from topicledger.manifests.files.resource_entries import SHARED, Read, row_reader
-from topicledger.manifests.files.values import Object
+from topicledger.manifests.files.values import Object, Value, unset_in
+from topicledger.model.config_texts import without_unit
 
-_OWN: Mapping[str, Read] = {"group": Reader.text, "configs": Reader.texts}
+_OF_GROUPS = Configs(stored=without_unit)
+
+
+def _configs(reader: Reader, name: str, value: Value, line: int) -> dict[str, str] | None:
+    found = reader.texts(name, value, line, _OF_GROUPS)
+    return None if reader.removes_nothing(unset_in(value), found or (), line) else found
+
+
+_OWN: Mapping[str, Read] = {"group": Reader.text, "configs": _configs}
 FIELDS = (*_OWN, *SHARED)
 """The fields of an entry, with the table's names."""
 

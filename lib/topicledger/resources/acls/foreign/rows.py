@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from topicledger.files.foreign.contract import unknown_principal
 from topicledger.files.foreign.fields import Fields
-from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.report import Report
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
 from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl

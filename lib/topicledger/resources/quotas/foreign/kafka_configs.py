@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.files.foreign.lines import entries
-from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.report import Report
 from topicledger.resources.quotas.entity import DEFAULT, ENTITY, LIMITS, Entity, written
 from topicledger.resources.quotas.foreign.rows import add_quota
 from topicledger.text import show

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topicledger.files.foreign.fields import Fields
-from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.report import Report
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.resources.quotas.entity import LIMITS, Entity
 
