@@ -694,7 +694,7 @@ topics:
     assert [row.topic for row in parsed.rows] == ["b"]
 
 
-def test_an_unknown_config_is_a_warning_at_each_place_with_the_nearest_name(tmp_path: Path) -> None:
+def test_an_unknown_config_is_a_warning_with_the_nearest_name(tmp_path: Path) -> None:
     text = """\
 cluster: orders
 topics:

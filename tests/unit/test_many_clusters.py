@@ -225,9 +225,7 @@ def test_errors_of_rows_have_the_line_of_the_value_and_the_cluster(tmp_path: Pat
     ]
 
 
-def test_an_unknown_cluster_of_a_document_is_an_error_without_entries_there(
-    tmp_path: Path, settings_file: Path
-) -> None:
+def test_an_unknown_cluster_without_entries_is_an_error(tmp_path: Path, settings_file: Path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text("topics: [{topic: t, clusters: [prod]}]\nclusters: [prod, nope]\n")
     with pytest.raises(ManifestFileError, match=r"m\.yaml:2: unknown cluster `nope`; known: "):

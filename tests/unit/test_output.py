@@ -198,6 +198,7 @@ def an_export() -> None:
 def live() -> None:
     found = live_policies.LivePolicies(
         topics=3,
+        ignored=3,
         policies=[
             live_policies.PolicyCounts(policy=n, mode="warn", settings=HOSTILE, asked=1, broken=1, unjudgeable=0)
             for n in NAMES
@@ -224,6 +225,7 @@ def an_upgrade() -> None:
             for n in NAMES
             for topic in (n, None)
         ],
+        ignored=3,
         problems=[HOSTILE],
         exit_code=ExitCode.DONE,
     )

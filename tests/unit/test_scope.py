@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests import other_tools
 from topicledger.config.reading import load_settings
-from topicledger.config.scope import OF_KINDS, ScopeSettings
+from topicledger.config.scope import OF_KINDS, TOPICS_IGNORED, ScopeSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError, SettingsError
 from topicledger.files.read import read
@@ -48,18 +48,24 @@ def test_ignored_topics_in_files_are_errors_with_their_line(tmp_path: Path) -> N
     path.write_text("cluster: main\ntopics:\n  - {topic: a}\n  - {topic: a-changelog}\n")
     with pytest.raises(ManifestFileError, match=r"m\.yaml:4: topic a-changelog: .* scope\.ignore_topics"):
         read(settings, [path], io.StringIO(""))
+    path.write_text("cluster: main\ntopics:\n  - {topic: a}\n  - {topic: b, replaces: a-changelog}\n")
+    with pytest.raises(ManifestFileError, match=r"m\.yaml:4: topic b: replaces names a topic .* scope\.ignore_topics"):
+        read(settings, [path], io.StringIO(""))
 
 
 def test_ignored_topics_in_the_table_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     settings = settings_of(tmp_path, '["-changelog$"]')
     values = dict.fromkeys(MANIFESTS.schema.names) | {"cluster": "main", "state": "present"}
     rows = [{**values, "topic": "a"}, {**values, "topic": "a-changelog"}, {**values, "topic": None}]
+    rows.append({**values, "topic": "b", "replaces": "a-changelog"})
     nullable = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in MANIFESTS.schema)
     judged = spark.createDataFrame(rows, nullable).transform(judged_by(settings, None)).collect()
     found = {row["topic"]: (row["error"], row["error_message"] or "") for row in judged}
     assert found["a"] == (None, "")
     error, message = found["a-changelog"]
     assert (error, "scope.ignore_topics" in message) == ("INVALID_TOPIC", True)
+    error, message = found["b"]
+    assert (error, message.startswith(TOPICS_IGNORED["replaces"])) == ("INVALID_TOPIC", True)
 
 
 def test_every_pattern_of_the_settings_leaves_something_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from topicledger import policies
 from topicledger.cli.options import Options, print_result
+from topicledger.config.patterns import any_matches
 from topicledger.config.settings import ClusterSettings, Owners, Settings
 from topicledger.errors import ExitCode, UsageError, exit_code
 from topicledger.frames import materialised
@@ -30,7 +31,7 @@ from topicledger.policies import Policy
 from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, topics_of, with_inside
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.text import cell, document, grid_of, nearest, print_first, show
+from topicledger.text import cell, counted, document, grid_of, nearest, print_first, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,8 @@ class LivePolicies:
 
     topics: int
     """Number of evaluated topics; internal ones are not evaluated."""
+    ignored: int
+    """Number of topics that the settings leave to others; 0 for a narrower audit."""
     policies: Sequence[PolicyCounts]
     """In the order of the settings."""
     findings: Sequence[PolicyFinding]
@@ -109,10 +112,18 @@ def audit_policies(
     known = facts(ledger, settings, reached, seen.brokers)
     rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
     judged = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))
-    mine = judged.transform(only_inside(limits, settings.owners, declared))
-    found = _found(mine, rules, list(problems.values()), detailed)
+    ignored = any_matches("topic", settings.scope.ignore_topics)
+    mine = judged.where(~ignored).transform(only_inside(limits, settings.owners, declared))
+    left = ignored_topics(settings, limits, topics)
+    found = _found(mine, rules, list(problems.values()), detailed, left)
     print_result(document(found.exit_code, asdict(found)), lambda console: render(found, console), options)
     return found.exit_code
+
+
+def ignored_topics(settings: Settings, limits: Scope, topics: DataFrame) -> int:
+    """Return the number of topics that the settings leave to others; 0 for a narrower scope, as in audits."""
+    patterns = settings.scope.ignore_topics
+    return topics.where(any_matches("topic", patterns)).count() if patterns and not limits.narrows else 0
 
 
 def only_inside(limits: Scope, owners: Owners, declared: DataFrame) -> Transform:
@@ -132,7 +143,9 @@ def only_inside(limits: Scope, owners: Owners, declared: DataFrame) -> Transform
     return transform
 
 
-def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool) -> LivePolicies:
+def _found(
+    judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool, ignored: int
+) -> LivePolicies:
     """Count and list the violations. In: creates with `verdicts` (see `policies.verdicts`)."""
     rows = judged.select("cluster", "topic", "owner", "verdicts").transform(materialised)
     each = rows.select("cluster", "topic", "owner", F.posexplode("verdicts").alias("place", "verdict")).where(
@@ -175,7 +188,14 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
         for place, rule in enumerate(rules)
     ]
     code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and bool(some)})
-    return LivePolicies(topics=rows.count(), policies=of_rules, findings=some, problems=list(problems), exit_code=code)
+    return LivePolicies(
+        topics=rows.count(),
+        ignored=ignored,
+        policies=of_rules,
+        findings=some,
+        problems=list(problems),
+        exit_code=code,
+    )
 
 
 def render(found: LivePolicies, console: Console) -> None:
@@ -193,5 +213,12 @@ def render(found: LivePolicies, console: Console) -> None:
         print_first(console, names, [[getattr(each, name) for name in names] for each in shown])
     elif not found.problems:
         console.print("no topic breaks any of them")
-    for problem in found.problems:
+    print_left(found.ignored, found.problems, console)
+
+
+def print_left(ignored: int, problems: Sequence[str], console: Console) -> None:
+    """Print what was not evaluated."""
+    if ignored:
+        console.print(f"ignored ([scope] of the settings): {counted(ignored, 'topic')}")
+    for problem in problems:
         console.print(f"not evaluated: {cell(problem)}", soft_wrap=True)

@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from topicledger.cli.live_policies import only_inside
+from topicledger.cli.live_policies import ignored_topics, only_inside, print_left
 from topicledger.cli.options import Options, print_result
+from topicledger.config.patterns import any_matches
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.tables import Ledger
@@ -19,11 +20,11 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.model import SET_ON_TOPIC
 from topicledger.model.scope import Scope
 from topicledger.model.topic_configs import Version
-from topicledger.model.upgrades import as_text, concerned, of_default, of_limit, of_value
+from topicledger.model.upgrades import as_text, concerned, of_default, of_limit, of_value, replaced_defaults
 from topicledger.observe.clusters import observe
 from topicledger.plan.changes import describe
 from topicledger.schemas import MANIFESTS
-from topicledger.text import cell, document, print_first
+from topicledger.text import document, print_first
 
 _DECLARED, _LIVE, _BROKER, _DEFAULT = "declared", "live", "broker", "default"
 _EVALUATED = {_DECLARED: of_value, _LIVE: of_value, _BROKER: of_limit, _DEFAULT: of_default}
@@ -56,6 +57,8 @@ class UpgradeAudit:
     kafka: str
     findings: Sequence[UpgradeFinding]
     """By cluster, topic and message."""
+    ignored: int
+    """Number of live topics that the settings leave to others; 0 for a narrower audit."""
     problems: Sequence[str]
     """Reasons why the live topics of clusters were not evaluated."""
     exit_code: ExitCode
@@ -82,13 +85,15 @@ def audit_upgrade(
     problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]
     reached = [cluster for cluster in clusters if seen.statuses[cluster.name].problem is None]
     topics = seen.topics.where(~F.col("internal") & F.col("cluster").isin(*(each.name for each in reached)))
-    seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
+    ignored = any_matches("topic", settings.scope.ignore_topics)
+    seen, configs = describe(ledger.spark, settings.kafka, reached, topics.where(~ignored), seen)
     owners = accepted.select("cluster", "topic", "owner")
     mine = only_inside(limits, settings.owners, declared)
     live = configs.join(owners, on=["cluster", "topic"], how="left").transform(mine)
     found = findings(accepted.transform(mine), live, version)
     code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and bool(found)})
-    audit = UpgradeAudit(kafka=as_text(version), findings=found, problems=problems, exit_code=code)
+    left = ignored_topics(settings, limits, topics)
+    audit = UpgradeAudit(kafka=as_text(version), findings=found, ignored=left, problems=problems, exit_code=code)
     print_result(document(audit.exit_code, asdict(audit)), lambda console: render(audit, console), options)
     return code
 
@@ -108,6 +113,13 @@ def findings(declared: DataFrame, live: DataFrame, version: Version) -> list[Upg
     of_topics = live.select("cluster", "topic", "owner", F.explode("configs").alias("each")).select(
         "cluster", "topic", "owner", source.alias("source"), "each.name", "each.value"
     )
+    # Brokers older than a config describe none, and behave as its earliest default says.
+    for name, default in replaced_defaults(version).items():
+        lacking = (F.size("configs") > 0) & ~F.array_contains("configs.name", name)
+        texts = {"source": _DEFAULT, "name": name, "value": default}
+        columns = [F.lit(text).alias(column) for column, text in texts.items()]
+        of_older = live.where(lacking).select("cluster", "topic", "owner", *columns)
+        of_topics = of_topics.unionByName(of_older)
     values = of_manifests.unionByName(of_topics).where(
         F.col("name").isin(*concerned(version)) & F.col("source").isNotNull() & F.col("value").isNotNull()
     )
@@ -146,5 +158,4 @@ def render(audit: UpgradeAudit, console: Console) -> None:
         print_first(console, names, [[getattr(each, name) for name in names] for each in shown])
     elif not audit.problems:
         console.print(f"Kafka {audit.kafka} breaks and changes no config of these topics")
-    for problem in audit.problems:
-        console.print(f"not evaluated: {cell(problem)}", soft_wrap=True)
+    print_left(audit.ignored, audit.problems, console)

@@ -23,6 +23,7 @@ from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_man
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
     FileError,
+    FileRow,
     Format,
     ManifestRow,
     NotCarriedOver,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from topicledger.errors import UsageError
-from topicledger.model.config_texts import shown
+from topicledger.model.config_texts import BLANKS, shown
 from topicledger.model.topic_configs import TopicConfig, Version, topic_configs, version_of
 from topicledger.text import show
 
@@ -76,15 +76,12 @@ def of_value(name: str, value: str, version: Version) -> UpgradeReason | None:
     config = topic_configs().get(name)
     if config is None:
         return None
-    kafka = f"Kafka {as_text(version)}"
     if not config.known_in(version):
-        later = version_of(config.since) > version
-        why = f"has it since {config.since}" if later else f"dropped it: {config.until} is the last with it"
-        return UpgradeReason(effect=UpgradeEffect.BREAKS, message=f"{name}: {kafka} doesn't know it (Kafka {why})")
+        return UpgradeReason(effect=UpgradeEffect.BREAKS, message=_unknown(config, version))
     if (reason := of_limit(name, value, version)) is not None:
         return reason
     if config.ignored_since is not None and version >= version_of(config.ignored_since):
-        message = f"{name}: {kafka} accepts it and ignores it"
+        message = f"{name}: Kafka {as_text(version)} accepts it and ignores it"
         return UpgradeReason(effect=UpgradeEffect.CHANGES, message=message)
     return None
 
@@ -92,14 +89,20 @@ def of_value(name: str, value: str, version: Version) -> UpgradeReason | None:
 def of_limit(name: str, value: str, version: Version) -> UpgradeReason | None:
     """Return the effect of a version on a value that a broker's settings give to topics; None if it has none.
 
-    Brokers ignore settings that they don't know, but start with none that is out of its limits.
+    Brokers ignore settings that they don't know, so topics lose the value; they start with none out of its limits.
     """
     config = topic_configs().get(name)
-    if config is None or config.type not in ("int", "long") or value in config.accepted.also:
+    if config is None:
+        return None
+    if not config.known_in(version):
+        lost = f"{_unknown(config, version)}, so topics lose the broker's value {shown(name, value)}"
+        return None if value == config.default else UpgradeReason(effect=UpgradeEffect.CHANGES, message=lost)
+    trimmed = value.strip(BLANKS)
+    if config.type not in ("int", "long") or trimmed in config.accepted.also:
         return None
     least = config.accepted.least_in(version)
     try:
-        refused = least is not None and int(value) < least
+        refused = least is not None and int(trimmed) < least
     except ValueError:
         return None
     if not refused:
@@ -114,10 +117,22 @@ def of_default(name: str, value: str, version: Version) -> UpgradeReason | None:
     if config is None or not config.defaults_since or not config.known_in(version):
         return None
     default = config.default_in(version)
-    if default == value:
+    if default in (value, ""):
         return None
     message = f"{name}: the default is {shown(name, default)} in Kafka {as_text(version)}, and {shown(name, value)} now"
     return UpgradeReason(effect=UpgradeEffect.CHANGES, message=message)
+
+
+def replaced_defaults(version: Version) -> Mapping[str, str]:
+    """Return the earliest default of each config with a newer default in a version, by name."""
+    every = topic_configs().values()
+    return {each.name: each.default for each in every if each.default and of_default(each.name, each.default, version)}
+
+
+def _unknown(config: TopicConfig, version: Version) -> str:
+    later = version_of(config.since) > version
+    why = f"has it since {config.since}" if later else f"dropped it: {config.until} is the last with it"
+    return f"{config.name}: Kafka {as_text(version)} doesn't know it (Kafka {why})"
 
 
 def _versions(config: TopicConfig) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of, unknown_principal
 from topicledger.files.foreign.lines import entries
-from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.report import Report
 from topicledger.resources.acls.acl import LITERAL, Acl
 from topicledger.resources.acls.foreign.rows import add_right, kafka_name
 from topicledger.text import show
