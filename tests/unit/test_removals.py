@@ -68,7 +68,7 @@ def test_a_removed_row_that_needs_nothing_is_skipped_later(spark: SparkSession) 
     assert {(row["phase"], row["outcome"], row["action"]) for row in told.values()} == {("policy", "skipped", None)}
     again = reached_again(run, NOTHING, seen(spark))
     assert again.size == 3
-    # Their file changed since the plan: the run must not end as if nothing was to do.
+    # Their file changed since the plan: the run must not end as one without actions.
     declared[MANIFESTS.name] = manifest_rows(spark, {"topic": "gone"}, {"topic": "decided", "cluster": "dark"})
     declared["quotas"] = frame(spark, plain(TABLES["quotas"].schema), [{"cluster": "main", "user": "a"}])
     changed = reached_again(run, SimpleNamespace(rows=one), seen(spark)).rows  # type: ignore[arg-type]
