@@ -178,6 +178,48 @@ def test_a_template_that_is_not_filled_in_is_named(read: Read, form: str, around
     assert error.endswith(": contains a template placeholder; render the template first")
 
 
+CHART = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaTopic
+metadata:
+  name: {{ .Values.title }}
+  labels: {strimzi.io/cluster: east}
+spec:
+  partitions: {{ .Values.count }}
+"""
+QUOTED_CHART = CHART.replace("{{ .Values.title }}", '"{{ .Values.title }}"').replace("{{ .Values.count }}", "${COUNT}")
+QUOTED_CHART += '  config:\n    retention.ms: "${KEEP}"\n'
+LOOP = "{{- range .Values.streams }}\n" + CHART + "---\n{{- end }}\n"
+RENDER = "contains a template placeholder; render the template first"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "named"),
+    [
+        (LOOP, 1, [f"1: {RENDER}"]),
+        (CHART, 4, [f"4: {RENDER}"]),
+        (
+            QUOTED_CHART,
+            None,
+            [
+                '4: `metadata.name` is the placeholder "{{ .Values.title }}"; render the template first',
+                f'7: `spec.partitions` must be an integer, not the string "${{COUNT}}": it {RENDER}',
+                '8: `spec.config`: `retention.ms` is the placeholder "${KEEP}"; render the template first',
+            ],
+        ),
+    ],
+)
+def test_a_chart_of_topics_is_named_with_and_without_its_format(
+    read: Read, tmp_path: Path, text: str, line: int | None, named: list[str]
+) -> None:
+    assert errors(read("strimzi", text)) == [f"f.yaml:{each}" for each in named]
+    path = tmp_path / "m.yaml"
+    path.write_text(text)
+    form = f"{path}: is in the format strimzi: `load-manifests --from strimzi` reads it"
+    found = errors(read_manifest_files([path], NOTHING))
+    assert found == [form, *([f"{path}:{line}: {RENDER}"] if line else [])]
+
+
 @EVERY_YAML
 @pytest.mark.parametrize(("written", "text"), [("604800000", "604800000"), ("true", "true"), ("0.5", "0.5")])
 def test_numbers_and_booleans_of_configs_become_kafkas_strings(read: Read, form: str, written: str, text: str) -> None:
