@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpe
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.resource_reasons import errors, reasons
 from topicledger.files.writing import write_manifests
+from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.rows import Transform
 from topicledger.model import Decision, Refusal
@@ -31,6 +33,7 @@ from topicledger.model.scope import Scope
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
+from topicledger.plan import scoping
 from topicledger.plan.approvals import classes_of
 from topicledger.plan.lines import ROW, change_in_words, planned_action
 from topicledger.report import advice
@@ -120,6 +123,33 @@ def test_a_scope_selects_by_owner_and_by_text(spark: SparkSession, example: Exam
         assert {row["resource"] for row in rows if row["decision"] in ACTIONS or row["phase"] is not None} == {new}
         pending = {row["resource"] for row in rows if row["decision"] == Decision.OUTSIDE}
         assert example.text("gone") in pending
+
+
+@of_every_kind
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_removed_row_leaves_its_resource_to_its_owner(spark: SparkSession, example: Example, shared: bool) -> None:
+    """All rows of a principal may go at once, and another owner may declare some of the same principal."""
+    kind = example.kind
+    row = {"cluster": "main", "state": "present", **example.row("same", owner="a")}
+    files = {each: frame(spark, kind.table.schema, rows) for each, rows in {"rows": [], "removed": [row]}.items()}
+    others = [{**row, **example.row("new"), "owner": "b"}] if shared else []
+    there = frame(spark, kind.observed.table.schema, [{"cluster": "main", **example.row("same")}]).drop("run_id")
+    listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
+    judged = frame(spark, kind.table.schema, others).transform(kind.rows.judge(["main"], None)).localCheckpoint()
+    for owner in ("a", "b"):
+        run: Any = SimpleNamespace(
+            scope=Scope(owners=(owner,), files=True),
+            unloaded={kind.table.name: Unloaded(rows=files["rows"], removed=files["removed"])},
+            version_of=lambda _: 1,
+            ledger=SimpleNamespace(read_at=lambda *_: files["removed"]),
+        )
+        within = scoping.resources(run, kind, ["main"])
+        decide = kind.deciding.decide(listed, STATUSES, settings(MANY), lambda rows: rows, within)
+        (left,) = [each for each in dicts(judged.transform(decide)) if each["resource"] == example.text("same")]
+        if owner == "a":
+            assert (left["owner"], left["decision"]) == ("a", example.undeclared)
+        else:
+            assert left["decision"] in (Decision.OUTSIDE, None)
 
 
 @of_every_kind

@@ -53,9 +53,11 @@ def resources(run: Run, kind: ResourceKind, clusters: Collection[str]) -> Transf
     files = _changed_by_files(run, kind.table, run.version_of(kind.table))
     judge = kind.rows.judge(clusters, None)
     keys = None if files is None else files.transform(judge).select("cluster", "resource")
+    removed = _removed_by_files(run, kind.table)
+    owned = _with_owners_of(removed.transform(judge)) if removed is not None else lambda decisions: decisions
     within = scoped.with_inside(scope, kind.deciding.scoped, keys, text="resource")
-    actions = tuple(each.name for each in kind.actions)
-    return lambda decisions: decisions.transform(within).transform(scoped.left_outside(actions, "resource"))
+    outside = scoped.left_outside(tuple(each.name for each in kind.actions), "resource")
+    return lambda decisions: decisions.transform(owned).transform(within).transform(outside)
 
 
 def declarations(scope: Scope, table: Table) -> Transform:
@@ -64,6 +66,25 @@ def declarations(scope: Scope, table: Table) -> Transform:
         return scoped.declared_within(scope, scoped.OF_TOPICS, None)
     (kind,) = (each for each in KINDS if each.table is table)
     return scoped.declared_within(scope, kind.deciding.scoped, kind.rows.text_of())
+
+
+def _with_owners_of(removed: DataFrame) -> Transform:
+    """Return a transform that gives resources without a row the owner of the row that a plan's files remove.
+
+    In and out: as `Deciding.compare` returns. In: the rows to remove, as the kind's `judge` returns them.
+    """
+    left = removed.groupBy("cluster", "resource").agg(F.max("owner").alias("_owner_then"))
+    owner = F.when(F.col("state").isNull(), F.coalesce("owner", "_owner_then")).otherwise(F.col("owner"))
+    return lambda decisions: (
+        decisions.join(left, on=["cluster", "resource"], how="left")
+        .withColumn("owner", owner)
+        .select(*decisions.columns)
+    )
+
+
+def _removed_by_files(run: Run, table: Table) -> DataFrame | None:
+    files = run.unloaded.get(table.name)
+    return None if files is None else files.removed
 
 
 def _changed_by_files(run: Run, table: Table, version: int | None) -> DataFrame | None:

@@ -137,10 +137,13 @@ def guarded(
 
 
 def owned_by(owners: tuple[str, ...]) -> Column:
-    """See `Scoped.owned_by`: an undeclared ACL belongs to the owners that declare ACLs of its principal."""
-    own = is_one_of(F.col("owner"), owners)
-    of_principal = F.max(own).over(Window.partitionBy("cluster", "acl.principal"))
-    return F.when(F.col("state").isNull(), of_principal).otherwise(own)
+    """See `Scoped.owned_by`: an undeclared ACL belongs to the owners that declare ACLs of its principal.
+
+    One whose row a plan removes has the owner of that row.
+    """
+    own, undeclared = is_one_of(F.col("owner"), owners), F.col("state").isNull()
+    of_principal = F.max(F.when(~undeclared, own)).over(Window.partitionBy("cluster", "acl.principal"))
+    return F.when(undeclared, F.coalesce(own, of_principal)).otherwise(own)
 
 
 def on_topics(names: tuple[str, ...]) -> Column:
