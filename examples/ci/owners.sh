@@ -1,22 +1,33 @@
 #!/usr/bin/env bash
-# Prints an option --replace-owner for each owner whose files differ from commit BASE, so that their plan shows removals.
+# Prints options of `plan` for each owner whose files differ from commit BASE: --replace-owner, so that their plan shows
+# removals, and --owner, so that it has nothing else.
 #
 #   owners.sh BASE FOLDER
 #
-# The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Files right in FOLDER name no owner.
-# Ends with 1 if a folder's name can't be passed on.
+# The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Files right in FOLDER name no owner: if one of
+# them differs, no --owner is printed. Ends with 1 if a folder's name can't be passed on.
 set -euo pipefail
 
 base=$1 folder=${2%/}
 
 # Without renames: a file that moves to another owner concerns both.
-git diff --name-only --no-renames -z "$base" HEAD -- "$folder/" | while IFS= read -r -d '' path; do
+found=$(git diff --name-only --no-renames -z "$base" HEAD -- "$folder/" | while IFS= read -r -d '' path; do
     owner=${path#"$folder"/}
-    [[ $owner == */* ]] || continue
+    if [[ $owner != */* ]]; then
+        printf 'any owner\n'
+        continue
+    fi
     owner=${owner%%/*}
     if ! [[ $owner =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]]; then
         printf 'the folder %q of %s is no name of an owner: use letters, digits, . _ and -\n' "$owner" "$folder" >&2
         exit 1
     fi
-    printf -- '--replace-owner=%s\n' "$owner"
-done | sort -u
+    printf -- '--owner=%s\n--replace-owner=%s\n' "$owner" "$owner"
+done | LC_ALL=C sort -u)
+
+if [[ $found == *'any owner'* ]]; then
+    found=$(grep '^--replace-owner=' <<<"$found" || true)
+fi
+if [[ -n $found ]]; then
+    printf '%s\n' "$found"
+fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Plans the manifests of a proposed change without loading them, and writes the plan to PLAN_FILE for people to read.
 #
-#   plan.sh PLAN_FILE RUN_ID WHO FILE_OR_FOLDER... [--replace-owner=OWNER...]
+#   plan.sh PLAN_FILE RUN_ID WHO FILE_OR_FOLDER... [OPTION_OF_PLAN...]
 #
 # PLAN_FILE must be outside the checkout: a link of that name in the change would have another file written or published.
 # WHO is the author of the change. Needs TOPICLEDGER_CONFIG, the run settings. Ends with 0 if the plan may be approved, and with 1
