@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.harness import cluster_settings, policy
-from tests.unit.frames import decision_rows, dicts, frame, judged_rows, manifest_rows, observed_rows, policy_facts
+from tests.unit.frames import (
+    decision_rows,
+    dicts,
+    frame,
+    judged_rows,
+    manifest_rows,
+    observed_rows,
+    plain,
+    policy_facts,
+)
 from topicledger.apply.rendering import scope_line
 from topicledger.cli.live_policies import only_inside
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings, PolicySettings, Settings, TablesSettings
@@ -21,11 +31,12 @@ from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import guards
 from topicledger.plan.decisions import decided
+from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.plan.scoping import topics
 from topicledger.plan.wanted import brought_about
 from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, OF_TOPICS, left_outside, with_inside
-from topicledger.schemas import BROKERS
+from topicledger.schemas import BROKERS, PLANS
 
 ALL_LIMITS = Scope(
     clusters=("c",), kinds=("creates",), owners=("B", "a"), topics=("^x",), resources=("r",), files=True, barred=("z",)
@@ -234,3 +245,25 @@ def test_the_line_about_a_scope_says_only_what_is_known() -> None:
     assert scope_line(summary, "not owner a").endswith(
         "1 topic outside the scope keeps replicas on broker 3, which won't be empty"
     )
+
+
+def test_actions_on_what_another_owner_declares_by_now_are_refused(spark: SparkSession) -> None:
+    """A plan of one owner must not change what a load has given to another owner since."""
+    create = {"run_id": "r", "cluster": "main", "resource_type": "topic", "action": "create", "manifest_version": 3}
+    names = ("mine", "theirs", "nobodys")
+    plans = frame(spark, plain(PLANS.schema), [{**create, "topic": name, "resource": name} for name in names])
+    owners = ({"owner": " A "}, {"owner": "b"}, {})
+    latest = judged_rows(spark, *({"topic": name, **owner} for name, owner in zip(names, owners, strict=True)))
+
+    def refused(scope: Scope) -> dict[str, str]:
+        rows = plans.transform(no_longer_declared(TOPICS, latest, 7, F.col("manifest_version"), scope=scope))
+        return {row["resource"]: row["error_message"] for row in dicts(rows)}
+
+    found = refused(Scope(owners=("a",)))
+    assert set(found) == {"theirs", "nobodys"}
+    assert found["theirs"] == (
+        "the manifests at version 7 give it to b, which is outside the scope of this run (owner a); it was planned "
+        "from version 3: plan again"
+    )
+    assert set(refused(Scope(barred=("B",)))) == {"theirs"}
+    assert refused(EVERYTHING) == {}

@@ -14,9 +14,11 @@ from pyspark.sql import functions as F
 
 from topicledger.actions.kind import DECLARED
 from topicledger.ledger.sql import iso_times
+from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform, content
 from topicledger.model import TOPIC, Outcome, Refusal
 from topicledger.model.renames import REPLACES
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.resources import registry
 from topicledger.resources.ending import refused
 from topicledger.resources.kind import ResourceKind
@@ -69,13 +71,19 @@ def declarations_of(kind: ResourceKind) -> Declarations:
 
 
 def no_longer_declared(
-    of: Declarations, latest: DataFrame, version: int | None, then: Column | int | None, *, of_files: bool = False
+    of: Declarations,
+    latest: DataFrame,
+    version: int | None,
+    then: Column | int | None,
+    *,
+    of_files: bool = False,
+    scope: Scope = EVERYTHING,
 ) -> Transform:
     """Return actions that no longer follow from the latest declarations: CHANGED_SINCE_PLAN, with both versions.
 
     `latest`: validated declarations at `version`; None if there is no table. `then`: the version that was planned from.
     Each kind of action defines when it is still declared (`ActionKind.not_declared`). `of_files`: they were planned
-    from files.
+    from files. `scope`: the run's; what another owner declares by now is no longer inside.
     """
     at = F.lit(None if of_files else "when there were none")
     if then is not None:
@@ -85,7 +93,7 @@ def no_longer_declared(
     def transform(planned: DataFrame) -> DataFrame:
         message = F.concat(
             F.lit(f"{of.rows}{', of which there are none,' if version is None else f' at version {version}'} "),
-            reason(of),
+            F.coalesce(reason(of), F.when(F.col("is_declared"), _of_others(scope))),
             F.concat_ws(" ", F.lit("; it was planned from files" if of_files else "; it was planned"), at),
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
         )
@@ -132,6 +140,7 @@ def declared_now(of: Declarations) -> Transform:
         "now_state": F.col("state"),
         "now_refused": F.col("phase").isNotNull(),
         "now_message": F.col("error_message"),
+        "now_owner": F.col("owner"),
         **{f"now_{name}": value() for name, value in of.now.items()},
     }
     # Skipped rows declare what is declared elsewhere, too.
@@ -139,6 +148,17 @@ def declared_now(of: Declarations) -> Transform:
     return lambda latest: latest.where(counts).select(
         *of.key, *(column.alias(name) for name, column in columns.items())
     )
+
+
+def _of_others(scope: Scope) -> Column:
+    """Return why the latest declaration isn't inside a run's scope by its owner; null if it is."""
+    owner, outside = F.col("now_owner"), F.lit(False)
+    if scope.owners:
+        outside = outside | ~F.coalesce(is_one_of(owner, scope.owners), F.lit(False))
+    if scope.barred:
+        outside = outside | F.coalesce(is_one_of(owner, scope.barred), F.lit(False))
+    given = F.concat(F.lit("give it to "), F.coalesce(owner, F.lit("no owner")))
+    return F.when(outside, F.concat(given, F.lit(f", which is outside the scope of this run ({scope})")))
 
 
 def reason(of: Declarations) -> Column:

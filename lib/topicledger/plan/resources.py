@@ -268,7 +268,7 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
             before = judged_rows(run, kind, then, run.selected)
             found.append(declared_otherwise(of, before, judged, then, latest))
         else:
-            found.append(no_longer_declared(of, judged, latest, then, of_files=run.of_files))
+            found.append(no_longer_declared(of, judged, latest, then, of_files=run.of_files, scope=run.scope))
             if kind.deciding.protected is not None:
                 found.append(kind.deciding.protected(judged, list(run.settings.clusters)))
     return found

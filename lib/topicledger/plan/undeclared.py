@@ -17,6 +17,7 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import TOPIC, Action, Decision, Refusal
 from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.plan.decide import live_counts, texts
 from topicledger.plan.former import UNDECLARED, Former
 from topicledger.plan.intent import TOPICS, no_longer_declared
@@ -57,12 +58,15 @@ def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) 
     )
 
 
-def no_longer_asked_for(now: DataFrame, declared: DataFrame, version: int, run: Run) -> Transform:
+def no_longer_asked_for(
+    now: DataFrame, declared: DataFrame, version: int, run: Run, scope: Scope = EVERYTHING
+) -> Transform:
     """Refuse a plan's actions on topics that no longer follow from `manifests` at `version`; see `intent`.
 
-    `now`: the rows; `declared`: the result of `manifests.rows.judge` for them.
+    `now`: the rows; `declared`: the result of `manifests.rows.judge` for them. `scope`: see `no_longer_declared`.
     """
-    others = no_longer_declared(TOPICS, declared, version, F.col("manifest_version"), of_files=run.of_files)
+    then = F.col("manifest_version")
+    others = no_longer_declared(TOPICS, declared, version, then, of_files=run.of_files, scope=scope)
     if not (deleting(run) or idle_days(run)):
         return others
     names, replaced = declared_since(now, version, list(run.settings.clusters)), _no_longer_replaced(now, version)
