@@ -104,7 +104,8 @@ def provision(
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
-        approved = None if planning_only else approvals.take_allowed(run)
+        may_grow = run.state is RunState.PLANNING and not applying_only
+        approved = None if planning_only else approvals.take_allowed(run, may_grow=may_grow)
         if approved is None or not approved.missing:
             load()
         planned = plan(run, context, planning_only=planning_only, applying_only=applying_only)

@@ -15,13 +15,13 @@ from pyspark.sql.types import StructType
 
 from tests.unit.frames import frame, plain
 from topicledger.config.guards import GuardSettings
-from topicledger.errors import GuardStopped
+from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
 from topicledger.phases import GUARDED
 from topicledger.plan import approvals
 from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.approvals import Approvals, approve
-from topicledger.schemas import APPROVALS, PLANS
+from topicledger.schemas import APPROVALS, PLANS, RUNS
 
 
 @pytest.mark.parametrize("state", ["applying", "planned"])
@@ -55,6 +55,49 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
     else:
         approve(ledger, settings, "r", by="bob")
         assert [(each["by"], each["plan_digest"]) for each in rows] == [("bob", "of two clusters")]
+        # Nothing else of the larger plan needs an approval, but guards stopped some of it.
+        monkeypatch.setattr(approvals, "of_run", lambda *_: replace(waiting, needed=0))
+        stopped = StoppedActions(cluster="west", needs={"deletes": 1}, actions=1)
+        monkeypatch.setattr(approvals, "read_stopped", lambda *_: [stopped])
+        with pytest.raises(UsageError, match="run r is being applied"):
+            approve(ledger, settings, "r", by="bob")
+        approve(ledger, settings, "r", by="bob", allow={"deletes": 1})
+        assert rows[-1]["allows"] == {"deletes": 1}
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_plan_that_only_changes_tables_can_be_approved_until_it_is_loaded(
+    loaded: bool, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """It is finished, as it has nothing to send; its load may still give topics to other owners."""
+    row = {
+        "run_id": "r",
+        "state": "finished",
+        "exit_code": 0,
+        "observed_at": None,
+        "started_at": datetime.now(UTC),
+        "requested_by": "ann",
+        "arguments": {"files": "{}"},
+        "scope": None,
+    }
+    load = {"run_id": "l", "exit_code": 0, "arguments": {"command": "load_manifests", "plan": "r" if loaded else "s"}}
+    monkeypatch.setattr(approvals, "require_run", lambda *_: row)
+    of_plan = Approvals(run_id="r", requested_by="ann", plan_digest="of no action", needed=1, by=())
+    monkeypatch.setattr(approvals, "of_run", lambda *_: of_plan)
+    rows: list[Any] = []
+    ledger: Any = SimpleNamespace(
+        read=lambda _: frame(spark, plain(RUNS.schema), [load]),
+        ensure=lambda *_: None,
+        rows=lambda _, each: each,
+        append=lambda _, each, **__: rows.extend(each),
+    )
+    settings: Any = SimpleNamespace(guards=GuardSettings(approvals=1))
+    if loaded:
+        with pytest.raises(UsageError, match="is finished"):
+            approve(ledger, settings, "r", by="bob")
+    else:
+        approve(ledger, settings, "r", by="bob")
+    assert [each["by"] for each in rows] == ([] if loaded else ["bob"])
 
 
 RUN = {"run_id": "r", "requested_by": "ann", "scope": None, "arguments": {}}
@@ -154,10 +197,14 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
         may_have_sent=sent,
         commit_state=lambda _, arguments: kept.update(arguments),
     )
-    found = approvals.take_allowed(run)
+    found = approvals.take_allowed(run, may_grow=False)
     assert found is not None
     assert found.missing == missing
     assert json.loads(kept["allowed"]) == allowed
+    # This start plans another cluster, so that the approvals lapse before anything is sent.
+    run.allowed = allowed
+    approvals.take_allowed(run, may_grow=True)
+    assert json.loads(kept["allowed"]) == (allowed if sent else {})
 
 
 SIZES = {"east": 2, "west": 1}

@@ -94,6 +94,7 @@ def test_wrong_files(
         ("plan --var X=1", "--var is about FILES"),
         ("plan --replace", "--replace and --replace-owner are about FILES"),
         ("plan --all", "--all is about FILES"),
+        ("plan m.yaml --only creates", "`apply` loads all rows of FILES, also those whose actions --only leaves out"),
         ("plan m.yaml --manifest-version 1", "leave out --manifest-version and -as-of"),
         ("plan --manifest-version 1 --manifest-as-of 2026-01-01", "give one of them"),
         ("audit --fail-on info --detailed-exitcode", "give one of them"),

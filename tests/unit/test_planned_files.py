@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from pyspark.sql import Row, SparkSession
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows, plain
 from topicledger.cli import loading
+from topicledger.cli.scope import warn_of_unknown_owners
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped, UsageError
@@ -29,7 +30,8 @@ from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
 from topicledger.model import RunState
 from topicledger.model.scope import Scope
-from topicledger.plan import planned_files
+from topicledger.plan import approvals, planned_files
+from topicledger.plan.approvals import Approvals
 from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
 from topicledger.plan.scoping import declarations
 from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS
@@ -103,6 +105,28 @@ def test_stopped_actions_need_their_files_too(spark: SparkSession, monkeypatch: 
     )
     with pytest.raises(UsageError, match="what they declare of c/old isn't loaded"):
         require_loaded(run)
+
+
+def test_a_plan_that_removes_rows_needs_its_files(spark: SparkSession) -> None:
+    """A start was killed between two tables, or somebody loaded the files without the removals: rows would stay."""
+    given = {"removals": '["quotas: main user=a"]', "paths": '["topics"]'}
+    run: Any = SimpleNamespace(
+        run_id="r1",
+        arguments={"files": "{}", "removed_sha256": '{"manifests": [], "quotas": ["1"]}', **given},
+        ledger=SimpleNamespace(read=lambda _: frame(spark, plain(RUNS.schema), ())),
+    )
+    with pytest.raises(UsageError, match=r"removes rows, .*: quotas: main user=a: .*`apply --run-id r1 topics` loads"):
+        require_loaded(run)
+
+
+def test_misspelt_owners_of_replace_are_named(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = {MANIFESTS.name: manifest_rows(spark, {"topic": "t", "owner": "payments"})}
+    ledger: Any = SimpleNamespace(
+        read_if_exists=lambda table: tables.get(table.name, frame(spark, plain(table.schema), []))
+    )
+    settings: Any = SimpleNamespace(owners=Owners())
+    warn_of_unknown_owners(ledger, settings, ("payment", "PAYMENTS"), option="--replace-owner")
+    assert capsys.readouterr().err == "--replace-owner payment: no row has this owner; did you mean `payments`?\n"
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -384,11 +408,24 @@ def test_files_of_a_plan_with_nothing_to_do_are_loaded_once(
     done: list[Any] = []
     monkeypatch.setattr(planned_files, "were_loaded", lambda _: loaded)
     monkeypatch.setattr(loading, "_load", lambda _, files: done.append(files))
-    run: Any = SimpleNamespace(exit_code=code)
+    given = Approvals(run_id="r", requested_by="ann", plan_digest="", needed=1, by=("bob",))
+    monkeypatch.setattr(approvals, "of_run", lambda *_: given)
+    settings: Any = SimpleNamespace(guards=GuardSettings(approvals=1))
+    row: dict[str, Any] = {"started_at": datetime.now(UTC)}
+    run: Any = SimpleNamespace(run_id="r", exit_code=code, settings=settings, ledger=None, row=row)
     loading.load_files_of_finished(run, [Path("a.yaml")])
     loading.load_files_of_finished(run, [])
     assert len(done) == loads
     assert ("are not loaded" in capsys.readouterr().err) == (code == 4 and not loaded)
+    if loads:
+        # Its files may change owners: it needs what any plan needs.
+        monkeypatch.setattr(approvals, "of_run", lambda *_: replace(given, by=()))
+        with pytest.raises(GuardStopped, match="run r sends nothing, but its files change the tables: it needs"):
+            loading.load_files_of_finished(run, [Path("a.yaml")])
+        row["started_at"] -= timedelta(days=2)
+        with pytest.raises(GuardStopped, match="max_plan_age"):
+            loading.load_files_of_finished(run, [Path("a.yaml")])
+        assert len(done) == 1
 
 
 def test_rows_that_replace_leaves_are_named(spark: SparkSession) -> None:

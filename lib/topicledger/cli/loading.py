@@ -12,10 +12,10 @@ from typing import Literal
 import click
 
 from topicledger.apply.display import display_only
-from topicledger.cli.scope import named
+from topicledger.cli.scope import named, warn_of_unknown_owners
 from topicledger.config import ownership
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, UsageError
+from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Replace, removals_of
 from topicledger.files.read import files_arguments, read
@@ -27,7 +27,7 @@ from topicledger.ledger.who import os_user
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.variables import variables_in
 from topicledger.model.scope import Scope
-from topicledger.plan import planned_files
+from topicledger.plan import approvals, planned_files
 from topicledger.plan.allowing import LOAD
 from topicledger.plan.scoping import declarations
 from topicledger.plan.standing import standing
@@ -102,6 +102,9 @@ def files_of(
         parsed, argument = planned_files.as_planned(begun, parsed), begun.arguments[FILES_ARGUMENT]
     kept = planned_files.within(ledger, parsed, Scope(barred=tuple(barred)))
     unloaded = planned_files.unloaded(ledger, kept, removals)
+    if replacing is not None:
+        rows = [each.rows for each in unloaded.values()]
+        warn_of_unknown_owners(ledger, settings, replacing.owners, rows, option="--replace-owner")
     return runs.Files(
         argument=argument,
         paths=paths,
@@ -152,14 +155,19 @@ def load_planned_files(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
 def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     """Load the files of a plan that ended because it had nothing to send, unless they are loaded.
 
-    Raises UsageError if they aren't as planned.
+    Raises UsageError if they aren't as planned. Raises GuardStopped if the plan is too old, or lacks an approval: its
+    files may change owners, and remove rows.
     """
     if not files or planned_files.were_loaded(run):
         return
     if run.exit_code != ExitCode.DONE:
         click.echo("the plan refused something, so its files are not loaded: load-manifests loads them", err=True)
-    else:
-        _load(run, files)
+        return
+    runs.require_fresh(run.run_id, run.row["started_at"], run.settings)
+    found = approvals.of_run(run.ledger, run.settings.guards, run.row)
+    if found.missing:
+        raise GuardStopped(f"run {run.run_id} sends nothing, but its files change the tables: {found}")
+    _load(run, files)
 
 
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:

@@ -22,9 +22,10 @@ from topicledger.cli.options import (
     print_result,
     requested_by_option,
 )
-from topicledger.cli.scope import named
+from topicledger.cli.scope import named, warn_of_unknown_owners
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
+from topicledger.files.changes import frames
 from topicledger.files.exported import ExportRequest
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
@@ -102,6 +103,9 @@ def load_manifests(
     if show:
         return _show_expanded(parsed, options)
     ledger = open_ledger(options, settings, "load_manifests", new=True)
+    if replacing is not None:
+        of_files = list(frames(ledger.spark, parsed.tables).values())
+        warn_of_unknown_owners(ledger, settings, replacing.owners, of_files, option="--replace-owner")
     if dry_run:
         loaded = compare(ledger, settings, parsed, replace=replacing)
     else:

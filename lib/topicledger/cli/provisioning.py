@@ -154,13 +154,14 @@ def plan(
     """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
-    if strict and not files:
-        raise UsageError("--strict is about FILES: give some, or leave it out")
-    if variables and not files:
-        raise UsageError("--var is about FILES: give some, or leave it out")
+    for option, given in {"--strict": strict, "--var": variables}.items():
+        if given and not files:
+            raise UsageError(f"{option} is about FILES: give some, or leave it out")
     replacing = loading.replaced(replace, replace_owner)
     if replacing is not None and not files:
         raise UsageError("--replace and --replace-owner are about FILES: give some, or leave them out")
+    if only and files:
+        raise UsageError("`apply` loads all rows of FILES, also those whose actions --only leaves out: leave it out")
     if everything and not files:
         raise UsageError("--all is about FILES: without them, everything is planned anyway")
     limits = dataclasses.replace(limits, kinds=only, files=bool(files) and not everything)
@@ -297,8 +298,7 @@ def run_request(
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
-            paths = [str(path) for path in files]
-            planned = loading.files_of(ledger, settings, parsed, paths, replacing, request)
+            planned = loading.files_of(ledger, settings, parsed, list(map(str, files)), replacing, request)
             request = dataclasses.replace(request, manifests=planned)
         unloaded = [each.rows for each in request.unloaded.values()]
         warn_of_unknown_owners(ledger, settings, request.scope.owners, unloaded)

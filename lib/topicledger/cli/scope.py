@@ -84,11 +84,16 @@ def scope_options(command: Command) -> Command:
 
 
 def warn_of_unknown_owners(
-    ledger: Ledger, settings: Settings, owners: Sequence[str], unloaded: Sequence[DataFrame] = ()
+    ledger: Ledger,
+    settings: Settings,
+    owners: Sequence[str],
+    unloaded: Sequence[DataFrame] = (),
+    *,
+    option: str = "--owner",
 ) -> None:
     """Print a line for each of these owners that neither a row nor the settings name: it is likely misspelt.
 
-    `unloaded`: rows of files that count as if they were loaded.
+    `unloaded`: rows of files that count as if they were loaded. `option`: the option that names the owners.
     """
     if not owners:
         return
@@ -101,4 +106,4 @@ def warn_of_unknown_owners(
     for each in owners:
         if owner_key(each) not in keys:
             hint = nearest(each, known)
-            click.echo(f"--owner {show(each)}: no row has this owner{'; ' + hint if hint else ''}", err=True)
+            click.echo(f"{option} {show(each)}: no row has this owner{'; ' + hint if hint else ''}", err=True)

@@ -25,7 +25,7 @@ from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import allowing, effects
 from topicledger.plan.allowing import StoppedActions, approve_command
-from topicledger.plan.planned_files import paths_in
+from topicledger.plan.planned_files import is_unloaded_plan, paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
@@ -105,16 +105,17 @@ def _arguments(run: Run, allowed: Mapping[str, Mapping[str, int]]) -> Mapping[st
     return {**run.arguments, ALLOWED_ARGUMENT: json.dumps(allowed, sort_keys=True)}
 
 
-def take_allowed(run: Run) -> Approvals | None:
+def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
     """Record in the run's row what approvals of its plan let through; later starts go by that. Returns `read`.
 
     Nothing is recorded while an approval is missing. Entries of earlier starts stay if their actions may have been
-    sent; before that, the plan may have grown since they were recorded, and needs other approvals.
+    sent; before that, the plan may have grown since they were recorded, and needs other approvals. `may_grow`: this
+    start may plan more clusters, so that approvals of the plan as it is lapse before anything is sent.
     """
     found = read(run) if run.resumed else None
     if found is None:
         return None
-    let = found.let_through
+    let = {} if may_grow else found.let_through
     before = run.allowed if run.may_have_sent else {}
     together = {name: allowing.largest([let.get(name, {}), before.get(name, {})]) for name in {*let, *before}}
     if together != run.allowed:
@@ -236,10 +237,10 @@ def approve(
     """
     ledger.ensure(RUNS)
     row = require_run(ledger, run_id)
-    waits = is_unsent_plan(row)
+    waits = is_unsent_plan(row) or is_unloaded_plan(ledger, row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.
-        waits = of_run(ledger, settings.guards, row).missing > 0
+        waits = bool(allow) or of_run(ledger, settings.guards, row).missing > 0
     if not waits:
         reason = {
             RunState.PLANNING: "has no complete plan yet: start it again with its id, then approve it",

@@ -11,9 +11,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import click
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
@@ -283,10 +284,19 @@ def require_loaded(run: Run) -> None:
     """Raise UsageError if the files of a plan aren't loaded: the whole plan is refused then.
 
     They are if a load for this plan had them: actions that later rows contradict are refused one by one. They also are
-    if every action of the plan follows from the tables, whoever loaded what.
+    if every action of the plan follows from the tables, whoever loaded what, and the plan removes no rows: not every
+    removal causes an action.
     """
-    if not were_loaded(run):
-        _require_declared(run, "isn't loaded")
+    if were_loaded(run):
+        return
+    if any(json.loads(run.arguments.get(REMOVED_ARGUMENT, "{}")).values()):
+        lines = listed(removals_in(run.arguments))
+        raise UsageError(
+            f"loading the files of run {run.run_id} removes rows, and no load for it did that: {lines}: nothing was "
+            f"sent, and the plan stays as it is. `{apply_command(run.run_id, paths_in(run.arguments))}` loads the "
+            "files and applies the plan"
+        )
+    _require_declared(run, "isn't loaded")
 
 
 def _require_declared(run: Run, why: str) -> None:
@@ -304,9 +314,20 @@ def _require_declared(run: Run, why: str) -> None:
 
 def were_loaded(run: Run) -> bool:
     """Return whether a load for this plan had its files. Loads of the same files for others may have left out rows."""
+    return _any_load(run.ledger, run.run_id)
+
+
+def is_unloaded_plan(ledger: Ledger, row: Mapping[str, Any] | Row) -> bool:
+    """Return whether a run is a plan that ended with nothing to send, and `apply` may load its files. In: its row."""
+    of_files = bool((row["arguments"] or {}).get(FILES_ARGUMENT))
+    ended = row["state"] == RunState.FINISHED and row["exit_code"] == ExitCode.DONE
+    return of_files and ended and not _any_load(ledger, row["run_id"])
+
+
+def _any_load(ledger: Ledger, run_id: str) -> bool:
     arguments = F.col("arguments")
-    for_this = (arguments["command"] == COMMAND) & (arguments[PLAN_ARGUMENT] == run.run_id)
-    return not run.ledger.read(RUNS).where(for_this & (F.col("exit_code") == int(ExitCode.DONE))).isEmpty()
+    for_this = (arguments["command"] == COMMAND) & (arguments[PLAN_ARGUMENT] == run_id)
+    return not ledger.read(RUNS).where(for_this & (F.col("exit_code") == int(ExitCode.DONE))).isEmpty()
 
 
 def _undeclared(run: Run) -> DataFrame:
