@@ -37,7 +37,7 @@ def with_removed(run: Run, table: Table, judge: Transform, clusters: Collection[
 def reached_again(run: Run, decided: Decided, seen: Observation) -> Decided:
     """Return a later row for what an earlier start couldn't reach and nothing was decided on now.
 
-    It is skipped if no row declares it any more. What the tables declare came from a file that isn't as planned; the
+    It is skipped if no row declares it any more. Rows of the tables came from a file that is not as planned; the
     row is refused, since this plan doesn't know how it should be.
     """
     unreached = F.col("error").eqNullSafe(F.lit(Refusal.CLUSTER_UNREACHABLE.value)) & F.col("resource").isNotNull()
