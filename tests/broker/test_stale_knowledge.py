@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,11 +16,11 @@ from tests.broker.direct import live, make, remove
 from tests.fault.proxy import CREATE_TOPICS, CUT, FaultProxy, Frame
 from tests.harness import Estate, cluster_settings, policy, topics
 from topicledger import pipeline
+from topicledger.apply.dispatch import Stopped
 from topicledger.apply.executor import Executor
 from topicledger.apply.values import Validated
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import KafkaSettings, PolicySettings
-from topicledger.kafka.sending import RetryPolicy
 from topicledger.model import PhaseResult, Target
 from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -95,22 +96,25 @@ def test_manifests_that_change_while_a_run_validates_count_for_it_too(
 
 
 @contextmanager
-def interrupted(proxy: FaultProxy, api_key: int, nth: int) -> Iterator[None]:
-    """Within it, the answers to changes of a kind are lost from the n-th on."""
-    rule = proxy.on(api_key, "response", nth=nth, times=None, validate_only=False, do=CUT)
-    yield
-    assert rule.fired
-    proxy.clear()
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests without an answer are given up after the first."""
+def interrupted(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, api_key: int, nth: int) -> Iterator[None]:
+    """Within it, the n-th answer to changes of a kind is lost, and the run is asked to stop, as by SIGTERM."""
+    stops: list[threading.Event] = []
     real = Executor.__init__
 
     def init(self: Executor, **fields: Any) -> None:
-        real(self, **{**fields, "retry_policy": RetryPolicy(attempts=1)})
+        stops.append(fields["stop"])
+        real(self, **fields)
+
+    def lose(_: Frame) -> Any:
+        for stop in stops:
+            stop.set()
+        return CUT
 
     monkeypatch.setattr(Executor, "__init__", init)
+    rule = proxy.on(api_key, "response", nth=nth, times=None, validate_only=False, do=lose)
+    yield
+    assert rule.fired
+    proxy.clear()
 
 
 @pytest.fixture
@@ -121,12 +125,15 @@ def halfway(spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_pa
 
 
 def begin(estate: Estate, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, prefix: str) -> Sequence[str]:
-    """Start a run of eight creates that loses the answer to its second and ends there; its topics in their order."""
+    """Start a run of eight creates that is stopped at its second, whose answer is lost; its topics in their order."""
     names = [f"{prefix}.{letter}" for letter in "abcdefgh"]
     estate.declare(*topics(names, num_partitions=2, configs={"retention.ms": "1"}))
-    with monkeypatch.context() as patched, interrupted(proxy, CREATE_TOPICS, nth=2):
-        impatient(patched)
-        assert estate.run(run_id=prefix).exit_code == 1
+    with (
+        monkeypatch.context() as patched,
+        interrupted(proxy, patched, CREATE_TOPICS, nth=2),
+        pytest.raises(Stopped),
+    ):
+        estate.run(run_id=prefix)
     (run,) = estate.rows(RUNS, prefix)
     assert run["state"] == "applying"
     batches = {row["topic"]: row["batch"] for row in estate.rows(PLANS, prefix)}
