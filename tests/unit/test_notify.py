@@ -88,6 +88,16 @@ def test_a_state_belongs_to_its_address_wherever_the_settings_have_it() -> None:
     assert [to.url for _, to, _ in announced.due([other, first], found)] == ["env:B"]
 
 
+def test_a_server_that_starts_itself_again_knows_what_it_announced() -> None:
+    """The states pass through the environment, and only once."""
+    announced, to = Announced(), NotifySettings(url="env:A")
+    announced.arrived(announced.due([to], of_run(REFUSED, None, AT)), [1])
+    announced.hand_over()
+    again = Announced.taken_over()
+    assert again.due([to], of_run(REFUSED, None, AT)) == []
+    assert Announced.taken_over().states == {}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

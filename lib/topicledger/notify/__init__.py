@@ -7,10 +7,12 @@ return, a run that is started again never announces an event twice.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from topicledger.config.notify import NotifySettings
 from topicledger.ledger.run import Run, find_run, row_of
@@ -21,6 +23,9 @@ from topicledger.schemas import RUNS
 
 log = logging.getLogger(__name__)
 
+_STATES = "TOPICLEDGER_ANNOUNCED"
+"""The environment variable with the states that a server hands to itself when it starts again."""
+
 
 _Post: TypeAlias = tuple[int, NotifySettings, Announcement]
 """An announcement for one [[notify]], with that table's number."""
@@ -30,8 +35,18 @@ _Post: TypeAlias = tuple[int, NotifySettings, Announcement]
 class Announced:
     """The state last announced to each [[notify]], in a process that does one run after another."""
 
-    states: dict[NotifySettings, str] = field(default_factory=dict)
-    """States by [[notify]], whose number differs once the settings differ; absent if there was nothing to announce."""
+    states: dict[str, str] = field(default_factory=dict)
+    """States by the text of a [[notify]], whose number differs once the settings differ; absent if there was nothing to
+    announce."""
+
+    @classmethod
+    def taken_over(cls) -> Self:
+        """Take over the states that this process announced before it started itself again."""
+        return cls(json.loads(os.environ.pop(_STATES, "{}")))
+
+    def hand_over(self) -> None:
+        """Keep the states for the program that replaces this one in the same process."""
+        os.environ[_STATES] = json.dumps(self.states)
 
     def due(self, settings: Sequence[NotifySettings], found: Sequence[Announcement]) -> list[_Post]:
         """Return the announcements that each address doesn't know yet, and forget states that no longer hold."""
@@ -39,13 +54,13 @@ class Announced:
         for number, to in enumerate(settings, start=1):
             concerning = [each for each in found if each.concerns(to)]
             if not concerning:
-                self.states.pop(to, None)
-            posts += [(number, to, each) for each in concerning if self.states.get(to) != each.state]
+                self.states.pop(repr(to), None)
+            posts += [(number, to, each) for each in concerning if self.states.get(repr(to)) != each.state]
         return posts
 
     def arrived(self, posts: Sequence[_Post], numbers: Collection[int]) -> None:
         """Remember the states of the `posts` to these `numbers`."""
-        self.states.update({to: each.state for number, to, each in posts if number in numbers})
+        self.states.update({repr(to): each.state for number, to, each in posts if number in numbers})
 
 
 def announce(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -124,7 +125,7 @@ def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence
 
 
 def _state(event: Event, summary: Summary) -> str:
-    """Return a text that is equal for two runs that found the same.
+    """Return a digest that is equal for two runs that found the same.
 
     Failures are compared by name and error, since their messages may contain times.
     """
@@ -136,7 +137,7 @@ def _state(event: Event, summary: Summary) -> str:
     problems = sorted(_PASSING.sub("#", each) for each in summary.problems)
     waiting = [str(each) for each in summary.pending.first] if event is Event.APPROVAL_WANTED else []
     found = (event.value, failed, failures, problems, waiting, summary.pending_changes if waiting else 0)
-    return json.dumps(found, sort_keys=True)
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def _event(summary: Summary) -> tuple[Event | None, str]:

@@ -82,7 +82,8 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
         return code[0]
 
     pace = None if every is None else Pace(every=every)
-    own = partial(do, announced=Announced())
+    announced = Announced.taken_over()
+    own = partial(do, announced=announced)
     try:
         settings = open_settings(options)
         server = Server(protocol.socket_of(options.config), do, is_ending=ending.is_set)
@@ -113,6 +114,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     except KeyboardInterrupt:
         return ExitCode.DONE
     if not ending.is_set():
+        announced.hand_over()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return ExitCode.DONE
 
