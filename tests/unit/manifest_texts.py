@@ -43,6 +43,16 @@ topics:
     configs:
       retention.ms: ${DAYS}d
 """
+SCALARS = """\
+cluster: a
+defaults: {state: "${S}"}
+topics:
+  - {topic: t, state: "${S}", configs: {message.format.version: 2.8}}
+acls:
+  - {principal: "User:x", resource_name: t, resource_type: "${T}", operation: "${O}", permission: "${P}",
+     pattern_type: "${L}"}
+"""
+"""Variables in fields that have few values, and a text that YAML reads as a number."""
 
 HEAD = "clusters: [a, b]\ntopics:\n  - topic: t\n"
 ODD = """\

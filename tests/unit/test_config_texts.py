@@ -105,6 +105,19 @@ def test_a_value_that_no_kafka_accepts_is_an_error(name: str, text: str, message
         ({"remote.storage.enable": "true", "cleanup.policy": "delete"}, None),
         ({"remote.storage.enable": "false", "cleanup.policy": "compact"}, None),
         ({"remote.storage.enable": "true"}, None),
+        *(
+            ({"remote.storage.enable": enabled, "local.retention.ms": local, "retention.ms": whole}, message)
+            for enabled, local, whole, message in (
+                ("true", "8", "7", "configs: local.retention.ms is 8, more than retention.ms, 7"),
+                (" True", " -1 ", "7", "configs: local.retention.ms is -1, more than retention.ms, 7"),
+                ("true", "7", "7", None),
+                ("true", "-2", "7", None),
+                ("true", "8", "-1", None),
+                ("true", "-1", "-1", None),
+                ("false", "8", "7", None),
+            )
+        ),
+        ({"local.retention.bytes": "8", "retention.bytes": "7"}, None),
     ],
 )
 def test_values_that_brokers_refuse_together_are_found(configs: dict[str, str], message: str | None) -> None:
@@ -123,6 +136,11 @@ def test_values_that_brokers_refuse_together_are_found(configs: dict[str, str], 
         ("segment.bytes", "1073741824", "1GiB (1073741824)"),
         ("segment.bytes", "500000000", "500MB (500000000)"),
         ("segment.bytes", "1048588", "1048588"),
+        ("retention.bytes", "2000000000", "2GB (2000000000)"),
+        ("retention.bytes", "1000000000000", "1TB (1000000000000)"),
+        ("retention.bytes", "128000000", "128MB (128000000)"),
+        ("retention.bytes", "1048576000", "1000MiB (1048576000)"),
+        ("retention.bytes", "0", "0"),
         ("flush.messages", "1000", "1000"),
         ("fork.own.ms", "1000", "1000"),
         (None, "1000", "1000"),

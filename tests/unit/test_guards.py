@@ -291,6 +291,10 @@ DISRUPTIONS = {
     ),
     "to one replica": (in_sync_move("0:1,2,3", "0:1", "1"), None),
     "unknown replicas": (in_sync("1", "2", None), f"min.insync.replicas 1 -> 2 {ONE_DOWN}"),
+    "without policy": (
+        alters("t", {}, {"cleanup.policy": " "}, cleanup_policy="delete"),
+        f"cleanup.policy delete -> empty {FILLS}",
+    ),
     "no limit": (alters("t", {}, {"retention.ms": "-1"}, retention_ms="6"), f"retention.ms 6 -> -1 {FILLS}"),
     "as good as no limit": (
         alters("t", {}, {"retention.ms": "9223372036854775807"}, retention_ms="6"),
@@ -317,7 +321,7 @@ DISRUPTIONS = {
         alters("t", {}, {"cleanup.policy": "compact"}),
         "cleanup.policy unknown -> compact refuses records without keys",
     ),
-    "perhaps kept for good": (alters("t", {}, {"cleanup.policy": ""}), f"cleanup.policy unknown ->  {FILLS}"),
+    "perhaps kept for good": (alters("t", {}, {"cleanup.policy": ""}), f"cleanup.policy unknown -> empty {FILLS}"),
     "still deleted": (alters("t", {}, {"cleanup.policy": "Delete,compact"}, cleanup_policy="compact,delete"), None),
     "never compacted": (
         alters("t", {}, {"min.cleanable.dirty.ratio": "1.0"}, min_cleanable_dirty_ratio="0.5"),
@@ -352,7 +356,7 @@ DISRUPTIONS = {
     "longer": (alters("t", {}, {"retention.ms": "7"}, retention_ms="6"), None),
     "kept for good": (
         alters("t", {}, {"cleanup.policy": ""}, cleanup_policy="delete"),
-        f"cleanup.policy delete ->  {FILLS}",
+        f"cleanup.policy delete -> empty {FILLS}",
     ),
     "kept for good before": (alters("t", {}, {"cleanup.policy": " "}, cleanup_policy=""), None),
     "all local": (

@@ -458,6 +458,8 @@ def test_a_config_that_runs_ignore_is_a_warning(tmp_path: Path, settings_file: P
     assert shown.exit_code == 0, shown.output
     said = f"m.yaml:2: topic t: {name} is ignored because of changes.ignore in the settings, and is never set"
     assert said in shown.stderr
+    (warning,) = json.loads(CliRunner().invoke(main, [*arguments, "--format", "json"]).stdout)["warnings"]
+    assert said == f"{Path(warning['file']).name}:{warning['line']}: {warning['message']}"
     assert CliRunner().invoke(main, [*arguments, "--strict"]).exit_code == 2
 
 

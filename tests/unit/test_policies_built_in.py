@@ -338,6 +338,7 @@ def creates_one_by_one() -> Iterator[Estate]:
         create("most", configs={"ratio": "0.5"}),
         create("more", "ratio is 0.501; allowed is 0.1 to 0.5", configs={"ratio": "0.501"}),
         create("least", configs={"ratio": "1e-1"}),
+        create("as a double of Java", configs={"ratio": "\x010.5d "}),
         create("minus one", "ratio is -1; allowed is 0.1 to 0.5", configs={"ratio": "-1"}),
         create("huge", f"ratio is {'9' * 40}, not a number; allowed is 0.1 to 0.5", configs={"ratio": "9" * 40}),
         config="ratio",

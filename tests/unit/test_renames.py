@@ -21,6 +21,7 @@ OLD: dict[str, Any] = {"retention.ms": "-1", "cleanup.policy": "delete"}
     [
         ((3, 2, None, OLD), None),
         ((None, None, None, None), None),
+        ((3, 2, None, {"retention.ms": " -01", "cleanup.policy": "delete , delete"}), None),
         ((2, 2, None, OLD), "partitions 3 -> 2 (keys go to other partitions)"),
         (
             (3, 1, None, {**OLD, "retention.ms": "5", "flush.ms": "1"}),

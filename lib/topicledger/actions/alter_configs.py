@@ -246,7 +246,12 @@ def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | N
 
 def not_declared() -> Column:
     """A change is declared if its topic is declared present with the configs that it sets, without those it resets."""
-    others = F.filter(touched(), lambda name: ~F.col("now_configs")[name].eqNullSafe(F.col("after")[name]))
+
+    def differs(name: Column) -> Column:
+        now, planned = F.col("now_configs")[name], F.col("after")[name]
+        return ~F.coalesce(same_value_column(name, now, planned), now.isNull() & planned.isNull())
+
+    others = F.filter(touched(), differs)
     return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
         F.size(others) > 0, F.concat(F.lit("declare it with other configs: "), F.array_join(F.array_sort(others), ", "))
     )

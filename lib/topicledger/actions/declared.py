@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.kafka.config_values import same_value_column
 from topicledger.manifests.rows import ABSENT
 from topicledger.model.renames import REPLACES
 
@@ -31,14 +32,22 @@ def _left_out(name: str) -> Column:
         return now.isNull() & F.col("now_assignments").isNull()
     if name != "configs":
         return F.lit(False)
-    other = F.exists(F.map_entries(now), lambda each: ~F.col(name)[each["key"]].eqNullSafe(each["value"]))
-    return ~F.coalesce(other, F.lit(False))
+    return ~F.coalesce(F.exists(F.map_keys(now), lambda config: ~_same_config(config)), F.lit(False))
+
+
+def _same_config(name: Column) -> Column:
+    """Whether brokers read the planned and the declared value of a config as the same one."""
+    planned, now = F.col("configs")[name], F.col("now_configs")[name]
+    return F.coalesce(same_value_column(name, planned, now), planned.isNull() & now.isNull())
 
 
 def _same(name: str) -> Column:
     if name == REPLACES:
         return F.col("before")[REPLACES].eqNullSafe(F.col(f"now_{REPLACES}"))
-    if name not in ("assignments", "configs"):
+    if name == "configs":
+        names = [F.coalesce(F.map_keys(each), F.array().cast("array<string>")) for each in (name, f"now_{name}")]
+        return F.forall(F.array_union(*names), _same_config)
+    if name != "assignments":
         return F.col(name).eqNullSafe(F.col(f"now_{name}"))
     # Spark can't compare maps; null and an empty one mean the same.
     one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
@@ -47,4 +56,4 @@ def _same(name: str) -> Column:
     )
     # The planner sets them for a topic with a placement.
     chosen = F.col("placement").isNotNull() & F.col("now_assignments").isNull()
-    return same | chosen if name == "assignments" else same
+    return same | chosen

@@ -27,12 +27,16 @@ class Shown:
     """The past participle: created, deleted."""
 
 
+EMPTY = "empty"
+"""The word for a value without characters."""
+
+
 def changed(missing: str) -> Callable[[Target], str]:
     """Words of a change: `retention.ms 100 -> 200, flush.ms default -> 5`. `missing` stands for values not set."""
 
     def words(target: Target) -> str:
         def value(of: Mapping[str, str], name: str) -> str:
-            return of.get(name, missing)
+            return of.get(name, missing) or EMPTY
 
         return ", ".join(
             f"{name} {value(target.before, name)} -> {value(target.after, name)}" for name in sorted(target.touched)

@@ -143,8 +143,12 @@ def _show_expanded(parsed: ParsedManifests, options: Options) -> int:
         name: [{column: row.value(column) for column in tables[name]} for row in those]
         for name, those in parsed.tables.items()
     }
-    left = {"not_carried_over": list(map(dataclasses.asdict, parsed.not_carried_over)), "skipped": dict(parsed.skipped)}
-    found = document(ExitCode.DONE, {"dry_run": True, "rows": rows, **left}, indent=None)
+    told = {
+        "not_carried_over": list(map(dataclasses.asdict, parsed.not_carried_over)),
+        "warnings": list(map(dataclasses.asdict, parsed.warnings)),
+        "skipped": dict(parsed.skipped),
+    }
+    found = document(ExitCode.DONE, {"dry_run": True, "rows": rows, **told}, indent=None)
     print_result(found, lambda _: click.echo("".join(as_yaml(rows)), nl=False), options)
     return ExitCode.DONE
 

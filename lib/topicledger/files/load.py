@@ -23,7 +23,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.digests import hashes_of, of_run
 from topicledger.ledger.run import Run, require_new
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.files import FileRow, NotCarriedOver, ParsedManifests
+from topicledger.manifests.files import FileError, FileRow, NotCarriedOver, ParsedManifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import RunState
 from topicledger.model.config_texts import BLANKS
@@ -96,6 +96,8 @@ class Loaded:
     """The same counts for rows of other tables, by table; only tables that the files have entries for."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: counts by kind of entries that aren't topics to manage."""
+    warnings: Sequence[FileError] = ()
+    """Possible mistakes in the files, each with its place."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """With --cluster: number of entries by other cluster, which were not loaded."""
 
@@ -304,6 +306,7 @@ def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
     return dataclasses.replace(
         loaded,
         not_carried_over=tuple(parsed.not_carried_over),
+        warnings=tuple(parsed.warnings),
         skipped=parsed.skipped,
         left_out=parsed.left_out,
     )

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from pyspark.sql.types import DataType, DoubleType, IntegerType, MapType, StringType
 
 from topicledger.files.documents import DEFAULT_FIELDS, OVERRIDABLE, SECTIONS
+from topicledger.manifests.files import variables
 from topicledger.manifests.files.overriding import CLUSTERS, FIXED, OVERRIDES
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.rows import ABSENT, MAX_TOPIC_LENGTH, PRESENT
@@ -23,7 +24,7 @@ from topicledger.schemas import MANIFESTS, Table
 
 JsonSchema: TypeAlias = dict[str, Any]
 
-_VARIABLE: JsonSchema = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"}
+_VARIABLE: JsonSchema = dict(variables.SCHEMA)
 _SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
 _NAMED: JsonSchema = {"required": ["cluster"], "properties": {"cluster": {"type": "string"}}}
 _TEXTS: JsonSchema = {"type": "object", "additionalProperties": _SCALAR}
@@ -164,7 +165,7 @@ def _fields(table: Table, names: Collection[str]) -> dict[str, JsonSchema]:
 
 def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
     if name == "state":
-        return {"enum": [PRESENT, ABSENT, None]}
+        return {"anyOf": [{"enum": [PRESENT, ABSENT, None]}, _VARIABLE]}
     if name == "topic":
         topic = {"type": "string", "pattern": f"^{_LEGAL}{{1,{MAX_TOPIC_LENGTH}}}$"}
         return {"anyOf": [{**topic, "not": {"enum": [".", "..", *sorted(INTERNAL_TOPICS)]}}, _VARIABLE]}
@@ -249,7 +250,9 @@ def _values(config: TopicConfig) -> list[JsonSchema]:
         number |= {} if accepted.most is None else {"maximum": accepted.most}
         return [number, _text(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")]
     if accepted.pattern is not None:
-        return [_text(accepted.pattern)]
+        # YAML reads a version as a number, whose text is stored.
+        numbers: list[JsonSchema] = [{"type": "number"}] if config.type == "string" else []
+        return [_text(accepted.pattern), *numbers]
     if accepted.values:
         one = "|".join(each.replace(".", "\\.") for each in accepted.values)
         of_list = f"({_BLANK}({one}){_BLANK}(,{_BLANK}({one}){_BLANK})*)?"

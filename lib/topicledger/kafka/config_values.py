@@ -113,9 +113,15 @@ def _canonical(value: str) -> str:
     return lower if lower in ("true", "false") else text
 
 
+def plain_number(value: Column) -> Column:
+    """Return a number that Java reads without blanks and suffix (string), null for another value."""
+    text = trimmed(value)
+    return F.when(text.rlike(_NUMBER), F.regexp_extract(text, _NUMBER, 1))
+
+
 def _number(text: Column) -> Column:
     """Return the double that Java reads, null if it reads none."""
-    return F.when(text.rlike(_NUMBER), F.regexp_extract(text, _NUMBER, 1)).try_cast("double")
+    return plain_number(text).try_cast("double")
 
 
 def _canonical_column(value: Column) -> Column:

@@ -34,6 +34,7 @@ _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[d
 _PAIRED = {
     name for name, each in topic_configs().items() if each.accepted.at_most is not None or each.accepted.never_with
 }
+_AS_THE_OTHER = -2
 _MOST_DIGITS = 39
 """Longest number that is read, with sign and point."""
 MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
@@ -91,12 +92,18 @@ def refused_together(configs: Mapping[str, str]) -> str | None:
     for name in configs.keys() & _PAIRED:
         accepted, value = topic_configs()[name].accepted, configs[name].strip(BLANKS)
         most = configs.get(accepted.at_most or "", "").strip(BLANKS)
-        if _WHOLE.fullmatch(value) and _WHOLE.fullmatch(most) and int(value) > int(most):
+        holds = all(configs.get(name, "").strip(BLANKS).lower() == text for name, text in accepted.at_most_with.items())
+        if holds and _WHOLE.fullmatch(value) and _WHOLE.fullmatch(most) and _exceeds(int(value), int(most)):
             return f"configs: {name} is {shown(name, value)}, more than {accepted.at_most}, {shown(name, most)}"
         for other, refused in accepted.never_with.items() if value.lower() == "true" else ():
             if refused in _COMMA.split(configs.get(other, "").strip(BLANKS)):
                 return f"configs: {name} is {value}, with which brokers refuse {refused} in {other}"
     return None
+
+
+def _exceeds(number: int, most: int) -> bool:
+    """Whether a number exceeds the limit `most`; -1 is no limit, and -2 is the same as `most`."""
+    return number != _AS_THE_OTHER and most >= 0 and (number < 0 or number > most)
 
 
 def _whole(config: TopicConfig, text: str, trimmed: str) -> str:
@@ -151,14 +158,14 @@ def shown(name: str | None, value: str) -> str:
 
 
 def with_unit(name: str | None, value: str) -> str | None:
-    """Return a config's value as a whole number of its largest exact unit; None if it has none, or is a smaller one."""
+    """Return a config's value as the smallest whole number of a unit above the first; None if there is none."""
     config = topic_configs().get(name or "")
     if config is None or config.unit is None or not _EXACT.fullmatch(value):
         return None
-    for unit, size in UNITS[config.unit].items():
-        if size > 1 and int(value) >= size and int(value) % size == 0:
-            return f"{int(value) // size}{unit}"
-    return None
+    number = int(value)
+    exact = [(number // size, unit) for unit, size in UNITS[config.unit].items() if size > 1 and number % size == 0]
+    # Binary units come first: the first of equal ones is kept.
+    return "{}{}".format(*min(exact, key=lambda each: each[0])) if exact else None
 
 
 _VALUES = re.compile(

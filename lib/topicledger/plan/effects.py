@@ -12,7 +12,8 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.kafka.config_values import parts_column, trimmed
+from topicledger.actions.showing import EMPTY
+from topicledger.kafka.config_values import parts_column, plain_number, trimmed
 from topicledger.ledger.rows import read_moves
 from topicledger.model import Action
 from topicledger.model.topic_configs import (
@@ -239,7 +240,8 @@ def _of_config(words: _Words, name: Column) -> Column:
         F.lit(", depending on it"),
     )
     reset = F.col("before")[name].isNotNull() & new.isNull()
-    effect = F.when(reset, default).otherwise(F.concat(begins, new, F.lit(" "), found))
+    told = F.when(trimmed(new) == "", F.lit(EMPTY)).otherwise(new)
+    effect = F.when(reset, default).otherwise(F.concat(begins, told, F.lit(" "), found))
     # The plan may also make the topic compacted, which is an effect of its own.
     return F.when(~name.isin(*words.compacted) | _compacted(), effect)
 
@@ -250,6 +252,5 @@ def _parts(value: Column) -> Column:
 
 def _number(value: Column) -> Column:
     """Convert to a number; a negative one means no limit, as does one from `NO_LIMIT` on."""
-    # Java reads doubles with a suffix.
-    number = F.regexp_replace(trimmed(value), "[dDfF]$", "").try_cast("decimal(38,9)")
+    number = plain_number(value).try_cast("decimal(38,9)")
     return F.when((number < 0) | (number >= NO_LIMIT), F.lit(_NO_LIMIT)).otherwise(number)

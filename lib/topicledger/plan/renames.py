@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
 from topicledger.frames import materialised
-from topicledger.kafka.config_values import is_set_on_topic, values_by_name
+from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
 from topicledger.ledger.run import Run
 from topicledger.manifests.ignored import without_ignored
 from topicledger.manifests.rows import PRESENT
@@ -239,7 +239,7 @@ def unlike_old() -> Column:
     own = F.col("_old_configs")
     other = F.filter(
         F.array_sort(F.map_keys(own)),
-        lambda name: F.try_element_at("configs", name) != F.try_element_at(own, name),
+        lambda name: ~same_value_column(name, F.try_element_at("configs", name), F.try_element_at(own, name)),
     )
     changed = F.transform(
         F.coalesce(other, F.array().cast("array<string>")),

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns as re2
-from topicledger.kafka.config_values import same_value_column
+from topicledger.kafka.config_values import plain_number, same_value_column
 from topicledger.ledger.rows import touched
 from topicledger.manifests.owners import is_one_of
 from topicledger.model import Action, ReplicaAction
@@ -180,7 +180,7 @@ def config_range(*, config: str, min: int | float | str | None = None, max: int 
         raise ValueError(f"min and max must be numbers from -{_MAX_CONFIG} to {_MAX_CONFIG}")
     if least is not None and most is not None and most < least:
         raise ValueError(f"max is {max}, below min {min}")
-    number = F.trim(value).try_cast(_NUMBER)
+    number = plain_number(value).try_cast(_NUMBER)
     endless = (number == -1) if config in _UNLIMITED else F.lit(False)
     too_low = ~endless & (number < F.lit(Decimal(str(least))).cast(_NUMBER)) if least is not None else F.lit(False)
     too_high = (endless | (number > F.lit(Decimal(str(most))).cast(_NUMBER))) if most is not None else F.lit(False)
@@ -201,7 +201,7 @@ def min_insync_replicas(*, spare: int = 1) -> RowRule:
     if not 0 <= spare <= _MAX_COUNT:
         raise ValueError(f"spare must be from 0 to {_MAX_COUNT}")
     value = _config("min.insync.replicas")
-    number, factor = value.try_cast("int"), replicas()
+    number, factor = plain_number(value).try_cast("int"), replicas()
     unknown = F.coalesce(not_known("min.insync.replicas", value), not_known("replication_factor", factor))
     return RowRule(
         reason=F.when(

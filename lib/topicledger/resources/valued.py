@@ -193,7 +193,8 @@ def _undo(of: Valued) -> Transform:
 def not_declared(of: Valued) -> Column:
     """See `ActionKind.not_declared`: the action is asked for if the resource is declared with what it sets, and without
     what it removes. In: `now_NAME`, the declared values as text by name."""
-    others = F.filter(touched(), lambda name: ~F.col(f"now_{of.name}")[name].eqNullSafe(F.col("after")[name]))
+    now = F.col(f"now_{of.name}")
+    others = F.filter(touched(), lambda name: ~of.same(name, now[name], F.col("after")[name]))
     return F.when(
         F.size(others) > 0,
         F.concat(F.lit(f"declare other {of.name} of it: "), F.array_join(F.array_sort(others), ", ")),

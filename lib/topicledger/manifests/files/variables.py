@@ -12,6 +12,8 @@ from topicledger.errors import UsageError
 from topicledger.text import show, similar
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SCHEMA: Mapping[str, object] = {"type": "string", "pattern": rf"\$\{{{_NAME.pattern}\}}"}
+"""The JSON Schema of a text with a variable."""
 _PLACE = re.compile(r"\$\{([^}]*)\}?")
 
 

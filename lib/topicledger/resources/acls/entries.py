@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from topicledger.manifests.files import ResourceRow
+from topicledger.manifests.files import ResourceRow, variables
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, given_in, shared
 from topicledger.manifests.files.values import Object, Value, describe, filled, named
@@ -110,7 +110,9 @@ def schemas() -> Mapping[str, Mapping[str, object]]:
         "resource_type": [*OPERATIONS],
         "pattern_type": PATTERN_TYPES,
     }
-    found: dict[str, Mapping[str, object]] = {name: {"enum": [*values, None]} for name, values in few.items()}
+    found: dict[str, Mapping[str, object]] = {
+        name: {"anyOf": [{"enum": [*values, None]}, variables.SCHEMA]} for name, values in few.items()
+    }
     text, texts = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
     for name, shorthand in SHORTHANDS.items():
         needed = ("principal", *shorthand.needed)
