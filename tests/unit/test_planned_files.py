@@ -30,10 +30,11 @@ from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
 from topicledger.model import RunState
 from topicledger.model.scope import Scope
-from topicledger.plan import approvals, planned_files
+from topicledger.plan import approvals, loadable, planned_files
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
 from topicledger.plan.scoping import declarations
+from topicledger.resources.acls.rows import text_of
 from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS
 
 
@@ -238,10 +239,10 @@ def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession
         for host in ("x", "h", "new")
     ]
     files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
-    kept = planned_files.within(ledger, files, Scope(barred=("B",)))
+    kept = loadable.within(ledger, files, Scope(barred=("B",)))
     assert [row.topic for row in kept.rows] == ["of.a", "new"]
     assert [row.value("host") for row in kept.rows_of(ACLS.name)] == ["h", "new"]
-    assert planned_files.within(ledger, files, Scope()) == files
+    assert loadable.within(ledger, files, Scope()) == files
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,7 @@ def test_a_narrowed_plan_loads_and_removes_only_rows_inside(
     ]
     files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
     ledger: Any = SimpleNamespace(spark=spark)
-    kept = planned_files.within(ledger, files, scope)
+    kept = loadable.within(ledger, files, scope)
     assert [row.topic for row in kept.rows] == topics
     assert [row.value("resource_name") for row in kept.rows_of(ACLS.name)] == names
     table = manifest_rows(spark, *({"topic": row.topic, "owner": row.owner} for row in rows))
@@ -448,3 +449,36 @@ def test_rows_that_replace_leaves_are_named(spark: SparkSession) -> None:
     (line,) = left_behind(ledger, empty, Replace())
     assert line.startswith(f"{words}manifests on c: 1, quotas on c: 1. ")
     assert left_behind(ledger, files, None) == left_behind(ledger, files, Replace(owners=("x",))) == []
+
+
+def test_rows_that_the_plan_refused_are_not_loaded(spark: SparkSession) -> None:
+    """Two rows that replace the same topic are both refused: a loaded mistake would stop another team's topic."""
+    place: dict[str, Any] = {"file": "a.yaml", "line": 1}
+    names = ("good", "wrong", "policy", "copy")
+    rows = [ManifestRow(cluster="main", topic=name, **place) for name in names]
+    acl = {**dict.fromkeys(ACL_KEY, "x"), "resource_type": "TOPIC"}
+    acls = [
+        ResourceRow(
+            cluster="main", state="present", owner=None, labels=None, values={**acl, "resource_name": n}, **place
+        )
+        for n in ("a", "b")
+    ]
+    files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
+    ended = {"cluster": "main", "resource_type": "topic", "outcome": "refused", "phase": "manifest"}
+    plans = [
+        {**ended, "resource": "wrong"},
+        {**ended, "resource": "good", "cluster": "other"},
+        {**ended, "resource": "policy", "phase": "policy"},
+        {**ended, "resource": "copy", "outcome": "skipped"},
+        {**ended, "resource": None},
+        {**ended, "resource": "x x x TOPIC x b x", "resource_type": "acl"},
+    ]
+    text = frame(spark, plain(ACLS.schema), [{**acl, "resource_name": "b"}]).select(text_of().alias("text"))
+    plans[-1]["resource"] = text.collect()[0]["text"]
+    made = frame(spark, plain(PLANS.schema), plans)
+    run: Any = SimpleNamespace(spark=spark, plans=lambda: made)
+    kept, left_out = loadable.without_refused(run, files)
+    assert ([row.topic for row in kept.rows], left_out) == (["good", "policy", "copy"], 2)
+    assert [row.value("resource_name") for row in kept.rows_of(ACLS.name)] == ["a"]
+    run.plans = lambda: made.limit(0)
+    assert loadable.without_refused(run, files) == (files, 0)

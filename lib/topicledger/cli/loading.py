@@ -27,11 +27,11 @@ from topicledger.ledger.who import os_user
 from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.variables import variables_in
 from topicledger.model.scope import Scope
-from topicledger.plan import approvals, planned_files
+from topicledger.plan import approvals, loadable, planned_files
 from topicledger.plan.allowing import LOAD
 from topicledger.plan.scoping import declarations
 from topicledger.plan.standing import standing
-from topicledger.text import listed, show
+from topicledger.text import counted, listed, show
 
 var_option = click.option(
     "--var",
@@ -100,7 +100,7 @@ def files_of(
     argument = json.dumps(files_arguments(parsed.digests), sort_keys=True)
     if begun is not None and begun.may_have_sent:
         parsed, argument = planned_files.as_planned(begun, parsed), begun.arguments[FILES_ARGUMENT]
-    kept = planned_files.within(ledger, parsed, Scope(barred=tuple(barred)))
+    kept = loadable.within(ledger, parsed, Scope(barred=tuple(barred)))
     unloaded = planned_files.unloaded(ledger, kept, removals)
     if replacing is not None:
         rows = [each.rows for each in unloaded.values()]
@@ -173,7 +173,10 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
     found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
-    parsed = planned_files.within(run.ledger, planned_files.as_planned(run, found), run.scope)
+    inside = loadable.within(run.ledger, planned_files.as_planned(run, found), run.scope)
+    parsed, refused = loadable.without_refused(run, inside)
+    if refused:
+        click.echo(f"the plan refused {counted(refused, 'row')} of the files as wrong: not loaded", err=True)
     planned_files.load_planned(run, parsed, found)
     with display_only("the loaded files", instead="`runs list` has the load"):
         click.echo(f"loaded {planned_files.named(parsed.digests)}, as planned", err=True)

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
-from topicledger.files.changes import frames
 from topicledger.files.load import (
     COMMAND,
     PLAN_ARGUMENT,
@@ -38,9 +37,7 @@ from topicledger.ledger.tables import Ledger, differ, same_key
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
-from topicledger.manifests.owners import is_one_of
 from topicledger.model import RunState
-from topicledger.model.scope import Scope
 from topicledger.plan import resources
 from topicledger.plan.allowing import (
     LOAD,
@@ -55,7 +52,7 @@ from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.scoping import declarations
 from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
 from topicledger.text import counted, listed, show
 
 REMOVALS_ARGUMENT, REMOVED_ARGUMENT = "removals", "removed_sha256"
@@ -234,43 +231,6 @@ def require_removals_allowed(run: Run) -> None:
                 f"run {run.run_id} is stopped by guards.max_removed_rows: {each}: nothing was loaded and nothing was "
                 f"sent. If all that guards stopped of the plan is meant: {approve_command(run.run_id, every)}"
             )
-
-
-def within(ledger: Ledger, parsed: ParsedManifests, scope: Scope) -> ParsedManifests:
-    """Leave out rows that a run of this scope may not load.
-
-    These are rows outside its owners, topics and resources, rows of barred owners, and rows in place of one of theirs:
-    no file takes over what they declare.
-    """
-    if not (scope.barred or scope.selects_rows):
-        return parsed
-    kept = parsed.without_owners(scope.barred)
-    inside, theirs = {}, {}
-    for table in DECLARING:
-        rows = kept.tables.get(table.name)
-        if not rows:
-            continue
-        files = frames(ledger.spark, {table.name: rows})[table.name]
-        if scope.selects_rows:
-            inside[table.name] = _keys_of(table, files.transform(declarations(scope, table)))
-        if scope.barred:
-            barred = ledger.read_if_exists(table).where(is_one_of(F.col("owner"), scope.barred))
-            both = files.alias("file").join(
-                barred.alias("theirs"), on=same_key(table, "file", "theirs"), how="left_semi"
-            )
-            theirs[table.name] = _keys_of(table, both)
-
-    left_out: set[int] = set()
-    for name, rows in kept.tables.items():
-        for row in rows:
-            key = tuple(row.value(column) for column in TABLES[name].key)
-            if key in theirs.get(name, ()) or (name in inside and key not in inside[name]):
-                left_out.add(id(row))
-    return kept.only(lambda row: id(row) not in left_out)
-
-
-def _keys_of(table: Table, rows: DataFrame) -> set[tuple[object, ...]]:
-    return {tuple(key) for key in rows.select(*table.key).collect()}
 
 
 def unloaded(ledger: Ledger, parsed: ParsedManifests, removals: Removals | None) -> Mapping[str, Unloaded]:
