@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
-from tests.unit.frames import MANIFEST_ROWS, dicts, frame, manifest_rows, plain
+from tests.unit.frames import MANIFEST_ROWS, dicts, frame, judged_rows, manifest_rows, plain
 from topicledger.config.settings import Owners, OwnerSettings
-from topicledger.drift.scoping import compared_with
+from topicledger.drift.scoping import compared_with, on_topics
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.model.scope import Scope
 from topicledger.plan.former import UNDECLARED, former
@@ -136,3 +136,25 @@ def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> N
     assert kinds(owners=("MINE",)) == [("acl_denied", deny), of_mine]
     assert kinds(topics=("^t$",)) == [("acl_denied", deny), of_mine, ("acl_principal_without_topics", "User:theirs")]
     assert drift.where(compared_with().isNotNull()).count() == 1
+
+
+def test_an_audit_of_an_owner_has_its_removed_topics(spark: SparkSession) -> None:
+    """The plan of the same owner deletes them; one whose last owner is unknown belongs to its owner by the settings."""
+    feed = [change("delete", "removed", owner="A"), change("delete", "pay.removed", owner="pay")]
+    feed += [change("delete", "declared", owner="a")]
+    topics = ("removed", "pay.removed", "pay.unknown", "declared", "never")
+    found = frame(
+        spark,
+        StructType([StructField(name, StringType()) for name in ("cluster", "topic", "kind")]),
+        [{"cluster": "main", "topic": name, "kind": "unmanaged"} for name in topics],
+    )
+    declared = judged_rows(spark, {"topic": "declared", "owner": "b"})
+
+    def inside(owner: str) -> set[str]:
+        scope = Scope(owners=(owner,))
+        run = run_of(spark, lambda *_: frame(spark, FEED, feed), scope=scope, prunes=None)
+        return {row["topic"] for row in dicts(found.transform(on_topics(run, declared)))}
+
+    assert inside("a") == {"removed"}
+    assert inside("b") == {"declared"}
+    assert inside("pay") == {"pay.removed", "pay.unknown"}

@@ -27,6 +27,7 @@ from tests import reports
 from topicledger import cli
 from topicledger.config.guards import OF_KINDS, GuardSettings
 from topicledger.config.reading import load_settings
+from topicledger.config.settings import ChangeSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.kinds import NAMES
@@ -221,6 +222,11 @@ def test_advice_says_which_switch_and_guard_stand_in_the_way(tmp_path: Path) -> 
     assert "guards.max_acl_deletes is 0: `runs approve --allow acl_deletes=N`" in advice.of_drift(
         "acl_unmanaged", settings
     )
+    assert "max_deletes" not in advice.of_drift("unmanaged", settings, ["a"])
+    deleting = replace(settings, changes={"a": ChangeSettings(undeclared="delete")})
+    unmanaged = advice.of_drift("unmanaged", deleting, ["a", "b"])
+    assert "`provision` deletes it within guards.max_deletes if this ledger created it" in unmanaged
+    assert "guards.max_deletes is 0: `runs approve --allow deletes=N` allows more for one plan." in unmanaged
     audited = reports.audit().drift
     assert audited is not None
     audited = replace(audited, settings=replace(settings, changes={}))

@@ -27,10 +27,12 @@ from topicledger.cli.live_policies import only_inside
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings, PolicySettings, Settings, TablesSettings
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action
+from topicledger.model.renames import REPLACED_BY
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan import guards
+from topicledger.plan import guards, scoping
 from topicledger.plan.decisions import decided
+from topicledger.plan.former import UNDECLARED
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.plan.scoping import topics
 from topicledger.plan.wanted import brought_about
@@ -267,3 +269,26 @@ def test_actions_on_what_another_owner_declares_by_now_are_refused(spark: SparkS
     )
     assert set(refused(Scope(barred=("B",)))) == {"theirs"}
     assert refused(EVERYTHING) == {}
+
+
+def test_a_topic_without_a_row_or_a_known_owner_is_barred_by_the_settings(spark: SparkSession) -> None:
+    """Its row's history is vacuumed; a requester of another team must not delete it. A declared one keeps its row's."""
+    gone = {"decision": "delete", "before": {UNDECLARED: "first"}}
+    rows = decision_rows(
+        spark,
+        {"topic": "a.gone", **gone},
+        {"topic": "a.known", "owner": "b", **gone},
+        {"topic": "a.replaced", "decision": "delete", "before": {REPLACED_BY: "a.new"}},
+        {"topic": "a.declared", "decision": "create"},
+        {"topic": "x.gone", **gone},
+    )
+
+    def inside(scope: Scope) -> set[str]:
+        settings: Any = SimpleNamespace(owners=OWNERS)
+        run: Any = SimpleNamespace(scope=scope, settings=settings, unloaded={}, prunes=None, manifest_version=7)
+        within = scoping.inside(run)
+        assert within is not None
+        return {row["topic"] for row in dicts(rows.transform(within).where(INSIDE))}
+
+    assert inside(Scope(barred=("A",))) == {"a.known", "a.declared", "x.gone"}
+    assert inside(Scope(owners=("a",))) == {"a.gone", "a.replaced"}

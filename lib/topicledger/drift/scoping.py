@@ -12,6 +12,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan import scoping
+from topicledger.plan.former import former
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.scoped import INSIDE, with_inside
 
@@ -21,13 +22,21 @@ def on_topics(run: Run, declared: DataFrame) -> Transform:
 
     `declared`: the result of `manifests.rows.judge`.
     """
-    inside = scoping.inside(run, F.col("_declared").isNull())
+    undeclared = F.col("_declared").isNull()
+    inside = scoping.inside(run, undeclared & F.col("owner").isNull())
     if inside is None:
         return lambda found: found
+    key = ["cluster", "topic"]
     by_topic = declared.transform(owners.of_topics).withColumn("_declared", F.lit(True))
-    return lambda found: (
-        found.join(by_topic, on=["cluster", "topic"], how="left").transform(inside).where(INSIDE).select(*found.columns)
-    )
+    # As in plans: a topic whose row was removed belongs to the owner of that row.
+    before = former(run).owners
+    owner = F.when(undeclared, F.col("_owner_then")).otherwise(F.col("owner"))
+
+    def transform(found: DataFrame) -> DataFrame:
+        owned = found.join(by_topic, on=key, how="left").join(before, on=key, how="left").withColumn("owner", owner)
+        return owned.transform(inside).where(INSIDE).select(*found.columns)
+
+    return transform
 
 
 def on_resources(run: Run, kind: ResourceKind, estate: Estate, listed: Listed, declared: DataFrame) -> Transform:

@@ -11,6 +11,7 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
 from topicledger.model.scope import Scope
+from topicledger.plan.undeclared import is_replaced, is_undeclared
 from topicledger.resources import scoped
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
@@ -20,7 +21,8 @@ from topicledger.schemas import MANIFESTS, Table
 def inside(run: Run, undeclared: Column | None = None) -> Transform | None:
     """Return a transform that adds `INSIDE` to topics; None if all are inside. In: cluster, topic, owner.
 
-    `undeclared` (boolean): topics that belong to their owners by [owners] of the settings; a prune has no others.
+    `undeclared` (boolean): topics that belong to their owners by [owners] of the settings; a prune has no others. By
+    default, decisions that delete a topic without a row, whose last owner is unknown.
     """
     scope = run.scope
     if not scope.narrows:
@@ -31,8 +33,15 @@ def inside(run: Run, undeclared: Column | None = None) -> Transform | None:
     always = None if run.prunes is None else F.col("topic").isNull()
     if run.prunes is not None:
         undeclared = F.lit(True)
-    of_topics = scoped.OF_TOPICS if undeclared is None else scoped.topics_of(run.settings.owners, undeclared)
-    return scoped.with_inside(scope, of_topics, keys, always=always)
+
+    def transform(topics: DataFrame) -> DataFrame:
+        theirs = undeclared
+        if theirs is None and "before" in topics.columns:
+            theirs = (is_undeclared() | is_replaced()) & F.col("owner").isNull()
+        of_topics = scoped.OF_TOPICS if theirs is None else scoped.topics_of(run.settings.owners, theirs)
+        return topics.transform(scoped.with_inside(scope, of_topics, keys, always=always))
+
+    return transform
 
 
 def topics(within: Transform | None) -> Transform:

@@ -135,12 +135,26 @@ def of_drift(kind: str, settings: Settings | None = None, clusters: Iterable[str
 
     `clusters`: names of the clusters of the findings; None for `settings`: they are unknown.
     """
-    found = OF_DRIFT.get(kind, UNKNOWN)
-    return found if settings is None else " ".join([found, *_in_the_way(found, settings, sorted(clusters))])
+    found, names = OF_DRIFT.get(kind, UNKNOWN), sorted(clusters)
+    if settings is None:
+        return found
+    if kind in _IF_ON:
+        switch, value, more = _IF_ON[kind]
+        changes = (settings.changes.get(name, ChangeSettings()) for name in names)
+        found = f"{found} {more}" if any(getattr(each, switch) == value for each in changes) else found
+    return " ".join([found, *_in_the_way(found, settings, names)])
 
 
 _SWITCH = re.compile(r'changes\.(\w+) = "(\w+)"')
 _GUARD = re.compile(r"guards\.(max_\w+)")
+_IF_ON = {
+    "unmanaged": (
+        "undeclared",
+        "delete",
+        "`provision` deletes it within guards.max_deletes if this ledger created it and its row was removed.",
+    )
+}
+"""Kind of drift -> a switch, a value, and the advice to add if a cluster has that value."""
 _MORE = {"declared": ("declared", "exact")}
 """Value of a switch -> the values that do the same, or more."""
 
