@@ -104,7 +104,9 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     assert {part: tuple(brokers) for part, brokers in new["assignments"].items()} == replicas(kafka_three, "rep.new")
     assert (new["placement"], new["num_partitions"]) == ("racks", 6)
     assert throttles_on(kafka_three) == {}
-    delta_table(estate.ledger, MANIFESTS).delete("topic IN ('rep.many', 'rep.wrong', 'rep.both', 'rep.unknown')")
+    delta_table(estate.ledger, MANIFESTS).delete(
+        "topic IN ('rep.unsafe', 'rep.many', 'rep.wrong', 'rep.both', 'rep.unknown')"
+    )
     again = estate.run("plan", "again")
     assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "again")) == (0, {}, [])
     estate.run("plan", "back", reverts="move")
