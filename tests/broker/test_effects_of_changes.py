@@ -13,6 +13,7 @@ from tests.broker.changes import set_on
 from tests.broker.direct import live, make
 from tests.broker.invoking import done
 from tests.clusters import VERSION
+from topicledger.actions.showing import EMPTY
 from topicledger.model.config_texts import with_units
 from topicledger.model.topic_configs import LOSSES, ChangeClass, Effects, topic_configs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -122,7 +123,7 @@ def test_each_effect_is_shown_guarded_and_passes_once_its_guard_is_raised(
             more = {**more, "cleanup.policy": "compact"}
         before[topic], after[topic] = {name: old, **more}, {name: new, **more}
         shown[topic] = {
-            "loss" if effect.of_class in LOSSES else "disruption": f"{name} {old} -> {new} {effect.words}"
+            "loss" if effect.of_class in LOSSES else "disruption": f"{name} {old} -> {new or EMPTY} {effect.words}"
             for effect in of_change
         }
     for topic, (old_configs, new_configs, words) in MORE.items():

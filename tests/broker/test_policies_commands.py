@@ -265,6 +265,16 @@ def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(confi
     assert upgrade.exit_code == 0, upgrade.output
     defaults = {each["message"] for each in json.loads(upgrade.stdout)["findings"] if each["source"] == "default"}
     assert "the default is 9223372036854775807 in Kafka 3.9, and 1h (3600000) now" in " ".join(defaults)
+    others = config.with_name("ignoring.toml")
+    others.write_text(config.read_text() + '[scope]\nignore_topics = ["^explained[.]stranger$"]\n')
+    ignoring = ("policies", "audit", "--config", others, "--cluster", "main", "--format", "json")
+    left = json.loads(invoke(*ignoring).stdout)
+    assert (left["ignored"], left["topics"]) == (1, document["topics"] - 1)
+    assert not any(each["topic"] == "explained.stranger" for each in left["findings"])
+    older = json.loads(invoke(*ignoring, "--for-kafka", "3.9").stdout)
+    assert older["ignored"] == 1
+    (fewer,) = [each["topics"] for each in older["findings"] if each["source"] == "default"]
+    assert fewer == sum(each["topics"] for each in json.loads(upgrade.stdout)["findings"]) - 1
     unknown = invoke(*asked, "--policy", "num_partition")
     assert unknown.exit_code == 2
     assert "did you mean `num_partitions`" in unknown.stderr
