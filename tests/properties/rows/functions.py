@@ -22,6 +22,7 @@ from tests.properties.rows.columns import (
     text_of,
 )
 from tests.properties.rows.sql import parse
+from topicledger.kafka import config_values
 
 lit, col = literal, named
 
@@ -160,6 +161,16 @@ def _plain(value: Any) -> Any:
 
 def floor(column: Any) -> Column:
     return _of(lambda number: int(number // 1), column)
+
+
+def is_odd_column(value: Any) -> Column:
+    """`config_values.is_odd_column`, whose numbers only Spark knows."""
+    return _of(config_values.is_odd, value)
+
+
+def same_value_column(name: Any, one: Any, other: Any) -> Column:
+    """`config_values.same_value_column`, likewise."""
+    return _of(config_values.same_value, name, one, other)
 
 
 # -- of which null is one value
@@ -375,6 +386,10 @@ def filter(column: Any, each: Callable[..., Column]) -> Column:
 
 def exists(column: Any, each: Callable[..., Column]) -> Column:
     return _of_each(lambda values, of: any(of(one) is True for one in values), column, each)
+
+
+def forall(column: Any, each: Callable[..., Column]) -> Column:
+    return _of_each(lambda values, of: all(of(one) is True for one in values), column, each)
 
 
 def map_filter(column: Any, each: Callable[..., Column]) -> Column:

@@ -35,7 +35,7 @@ from topicledger.apply import dispatch, stages
 from topicledger.apply import throttles as taking_away
 from topicledger.apply.executor import Executor
 from topicledger.cli import runs as commands
-from topicledger.kafka import sending
+from topicledger.kafka import config_values, sending
 from topicledger.kafka.sending import RetryPolicy
 from topicledger.ledger import commits, digests, leases, proof, runs, sent_batches, waves
 from topicledger.ledger import run as run_module
@@ -356,19 +356,27 @@ def over_arrow(function: Callable[..., Any], _: str, *given: Any) -> columns.Col
     return columns.Column(of)
 
 
-_REAL = (spark_functions, pyspark.sql.Column, pyspark.sql.DataFrame, pyspark.sql.Window, arrow.over_arrow)
+_REPLACED = (
+    ("F", spark_functions, functions),
+    ("Column", pyspark.sql.Column, columns.Column),
+    ("DataFrame", pyspark.sql.DataFrame, frames.DataFrame),
+    ("Window", pyspark.sql.Window, columns.Window),
+    ("over_arrow", arrow.over_arrow, over_arrow),
+    *(
+        (name, getattr(config_values, name), getattr(functions, name))
+        for name in ("is_odd_column", "same_value_column")
+    ),
+)
+"""Names in modules of the product, what they stand for, and what replaces it."""
 
 
 @contextmanager
 def functions_in_memory() -> Iterator[None]:
     """A context in which the product's transforms are of DataFrames in memory."""
-    ours = (functions, columns.Column, frames.DataFrame, columns.Window, over_arrow)
     with ExitStack() as all_of_them:
         for name, module in list(sys.modules.items()):
             if name.startswith("topicledger") and module is not None:
-                for attribute, real, own in zip(
-                    ("F", "Column", "DataFrame", "Window", "over_arrow"), _REAL, ours, strict=True
-                ):
+                for attribute, real, own in _REPLACED:
                     if real is not None and vars(module).get(attribute) is real:
                         all_of_them.enter_context(mock.patch.object(module, attribute, own))
         all_of_them.enter_context(mock.patch.object(phases, "_types", lambda schema: dict.fromkeys(schema.names, "")))
