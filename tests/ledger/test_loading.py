@@ -244,7 +244,7 @@ def test_rows_without_a_topic_are_ignored(spark: SparkSession, tmp_path: Path) -
 @pytest.mark.thorough
 def test_topic_in_two_equal_files_is_loaded_once(ledger: Ledger, tmp_path: Path) -> None:
     """C2"""
-    row = {"cluster": "orders", "topic": "a", "assignments": {"0": [1, 2], "1": [2, 1]}, "configs": {"x": "1"}}
+    row = {"cluster": "orders", "topic": "a", "assignments": {"0": [1, 2], "1": [2, 1]}, "configs": {"flush.ms": "1"}}
     turned = {**row, "assignments": {"1": [2, 1], "0": [1, 2]}}
     files = [put(tmp_path, f"{number}.json", json.dumps([each])) for number, each in enumerate([row, turned])]
     assert load_files(ledger, *files) == Loaded(added=1, changed=0, unchanged=0, removed=0)
@@ -262,7 +262,7 @@ topics:
   - {topic: both, num_partitions: 1, assignments: {0: [1]}}
   - {topic: "bad name", num_partitions: 0}
   - {topic: gaps, assignments: {0: [1], 2: [1]}}
-  - {topic: surprise, configs: {a: 0777}}
+  - {topic: surprise, labels: {a: 0777}}
   - {topic: misspelt, partitions: 3}
 """,
     )
