@@ -83,7 +83,7 @@ def test_the_query_for_default_configs_answers(ledger: Estate) -> None:
 
 
 def test_the_query_for_the_brokers_choice_answers(ledger: Estate) -> None:
-    question = "What did a topic's partitions and replication factor become where the manifest left them to the broker?"
+    question = "Which counts did the broker choose if the manifest gave none?"
     rows = {row.topic: (row.num_partitions, row.replication_factor) for row in ask(ledger, question)}
     assert rows == {"payments.legacy": (1, 1), "payments.by-default": (1, 1)}
 
