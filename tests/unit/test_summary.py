@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from tests.unit.frames import frame
+from tests.unit.frames import frame, plain
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import is_waiting, render_waiting
 from topicledger.apply.summary import Summary, Warned, _failures, _left_alone, _warnings, summarise
+from topicledger.apply.summary import results as summary_results
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kinds import NAMES
+from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import WARNING
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
@@ -165,3 +168,28 @@ def test_warnings_of_policies_about_each_kind_are_shown(spark: SparkSession, kin
         Warned(cluster="main", topic=None, resource="r", action=kind, policy="mild", message=message),
         1,
     )
+
+
+@pytest.mark.parametrize("allowed", [{}, {"main": {"deletes": 1}}])
+def test_an_action_whose_allowance_lapsed_is_stopped_again(
+    spark: SparkSession, allowed: dict[str, dict[str, int]]
+) -> None:
+    """An earlier start validated it and was killed; then the plan grew. It was counted nowhere, and the run ended."""
+    action = {"run_id": "r", "cluster": "main", "resource_type": "topic", "action": "delete"}
+    guarded = {"phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED", "error_message": "too many"}
+    plans = [{**action, "topic": "a", "resource": "a", **guarded, "guards": {"deletes": 1}}]
+    plans += [{**action, "topic": "b", "resource": "b"}]
+    validated = {"phase": "validate", "outcome": "ok"}
+    audit = [{**action, "topic": name, "resource": name, **validated} for name in "ab"]
+    audit += [{**action, "topic": "a", "resource": "a", **guarded}]
+    made = frame(spark, plain(PLANS.schema), plans)
+    run: Any = SimpleNamespace(
+        arguments={"allowed": json.dumps(allowed)},
+        allowed=allowed,
+        plans=lambda: made,
+        open_actions=lambda: made.transform(open_rows(allowed)),
+        audit=lambda: frame(spark, plain(AUDIT.schema), audit),
+    )
+    found = {row["resource"]: (row["phase"], row["outcome"], row["planned"]) for row in summary_results(run).collect()}
+    stopped = ("validate", "ok", True) if allowed else ("guard", "refused", False)
+    assert found == {"a": stopped, "b": ("validate", "ok", True)}

@@ -14,13 +14,13 @@ from topicledger.apply.planned import Pending, first_planned, let_through
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
-from topicledger.ledger.run import Run
+from topicledger.ledger.run import ALLOWED_ARGUMENT, Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.planned_files import paths_in, removals_in
 from topicledger.plan.resources import COUNTED
-from topicledger.schemas import AUDIT
+from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, document
 
 FAILED_OR_REFUSED = (Outcome.FAILED.value, Outcome.REFUSED.value)
@@ -314,8 +314,18 @@ class _Tally:
 
 
 def results(run: Run) -> DataFrame:
-    """Return each action's result from `audit`; planned actions without one have a null phase."""
-    return folded.results(run.audit(), run.open_actions(), *RETURNED)
+    """Return each action's result from `audit`; planned actions without one have a null phase.
+
+    An action that guards stop again, since its allowance lapsed, ends there, although an earlier start validated it.
+    """
+    audit = run.audit()
+    if ALLOWED_ARGUMENT in run.arguments:
+        now = run.plans().transform(folded.let_through(run.allowed))
+        stopped = now.where(folded.is_stopped() & F.col("phase").isNotNull()).select(*ACTION_KEY)
+        validated = F.col("phase").eqNullSafe(Phase.VALIDATE.value) & folded.is_ok()
+        ended = audit.where(validated).join(stopped, on=[*ACTION_KEY], how="left_anti")
+        audit = audit.where(~F.coalesce(validated, F.lit(False))).unionByName(ended)
+    return folded.results(audit, run.open_actions(), *RETURNED)
 
 
 def _tallies(results: DataFrame) -> Sequence[_Tally]:
