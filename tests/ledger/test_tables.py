@@ -522,6 +522,23 @@ def test_merge_keeps_columns_of_other_tools(spark: SparkSession, tmp_path: Path)
 
     ledger.merge(MANIFESTS, rows, removed=ledger.read(MANIFESTS).where("topic = 'gone'"))
 
+    # Another load changed, added and removed rows between the comparison and the commit: these stay as they are.
+    compared = ledger.read(MANIFESTS).where("topic <> 'new' AND topic <> 'changed'").localCheckpoint()
+    less = {"cluster": "main", "topic": "changed", "state": "present", "num_partitions": 9, "configs": {"a": "1"}}
+    compared = compared.unionByName(frame(spark, MANIFEST_ROWS, [less, {**less, "topic": "gone"}]), True)
+    mine = [{**less, "topic": name} for name in ("same", "changed", "new", "gone", "added")]
+    version = ledger.latest_version(MANIFESTS)
+    ledger.merge(MANIFESTS, frame(spark, MANIFEST_ROWS, mine), then=compared)
+    found = {(row["cluster"], row["topic"]): row["num_partitions"] for row in dicts(ledger.read(MANIFESTS))}
+    assert found == {
+        ("main", "same"): 9,
+        ("main", "added"): 9,
+        ("main", "changed"): 2,
+        ("main", "new"): None,
+        ("other", "same"): None,
+    }
+    spark.sql(f"RESTORE TABLE {ledger.sql_name(MANIFESTS)} TO VERSION AS OF {version}")
+
     maps = ("assignments", "configs", "labels")
     expected = frame(spark, MANIFEST_ROWS, [*new, old[3]])
     assert_df_equality(

@@ -32,11 +32,13 @@ class TableChanges:
     """The rows that no file has, materialised; None without --replace."""
     same_owner: bool = False
     """Whether rows to remove must still have their owner."""
+    then: DataFrame | None = None
+    """The table's rows that were compared: a row that has changed since stays as it is. None: it is overwritten."""
 
     def make(self, ledger: Ledger) -> None:
         """Make the changes in one commit, or in none if there are no changes."""
         if any(self.counts[name] for name in ("added", "changed", "removed")):
-            ledger.merge(self.table, self.rows, removed=self.removed, same_owner=self.same_owner)
+            ledger.merge(self.table, self.rows, removed=self.removed, same_owner=self.same_owner, then=self.then)
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[FileRow]]) -> Mapping[str, DataFrame]:
@@ -60,11 +62,17 @@ def _frame(spark: SparkSession, table: Table, rows: Sequence[FileRow]) -> DataFr
 
 
 def difference(
-    ledger: Ledger, table: Table, rows: DataFrame, removed: DataFrame | None = None, *, same_owner: bool = False
+    ledger: Ledger,
+    table: Table,
+    rows: DataFrame,
+    removed: DataFrame | None = None,
+    *,
+    same_owner: bool = False,
+    then: DataFrame | None = None,
 ) -> TableChanges:
     """Return the changes that `rows`, one per key, make to a table, which need not exist.
 
-    `removed`, `same_owner`: see `TableChanges`.
+    `removed`, `same_owner`, `then`: see `TableChanges`.
     """
     there = ledger.read_if_exists(table)
     old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
@@ -80,7 +88,7 @@ def difference(
         .asDict()
     )
     counts["removed"] = 0 if removed is None else removed.count()
-    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=same_owner)
+    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=same_owner, then=then)
 
 
 def gone(

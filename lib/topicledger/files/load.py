@@ -113,13 +113,14 @@ def load(
     requested_by: str | None = None,
     plan: str | None = None,
     removals: Removals | None = None,
+    compared: Mapping[str, DataFrame] | None = None,
 ) -> Loaded:
     """Load what `read` returned into `manifests` in one commit, or nothing at all; a row in `runs` records the load.
 
     Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
     or for the given owners' topics there. Raises ManifestFileError listing every row that a run would refuse by itself,
     with its file and line (C1, C3). `plan`: the run that the files are loaded for. `removals`: the rows that `replace`
-    removes, if they are known already.
+    removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`.
 
     Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
     and UsageError if the run id already exists.
@@ -137,7 +138,7 @@ def load(
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
-        loaded, changes = _changes(ledger, tables, removed, replace)
+        loaded, changes = _changes(ledger, tables, removed, replace, compared or {})
         _require_few_removed(loaded, settings, parsed, replace)
         for each in changes:
             each.make(ledger)
@@ -159,7 +160,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
     tables = frames(ledger.spark, parsed.tables)
-    loaded, _ = _changes(ledger, tables, _gone(ledger.read_if_exists, tables, parsed, replace), replace)
+    loaded, _ = _changes(ledger, tables, _gone(ledger.read_if_exists, tables, parsed, replace), replace, {})
     _require_few_removed(loaded, settings, parsed, replace)
     return _with_leftovers(loaded, parsed)
 
@@ -262,12 +263,23 @@ def _gone(
 
 
 def _changes(
-    ledger: Ledger, tables: Mapping[str, DataFrame], removed: Mapping[str, DataFrame], replace: Replace | None
+    ledger: Ledger,
+    tables: Mapping[str, DataFrame],
+    removed: Mapping[str, DataFrame],
+    replace: Replace | None,
+    compared: Mapping[str, DataFrame],
 ) -> tuple[Loaded, Sequence[TableChanges]]:
     """Return the result of the load before it is done, and the changes of each table, `manifests` first."""
     same_owner = replace is not None and bool(replace.owners)
     of_topics, *others = [
-        difference(ledger, table, tables[table.name], removed.get(table.name), same_owner=same_owner)
+        difference(
+            ledger,
+            table,
+            tables[table.name],
+            removed.get(table.name),
+            same_owner=same_owner,
+            then=compared.get(table.name),
+        )
         for table in DECLARING
         if table.name in tables
     ]

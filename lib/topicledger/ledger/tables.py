@@ -340,18 +340,28 @@ class Ledger(Definitions):
         *,
         removed: DataFrame | None = None,
         same_owner: bool = False,
+        then: DataFrame | None = None,
     ) -> None:
         """Merge `rows`, one per key, into a table in one MERGE that keeps unchanged rows and other tools' columns.
 
         `removed`: rows to remove, which aren't in `rows`; with `same_owner`, only those that still have the
-        `owner` that `removed` has.
+        `owner` that `removed` has. `then`: the table's rows that the caller has compared; a row that another commit has
+        added, changed or removed since stays as it is.
         """
         present = self._with_columns_of(table, rows)
         # The rows to remove are named: rows that another load adds in the meantime were not counted.
         source = rows.withColumn("_remove", F.lit(False))
+        as_then, not_then = "", ""
+        if then is not None:
+            before = then.groupBy(*table.key).agg(F.collect_list(F.struct(*present.schema.names)).alias("_then"))
+            both = source.alias("new").join(before.alias("then"), on=same_key(table, "new", "then"), how="left")
+            source = both.select("new.*", F.coalesce("_then", F.array()).alias("_then"))
+            as_then = f"AND exists(new._then, each -> NOT ({sql_differ(present, 'old', 'each')}))"
+            not_then = "AND size(new._then) = 0"
+        differs = sql_differ(present, "old", "new")
         clauses = [
-            f"WHEN MATCHED AND NOT new._remove AND {sql_differ(present, 'old', 'new')} THEN {updated(present)}",
-            f"WHEN NOT MATCHED AND NOT new._remove THEN {inserted(present)}",
+            f"WHEN MATCHED AND NOT new._remove AND {differs} {as_then} THEN {updated(present)}",
+            f"WHEN NOT MATCHED AND NOT new._remove {not_then} THEN {inserted(present)}",
         ]
         if removed is not None:
             owners = F.collect_set("owner") if same_owner else F.lit(None).cast("array<string>")

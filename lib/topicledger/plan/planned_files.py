@@ -52,7 +52,7 @@ from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.scoping import declarations
 from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import DECLARING, MANIFESTS, RUNS, Table
+from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
 from topicledger.text import counted, listed, show
 
 REMOVALS_ARGUMENT, REMOVED_ARGUMENT = "removals", "removed_sha256"
@@ -159,7 +159,8 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
     replaces = replace_in(run.arguments)
     removals = None if replaces is None else _planned_removals(run, beside, replaces)
     with_files = replace(run, unloaded=unloaded(run.ledger, parsed, removals))
-    changed = list(_changed_since(with_files))
+    versions = {each.name: run.ledger.latest_version(each) for each in DECLARING if run.ledger.exists(each)}
+    changed = list(_changed_since(with_files, versions))
     if changed:
         raise UsageError(
             f"the tables changed since run {run.run_id} was planned, and its files declare otherwise "
@@ -176,6 +177,7 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
         requested_by=str(run.row["requested_by"]),
         plan=run.run_id,
         removals=removals,
+        compared={name: run.ledger.read(TABLES[name], version) for name, version in versions.items()},
     )
 
 
@@ -309,14 +311,11 @@ def _undeclared(run: Run) -> DataFrame:
     return found
 
 
-def _changed_since(run: Run) -> Iterator[str]:
-    """Keys of rows of the run's files that the tables changed since the plan."""
-    for table in DECLARING:
+def _changed_since(run: Run, versions: Mapping[str, int]) -> Iterator[str]:
+    """Keys of rows of the run's files that the tables, by name, changed between the plan and these versions."""
+    for table, latest in ((TABLES[name], version) for name, version in versions.items()):
         unloaded = run.unloaded.get(table.name)
-        if unloaded is None or not run.ledger.exists(table):
-            continue
-        latest = run.ledger.latest_version(table)
-        if latest == _version_then(run, table):
+        if unloaded is None or latest == _version_then(run, table):
             continue
         yield from _otherwise(table, unloaded.rows, _declared_then(run, table), run.ledger.read(table, latest))
 
