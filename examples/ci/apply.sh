@@ -11,7 +11,7 @@ set -euo pipefail
 run_id=$1 who=$2
 shift 2
 
-# A plan with nothing to send is finished and takes no approval (2); one that lacks approval isn't applied (5).
+# A plan with nothing to send or load is finished and takes no approval (2); one that lacks approval isn't applied (5).
 allow=${TOPICLEDGER_ALLOW:-}
 topicledger runs approve --config "$TOPICLEDGER_CONFIG" "$run_id" --by "$who" --note merged \
     ${allow:+--allow "$allow"} || [[ $? == 2 && -z $allow ]]

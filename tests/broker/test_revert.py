@@ -230,7 +230,9 @@ def test_a_value_changed_back_is_warned_of_the_third_time(
         alter(kafka, "fight.one", flush_ms="6")
     (warned,) = summary.warnings
     assert warned.policy == "changed_back"
-    assert "flush.ms is 6 again: 2 runs of the last 30 days set to 5, the last of them fight-2 at" in warned.message
+    assert (
+        "flush.ms is 6 again: 2 runs of the last 30 days set flush.ms=5, the last of them fight-2 at" in warned.message
+    )
     estate.check_invariant("fight-3")
     (row,) = (row for row in estate.rows(AUDIT, "fight-3") if row["phase"] == "policy")
     assert (row["action"], row["outcome"], row["error"]) == ("alter_configs", "ok", None)

@@ -267,11 +267,15 @@ def test_durations_within_a_text_are_said_as_people_say_them() -> None:
     )
     assert with_units("retention.ms default -> 5000") == "retention.ms default -> 5s (5000)"
     assert with_units("retention.ms 5000 -> default") == "retention.ms 5s (5000) -> default"
+    assert with_units("retention.ms unknown -> 5000 can lose data") == "retention.ms unknown -> 5s (5000) can lose data"
     assert with_units("retention.ms is 5000, the broker's default; allowed is any to 2000; set it") == (
         "retention.ms is 5s (5000), the broker's default; allowed is any to 2s (2000); set it"
     )
     assert with_units("retention.ms is -1, without limit; allowed is 1 to 86400000") == (
         "retention.ms is -1, without limit; allowed is 1 to 1d (86400000)"
+    )
+    assert with_units("retention.ms is 5000 again: 2 runs of the last 30 days set retention.ms=60000, the last") == (
+        "retention.ms is 5s (5000) again: 2 runs of the last 30 days set retention.ms=1m (60000), the last"
     )
     assert with_units("retention.ms is 5000, not so") == "retention.ms is 5s (5000), not so"
     assert (

@@ -170,7 +170,7 @@ def with_unit(name: str | None, value: str) -> str | None:
 
 _VALUES = re.compile(
     r"(?P<name>[a-z][a-z.]*[.](?:ms|bytes))"
-    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:-?\d+|default)(?:(?: -> |, live )(?:-?\d+|default))?"
+    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:-?\d+|default|unknown)(?:(?: -> |, live )(?:-?\d+|default))?"
     r"| is -?\d+(?:, [a-z' ]+)?(?:; allowed is (?:any|-?\d+) to (?:any|-?\d+))?)(?![\w.])"
 )
 

@@ -70,7 +70,7 @@ def _values(rows: DataFrame, *more: Column) -> DataFrame:
 
 
 def _message() -> Column:
-    what = F.when(F.col("value") == "", text("reset")).otherwise(text("set to ", F.col("value")))
+    what = F.when(F.col("value") == "", text("reset it")).otherwise(text("set ", F.col("name"), "=", F.col("value")))
     now = F.coalesce("was", F.lit("the broker's default"))
     return text(
         F.col("name"), " is ", now, " again: ", F.col("runs"), f" runs of the last {_DAYS} days ", what,
