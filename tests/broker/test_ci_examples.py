@@ -145,7 +145,8 @@ def test_a_pull_request_gets_a_plan_and_its_merge_applies_it(runner: Runner, kaf
     assert runner.job("plan") == 0
     comment = (runner.folder / "comment-7.md").read_text()
     assert comment.startswith("<p>run <code>pr-7-abc123</code>: planned, ")
-    assert "requested by <code>alice</code><br>2 <code>create</code><br>not approved: " in comment
+    assert "requested by <code>alice</code><br>scope: <code>" in comment
+    assert "<br>2 <code>create</code><br>not approved: " in comment
     diff = comment.partition("\n```diff\n")[2].partition("\n```\n")[0]
     assert diff.splitlines() == [
         "+ create ci.one: 2 partitions, replication factor 1",
