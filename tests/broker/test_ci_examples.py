@@ -165,6 +165,7 @@ def test_a_pull_request_that_is_refused_fails_and_its_comment_says_why(
     """A cluster that can't be reached is one line. The merge applies the plan of the others."""
     declare(runner, "topic: ci.copies, replication_factor: 3", "topic: ci.fine, num_partitions: 1")
     (runner.folder / "topics" / "dead.yaml").write_text("cluster: dead\ntopics: [{topic: ci.away}, {topic: ci.far}]\n")
+    commit(runner.folder)
     runner.config.write_text(f'{runner.config.read_text()}\n[clusters.dead]\nbootstrap_servers = ["{UNREACHABLE}"]\n')
     assert runner.job("plan") == 1
     comment = (runner.folder / "comment-7.md").read_text()
