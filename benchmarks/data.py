@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from topicledger import phases
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES, Table
@@ -169,6 +170,14 @@ def _observed(topics: DataFrame) -> DataFrame:
         F.lit("bench").alias("run_id"),
         F.lit(NOW).alias("observed_at"),
     )
+
+
+def observed(ledger: Ledger) -> DataFrame:
+    """Return the stored topics as the phase observe does (`phases.OBSERVED`): each described, led as Kafka prefers."""
+    stored = ledger.read(OBSERVED)
+    added = (each for each in phases.OBSERVED if each.name not in stored.columns)
+    known = stored.withColumns({each.name: F.lit(None).cast(each.dataType) for each in added})
+    return known.select(*phases.OBSERVED.names)
 
 
 def _usages(topics: DataFrame) -> DataFrame:

@@ -13,7 +13,7 @@ from topicledger.ledger.session import get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.resources.building import from_settings
-from topicledger.schemas import BROKERS, OBSERVED, PLANS
+from topicledger.schemas import BROKERS, PLANS
 
 DRIVER_MEMORY = "1000m"
 """With Java's memory beside the heap and Python's memory, the driver stays below 2 GB."""
@@ -42,7 +42,7 @@ def run(size: Size, folder: Path) -> Result:
         def plan(_: object) -> Mapping[str, int]:
             # Read from the table instead of observing: B5 leaves out Kafka, but not reading the rows.
             seen = Observation(
-                topics=ledger.read(OBSERVED),
+                topics=data.observed(ledger),
                 brokers=ledger.read(BROKERS),
                 statuses={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
             )

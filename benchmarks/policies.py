@@ -29,7 +29,7 @@ from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import text
 from topicledger.resources import registry
 from topicledger.resources.building import from_settings
-from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
+from topicledger.schemas import BROKERS, MANIFESTS, PLANS, USAGES
 
 DRIVER_MEMORY = "4g"
 REACH = 3.0
@@ -114,7 +114,7 @@ def run(size: Size, folder: Path) -> Result:
     ledger.ensure(PLANS)
     # Materialised in Spark's own storage, as observe does, so that clusters are asked once.
     seen = Observation(
-        topics=ledger.read(OBSERVED).localCheckpoint(),
+        topics=data.observed(ledger).localCheckpoint(),
         brokers=ledger.read(BROKERS).localCheckpoint(),
         statuses={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
     )
