@@ -25,6 +25,7 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
+from topicledger.ledger.outcomes import is_validated
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import RecordedThrottles
 from topicledger.ledger.waves import OutcomeWaves
@@ -275,8 +276,7 @@ def _allowed() -> None:
 def _validated(run: Run, cluster: str, topics: Collection[str]) -> Mapping[str, TopicResult]:
     """Return topic -> the counts that validateOnly resolved in this run, from `audit`."""
     wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
-    ok = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
-    rows = run.audit().where(ok & (F.col("cluster") == cluster) & (F.col("action") == Action.CREATE.value))
+    rows = run.audit().where(is_validated() & (F.col("cluster") == cluster) & (F.col("action") == Action.CREATE.value))
     found = rows.join(wanted, on="topic", how="left_semi").select("topic", "num_partitions", "replication_factor")
     return {
         row["topic"]: TopicResult(num_partitions=row["num_partitions"], replication_factor=row["replication_factor"])

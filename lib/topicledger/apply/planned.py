@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 
 from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.apply.moves import PlannedMoves, render_moves
+from topicledger.ledger.outcomes import is_let_through, is_validated
 from topicledger.ledger.run import Run
-from topicledger.model import Outcome, Phase
 from topicledger.model.config_texts import with_units
 from topicledger.plan.allowing import StoppedActions, approve_command, most_of, stopped_in_words
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action, with_destroys
@@ -54,9 +54,8 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
 
     `results`: from `summary.results`.
     """
-    validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     returned = (F.col(name).alias(f"returned_{name}") for name in RETURNED)
-    pending = results.where((F.col("planned") & validated) | let_through()).select(*ACTION_KEY, *returned)
+    pending = results.where((F.col("planned") & is_validated()) | is_let_through()).select(*ACTION_KEY, *returned)
     rows = (
         run.open_actions()
         .join(pending, on=list(ACTION_KEY), how="inner")
@@ -67,11 +66,6 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
         .limit(SHOWN_FAILURES)
     )
     return [planned_action(row) for row in rows.collect()]
-
-
-def let_through() -> Column:
-    """Whether a guard stopped an action of `summary.results` that an approval has allowed since."""
-    return F.col("planned") & F.col("phase").eqNullSafe(Phase.GUARD.value)
 
 
 def heading(owner: str | None, cluster: str) -> str:

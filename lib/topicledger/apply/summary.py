@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
-from topicledger.apply.planned import Pending, first_planned, let_through
+from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
@@ -322,7 +322,7 @@ def results(run: Run) -> DataFrame:
     if ALLOWED_ARGUMENT in run.arguments:
         now = run.plans().transform(folded.let_through(run.allowed))
         stopped = now.where(folded.is_stopped() & F.col("phase").isNotNull()).select(*ACTION_KEY)
-        validated = F.col("phase").eqNullSafe(Phase.VALIDATE.value) & folded.is_ok()
+        validated = folded.is_validated()
         ended = audit.where(validated).join(stopped, on=[*ACTION_KEY], how="left_anti")
         audit = audit.where(~F.coalesce(validated, F.lit(False))).unionByName(ended)
     return folded.results(audit, run.open_actions(), *RETURNED)
@@ -352,7 +352,7 @@ def _skipped(results: DataFrame) -> Mapping[str | None, Mapping[str, int]]:
 
 def _failures(results: DataFrame) -> Sequence[Failure]:
     shown = [each.name for each in fields(Failure)]
-    failed = results.where(F.col("outcome").isin(*FAILED_OR_REFUSED) & ~let_through())
+    failed = results.where(F.col("outcome").isin(*FAILED_OR_REFUSED) & ~folded.is_let_through())
     failed = failed.withColumn("topics", F.lit(1)).select(*shown)
     alike = F.coalesce(F.col("error").isin(*_ALIKE), F.lit(False))
     together = ("cluster", "phase", "outcome", "error_code", "error", "error_message")

@@ -179,5 +179,15 @@ def is_ok() -> Column:
     return F.col("outcome") == Outcome.OK.value
 
 
+def is_validated() -> Column:
+    """Whether an action passed validate."""
+    return is_phase(Phase.VALIDATE) & is_ok()
+
+
+def is_let_through() -> Column:
+    """Whether a guard stopped an action of `results` that an approval has allowed since; never null."""
+    return F.col("planned") & F.col("phase").eqNullSafe(Phase.GUARD.value)
+
+
 def is_phase(*phases: Phase) -> Column:
     return F.col("phase").isin(*(each.value for each in phases))

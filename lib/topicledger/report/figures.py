@@ -49,9 +49,12 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     """
     planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
     last = outcomes.results(audit, planned, "completed_at", by=_RESOURCE)
-    validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     waits = F.when(F.col("run_id").isin(*applying), ShownState.OPEN.value).otherwise(ShownState.PLANNED.value)
-    outcome = F.when(F.col("phase").isNull(), ShownState.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
+    outcome = (
+        F.when(F.col("phase").isNull(), ShownState.OPEN.value)
+        .when(outcomes.is_validated(), waits)
+        .otherwise(F.col("outcome"))
+    )
     short = F.substring("error_message", 1, MESSAGE_CHARACTERS)
     creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
     found = outcomes.by_action(creates, "run_id", more=returned())
