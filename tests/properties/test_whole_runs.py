@@ -1,7 +1,7 @@
 """Random walks of whole runs: several runs, clusters and other clients, on the product's own code; see `walks`.
 
-`make test` walks the same 450 histories each time, and 225 about ACLs; TOPICLEDGER_WALKS=100000 walks as many as it
-says, from another seed each time. TOPICLEDGER_SEED repeats one.
+`make test` walks the same 450 histories each time, 450 about moves, and 225 about ACLs; TOPICLEDGER_WALKS=100000 walks
+as many as it says, from another seed each time. TOPICLEDGER_SEED repeats one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.properties.walks.chance import History, history, shortest
+from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_MOVES, About, History, history, shortest
 from tests.properties.walks.driver import installed
 from tests.properties.walks.history import Walk
 from tests.properties.walks.world import Broken
@@ -31,7 +32,18 @@ INTERESTING = (
     "Stopped",
 )
 """What the walks have to come to, else they show nothing."""
-OF_ACLS = (
+INTERESTING_MOVES = (
+    "apply reassign failed CANCELLED",
+    "apply reassign failed CHANGED_SINCE_PLAN",
+    "apply reassign failed REASSIGNMENT_IN_PROGRESS",
+    "apply reassign ok RECOVERED",
+    "apply reassign refused REASSIGNMENT_IN_PROGRESS",
+    "run reassign refused PLAN_EXPIRED",
+    "Crash",
+    "LeaseLost",
+)
+"""The same for walks about moves."""
+INTERESTING_ACLS = (
     "allowed and sent",
     "apply acl_add refused CHANGED_SINCE_PLAN",
     "apply acl_add refused OWN_RIGHTS",
@@ -42,15 +54,27 @@ OF_ACLS = (
 
 def test_whole_runs_keep_their_promises_whatever_happens() -> None:
     """C12, C18, D7, N1, R1 to R5, A2"""
+    walked("", EVERYTHING, WALKS, INTERESTING)
+
+
+def test_runs_that_move_replicas_keep_the_same_promises() -> None:
+    """R2, R4, R6: also if requests for moves get lost, and before they are repeated a stop or another client comes."""
+    walked("moves ", OF_MOVES, WALKS, INTERESTING_MOVES)
+
+
+def walked(name: str, about: About, walks: int, interesting: Sequence[str]) -> None:
+    """Walk through as many histories; each must keep all promises, and together they must reach what is interesting."""
     reached: Counter[str] = Counter()
     with installed():
-        for number in range(WALKS):
-            found = history(random.Random(f"{SEED} {number}"))
+        for number in range(walks):
+            found = history(random.Random(f"{SEED} {name}{number}"), about)
             if (why := broken(found, reached)) is not None:
                 # Shorter histories may break something else, which is as good.
                 found = shortest(found, lambda each: broken(each) is not None)
-                raise AssertionError(f"seed {SEED}, history {number}: {why}\n\nshortest:\n{found}\n\n{broken(found)}")
-    missing = [each for each in INTERESTING if not reached[each]]
+                raise AssertionError(
+                    f"seed {SEED}, history {name}{number}: {why}\n\nshortest:\n{found}\n\n{broken(found)}"
+                )
+    missing = [each for each in interesting if not reached[each]]
     assert not missing, f"no walk came to {missing}: {reached}"
 
 
@@ -62,12 +86,12 @@ def test_runs_about_acls_keep_the_same_promises() -> None:
     reached: Counter[str] = Counter()
     with installed():
         for number in range(WALKS // 2):
-            found = history(random.Random(f"{SEED} acls {number}"), of_acls=True)
+            found = history(random.Random(f"{SEED} acls {number}"), OF_ACLS)
             if number % 2:
                 found = replace(found, estate=replace(found.estate, approvals=1, allows=True, max_acl_deletes=0))
             why = broken(found, reached)
             assert why is None, f"seed {SEED}, history {number}: {why}\n\n{found}"
-    missing = [each for each in OF_ACLS if not reached[each]]
+    missing = [each for each in INTERESTING_ACLS if not reached[each]]
     assert not missing, f"no walk came to {missing}: {reached}"
 
 

@@ -26,7 +26,6 @@ from tests.properties.walks.world import (
 )
 
 _EDITS = tuple(f"{each} an acl" for each in ("edits", "moves", "removes", "corrects"))
-_OF_ACLS = (*_EDITS, GRANTS, REVOKES)
 HAPPENINGS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys((*FAULTS, *AT_COMMIT, *AT_READ, *TO_ALL), ("",)),
     **dict.fromkeys(("moves", "moves the first", "moves back", "cancels"), tuple(MOVES)),
@@ -48,6 +47,7 @@ _KINDS = (
     *(("stop", "replicas are slow", ANOTHER_RUN) * 8),
 )
 """Kinds of events, each as often as it is drawn: stops and slow replicas are what most faults of moves need."""
+_UNANSWERED = ("lost, done", "lost, not done", "lost, late", "-1, done", "-1, not done", "7, done")
 _AFTERS = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16)
 _AFTERS_OF_A_KIND = (0, 0, 0, 0, 1, 1, 2, 3)
 """There are fewer requests of one kind."""
@@ -75,29 +75,74 @@ class History:
         return "\n".join(map(str, (self.estate, *self.items)))
 
 
-ABOUT_ACLS: Sequence[Item] = (
-    *(Start(kind) for kind in ("acls", "acls", "acls", "acls+", "topics")),
-    Start("acls", wait=True),
-    Abandon("acls"),
-    Approve("acls"),
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What histories are mostly about: kinds of events, commands and requests that faults meet."""
+
+    kinds: Sequence[str] = _KINDS
+    commands: Sequence[Item] = COMMANDS
+    requests: Sequence[To] = tuple(To)
+    first: Sequence[str] = ()
+    """Kinds of two events before the first start."""
+    topics: Sequence[str] = TOPICS
+    """Topics that something happens to."""
+    events: tuple[int, int] = (0, 4)
+    """The fewest and the most events of a start."""
+    moving: float = 0.5
+    """Share of events for which only moments count while a run of ours moves something."""
+    followed: float = 0.0
+    """Share of faults after which something else happens at once: before the request is repeated, for example."""
+
+
+EVERYTHING = About()
+OF_ACLS = About(
+    kinds=(*_KINDS, *((*_EDITS, GRANTS, REVOKES) * 16)),
+    commands=(
+        *(Start(kind) for kind in ("acls", "acls", "acls", "acls+", "topics")),
+        Start("acls", wait=True),
+        Abandon("acls"),
+        Approve("acls"),
+    ),
+    # Else the first run would find no ACL to remove.
+    first=_EDITS,
 )
-"""Commands of histories that are mostly about ACLs."""
+OF_MOVES = About(
+    kinds=(
+        *(("stop",) * 5),
+        *(("moves", "moves the first") * 3),
+        *("moves back", "cancels", "deletes", "recreates", "declares otherwise"),
+        *(_UNANSWERED * 2),
+        *("41", "31", "crash, done", "crash, not done", "crash after", "read lost"),
+        *("replicas are slow", "replicas are slow", "replicas arrive", "a week passes", "lease lost"),
+        *(ANOTHER_RUN, CURSE, UNTOLD),
+    ),
+    commands=(
+        *(Start("moves", cancel=cancel) for cancel in (True, False) * 3),
+        *(Abandon("moves", cancel=cancel) for cancel in (True, False)),
+        *(Start(kind) for kind in ("moves+", "topics")),
+    ),
+    requests=(To.MOVES, To.MOVES, To.MOVES, To.CANCELS, To.THROTTLES),
+    topics=tuple(MOVES),
+    events=(1, 4),
+    moving=0.25,
+    followed=0.7,
+)
+"""Lost requests for moves, and what happens before they are repeated: few histories about everything have both."""
 
 
-def history(chance: random.Random, *, of_acls: bool = False) -> History:
-    """Make a history: starts and other commands, each with what happens meanwhile. `of_acls`: mostly about ACLs.
+def history(chance: random.Random, about: About = EVERYTHING) -> History:
+    """Make a history: starts and other commands, each with what happens meanwhile.
 
     Few kinds of events, commands and requests that fail occur in it, but these often: of many kinds, one would seldom
     meet another (Groce et al., Swarm Testing, ISSTA 2012).
     """
-    kinds = chance.choices((*_KINDS, *(_OF_ACLS * 16)) if of_acls else _KINDS, k=chance.randint(2, 5))
-    commands = chance.choices(ABOUT_ACLS if of_acls else COMMANDS, k=chance.randint(1, 3))
-    requests = chance.choices(list(To), k=chance.randint(1, 2))
-    # Else the first run would find no ACL to remove.
-    items: list[Item] = [_event(chance, chance.choice(_EDITS), requests) for _ in range(2 if of_acls else 0)]
+    kinds = chance.choices(about.kinds, k=chance.randint(2, 5))
+    commands = chance.choices(about.commands, k=chance.randint(1, 3))
+    requests = chance.choices(about.requests, k=chance.randint(1, 2))
+    items: list[Item] = [_event(chance, about, about.first, requests) for _ in range(2 if about.first else 0)]
     for _ in range(chance.randint(1, 4)):
         items.append(chance.choice(commands))
-        items += (_event(chance, chance.choice(kinds), requests) for _ in range(chance.randint(0, 4)))
+        items += _meanwhile(chance, about, kinds, requests)
     estate = Estate(
         at_once=chance.random() < 0.5,
         by_manifests=chance.random() < 0.5,
@@ -111,13 +156,22 @@ def history(chance: random.Random, *, of_acls: bool = False) -> History:
     return History(estate, tuple(items))
 
 
-def _event(chance: random.Random, kind: str, requests: Sequence[To]) -> Event:
+def _meanwhile(chance: random.Random, about: About, kinds: Sequence[str], requests: Sequence[To]) -> Iterator[Event]:
+    for _ in range(chance.randint(*about.events)):
+        event = _event(chance, about, kinds, requests)
+        yield event
+        if event.kind in FAULTS and about.followed and chance.random() < about.followed:
+            yield replace(_event(chance, about, kinds, requests), after=0, moving=False)
+
+
+def _event(chance: random.Random, about: About, kinds: Sequence[str], requests: Sequence[To]) -> Event:
+    kind = chance.choice(kinds)
     to = chance.choice(requests) if kind in FAULTS else To.ANY
     return Event(
         kind,
-        what=chance.choice(HAPPENINGS[kind]),
+        what=chance.choice([each for each in HAPPENINGS[kind] if each in about.topics or each not in TOPICS]),
         after=chance.choice(_AFTERS if to is To.ANY else _AFTERS_OF_A_KIND),
-        moving=chance.random() < 0.5,
+        moving=chance.random() < about.moving,
         to=to,
         times=chance.choice(_TIMES) if kind in (*FAULTS, *AT_READ) else 1,
     )
