@@ -115,6 +115,25 @@ def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     assert row(ledger)["released_at"] is not None
 
 
+def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledger) -> None:
+    """Other runs wait until it expires; a later start of the same run on this host doesn't."""
+    with take(ledger, "one", "main", "other", "third") as held:
+        held.let_expire("main")
+        held.let_expire("other")
+        held.release_some(["other"])
+        until(lambda: "ended" in row(ledger, "other")["process"], seconds=60)
+        before = row(ledger, "other")["changes"]
+        held._wake.set()
+        until(lambda: row(ledger)["changes"] > 2, seconds=60)
+        assert row(ledger, "other")["changes"] == before
+        held.require_for_request("main")
+    assert [row(ledger, name)["released_at"] is None for name in ("main", "other", "third")] == [True, True, False]
+    with pytest.raises(LeaseHeld, match="is being changed by run one"):
+        take(ledger, "two")
+    with take(ledger, "one", "main", "other") as again:
+        again.require_for_request("main")
+
+
 @pytest.mark.thorough
 def test_a_cluster_that_another_holder_takes_is_lost_alone(ledger: Ledger) -> None:
     """Its rows are left alone, and the other clusters' leases are renewed and released as before."""

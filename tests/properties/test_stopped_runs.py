@@ -14,7 +14,7 @@ from tests.properties.walks.driver import installed
 from tests.properties.walks.estate import EAST, WEST, Estate
 from tests.properties.walks.history import Start, Walk
 from tests.properties.walks.ledger import MemoryLeases
-from tests.properties.walks.world import Event, Pending
+from tests.properties.walks.world import Event, Pending, To
 from topicledger import pipeline
 from topicledger.apply import stages
 from topicledger.apply.dispatch import Context, Stopped
@@ -93,6 +93,19 @@ def test_without_cancel_a_stop_outside_of_apply_leaves_moves_alone(monkeypatch: 
         monkeypatch.setattr(pipeline, "validate", now_stop)
         step(walk, Start("moves"))
         assert walk.world.is_moving()
+
+
+@pytest.mark.parametrize(("kind", "to"), [("moves", To.MOVES), ("topics", To.OTHERS)])
+def test_a_lease_is_kept_while_a_lost_request_may_arrive(kind: str, to: To) -> None:
+    """R2: until it expires, no other run changes the cluster, or removes throttles of moves that may still begin."""
+    walk = Walk(Estate(), Counter())
+    step(walk, Start(kind), Event("lost, late", to=to), Event("stop"))
+    assert isinstance(walk._last_end, Stopped)
+    assert [each.cluster for each in walk.world.in_flight] == [EAST]
+    assert (walk.world.holder(EAST), walk.world.holder(WEST)) == (f"{kind}-1", None)
+    step(walk, Start("topics" if kind == "moves" else "moves"))
+    assert walk.world.is_moving() == bool(walk.world.clusters[EAST].throttles()) == (kind == "moves")
+    walk.walk([])
 
 
 class Watched(MemoryLeases):

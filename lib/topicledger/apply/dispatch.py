@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -264,6 +264,16 @@ def each_cluster(
     return StepResult(results=found, problems=problems, left_open=left_open)
 
 
+def expire_if_in_flight(held: Leases, executor: Executor) -> None:
+    """Let a cluster's lease expire instead of releasing it, if a request without an answer may still change it.
+
+    Another run could otherwise act on a state that this request then changes: take away the throttle of a move that
+    begins afterwards, for example.
+    """
+    if executor.may_still_change():
+        held.let_expire(executor.cluster)
+
+
 def _over(ended: Sequence[PhaseResult]) -> Sequence[PhaseResult]:
     """Return the results that become rows of `audit`; a pending one of phase apply is still under way."""
     return [each for each in ended if (each.phase, each.outcome) != (Phase.APPLY, Outcome.PENDING)]
@@ -308,7 +318,7 @@ def _one_cluster(
         withdrawn=context.withdrawn.get(settings.name, {}),
     )
     limits.move_within(moving)
-    with ClusterAdmin(settings, run.settings.kafka) as admin:
+    with ClusterAdmin(settings, run.settings.kafka) as admin, ExitStack() as closing:
         executor = Executor(
             cluster=settings.name,
             cluster_id=cluster_id,
@@ -320,6 +330,8 @@ def _one_cluster(
             validated=partial(_validated, run, settings.name),
             created_by=partial(created_by, run.ledger, settings.name, cluster_id),
         )
+        if held is not None:
+            closing.callback(expire_if_in_flight, held, executor)
         live_id = executor.live_cluster_id()
         unknown = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
         if live_id != cluster_id and unknown:

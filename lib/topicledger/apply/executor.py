@@ -29,6 +29,11 @@ class Executor(ClusterContext):
         """Return the cost of an action, by its kind."""
         return ACTIONS[target.action].cost
 
+    def may_still_change(self) -> bool:
+        """Return whether the cluster may still carry out a request that got no answer; see `may_move`."""
+        since = self.clock() - self.retry_policy.visibility
+        return any(at > since for at in self.limits.unanswered.values()) or bool(self.may_move())
+
     def validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Validate one batch. A target fails if the cluster never answers about it: nothing can have been changed."""
         for kind, of_kind in by_kind(targets):

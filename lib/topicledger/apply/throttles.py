@@ -10,6 +10,7 @@ from functools import partial
 
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.throttling import ThrottleRefused, Throttling
+from topicledger.apply.dispatch import expire_if_in_flight
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError
@@ -90,15 +91,15 @@ def _take_away_left(
     records = RecordedThrottles(ledger=ledger, run_id=run_id, cluster=name, cluster_id=cluster_id)
     with ClusterAdmin(settings.cluster(name), settings.kafka) as admin:
 
-        def throttling(may_send: Callable[[], None]) -> Throttling:
+        def connected(may_send: Callable[[], None]) -> Executor:
             limits = ClusterLimits(max_batch_records=settings.kafka.max_batch_records)
             executor = Executor(
                 cluster=name, cluster_id=cluster_id, admin=admin, limits=limits, stop=stop, may_send=may_send
             )
             executor.require_planned_cluster()
-            return Throttling(executor, records)
+            return executor
 
-        if not throttling(_nothing).is_any_over():
+        if not Throttling(connected(_nothing), records).is_any_over():
             return
         with leases.take(
             ledger,
@@ -109,7 +110,11 @@ def _take_away_left(
             wait=False,
             stop=stop,
         ) as held:
-            throttling(partial(held.require_for_request, name)).end()
+            executor = connected(partial(held.require_for_request, name))
+            try:
+                Throttling(executor, records).end()
+            finally:
+                expire_if_in_flight(held, executor)
 
 
 def _nothing() -> None:

@@ -116,6 +116,8 @@ class ClusterLimits:
     """Resources that were acknowledged and may not be visible yet, as their kind's steps name them (A6)."""
     moving: MoveLimits = field(default_factory=MoveLimits)
     """Limits of simultaneous moves."""
+    unanswered: dict[str, float] = field(default_factory=dict)
+    """Resource -> when a request that changes it was given up without an answer, by the context's clock."""
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
@@ -265,6 +267,8 @@ class Sender:
                     backoff = min(backoff * 2, self.retry_policy.longest_backoff)
             yield from sent.silent
         finally:
+            if changes:
+                self.limits.unanswered.update(dict.fromkeys(sent.unanswered, self.clock()))
             self.waiting(None)
 
     def _again_after_silence(self) -> int:

@@ -54,6 +54,12 @@ class Holder:
         words = (*machine(), *process_of(os.getpid()), secrets.token_hex(4))
         return cls(run_id=run_id, host=socket.gethostname(), process=" ".join(words))
 
+    @property
+    def ended(self) -> str:
+        """Return `process` as of a process that has ended: another start of the same run may take its leases here."""
+        boot, namespace, pid, _, *token = self.process.split(" ")
+        return " ".join((boot, namespace, pid, "ended", *token))
+
     def is_dead(self) -> bool:
         """Whether it is known to have ended: a process of this host that no longer exists."""
         boot, namespace, pid, started = self.process.split(" ")[:4]

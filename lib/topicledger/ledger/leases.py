@@ -70,6 +70,7 @@ class Leases:
         self._seconds = lease_seconds(request_timeout)
         self._rows: Sequence[dict[str, Any]] = ()
         self._done: frozenset[str] = frozenset()
+        self._expiring: frozenset[str] = frozenset()
         self._tried = False
         self._until = 0.0
         self._expires_at = datetime.min.replace(tzinfo=UTC)
@@ -113,6 +114,14 @@ class Leases:
         with self._changed:
             self._done |= frozenset(names)
         self._wake.set()
+
+    def let_expire(self, cluster: str) -> None:
+        """Let the lease of a cluster expire when this run is done with it, since a request may still be on its way.
+
+        The lease outlasts the request. A later start of this run may take it at once on this host, as after a crash.
+        """
+        with self._changed:
+            self._expiring |= {cluster}
 
     @property
     def lost(self) -> Mapping[str, str]:
@@ -161,12 +170,16 @@ class Leases:
         began, now = self._clocks.elapsed(), self._clocks.now()
         expires_at = now + timedelta(seconds=self._seconds)
         new = [{**row, "changes": row["changes"] + 1, "expires_at": expires_at} for row in rows]
-        new = [{**row, "released_at": now} if not renewed or row["cluster"] in self._done else row for row in new]
+        leaves = {"released_at": now}, {"process": self.holder.ended}
+        new = [
+            {**row, **leaves[row["cluster"] in self._expiring]} if not renewed or row["cluster"] in self._done else row
+            for row in new
+        ]
         if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
             return False
         with self._changed:
             # The lease's time counts from the beginning of the commit: a slow commit uses up part of it.
-            self._rows = [row for row in new if row["released_at"] is None]
+            self._rows = [row for row in new if row["released_at"] is None and row["process"] == self.holder.process]
             self._until, self._expires_at = began + self._seconds, expires_at
             self._renew_at = began + self._seconds / 3
             # If commits are slow, the next lease must last longer to be renewed in time.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from tests.properties.walks.cluster import Cluster, Partition
-from tests.properties.walks.world import Moment, To, World
+from tests.properties.walks.world import Late, Moment, To, World
 from topicledger import kafka
 from topicledger.kafka import Cluster as Described
 from topicledger.kafka import RequestLost, Response
@@ -28,6 +28,8 @@ _CODES = {
     "44": (kafka.POLICY_VIOLATION, False),
 }
 """Code, and whether the request was carried out nevertheless."""
+ARRIVES_WITHIN = 10.0
+"""Seconds after which a late request has arrived: brokers and controllers drop those that are older."""
 _UNTOLD = "UNKNOWN_SERVER_ERROR"
 _CURSED = TopicResult(error_code=kafka.UNKNOWN_SERVER_ERROR, error_message="the server had an error")
 
@@ -183,7 +185,8 @@ class Admin:
         world, cluster = self._world, self._cluster
         kind = world.moment(Moment.CHANGE, to=to)
         # One connection keeps the order: what is late comes before this request.
-        world.arrive()
+        run_id = self._watcher.run_id
+        world.arrive(lambda each: (each.cluster, each.run_id) == (cluster.name, run_id))
         cluster.now = world.clock
         if kind in ("31", "44"):
             self._watcher.may_be_anything = True
@@ -198,7 +201,9 @@ class Admin:
             if kind.endswith(", done"):
                 all_of_them()
             elif kind.endswith(", late"):
-                world.in_flight.append(all_of_them)
+                world.in_flight.append(
+                    Late(cluster=cluster.name, run_id=run_id, due=world.clock + ARRIVES_WITHIN, do=all_of_them)
+                )
             if kind.startswith("crash"):
                 world.die()
             for name in names:

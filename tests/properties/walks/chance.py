@@ -77,7 +77,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What histories are mostly about: kinds of events, commands and requests that faults meet."""
+    """The focus of histories: kinds of events, commands and requests that faults meet."""
 
     kinds: Sequence[str] = _KINDS
     commands: Sequence[Item] = COMMANDS

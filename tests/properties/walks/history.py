@@ -139,7 +139,6 @@ class Walk:
         world.dead = world.contended = False
         world.expire()
         self.ledger.beside = []
-        world.arrive()
         world.clock += 1.0
         try:
             if isinstance(item, Start):
@@ -237,6 +236,7 @@ class Walk:
         if event.kind in BY_OTHERS:
             if world.clusters[CLUSTER_OF[event.what]].somebody(event.kind, event.what):
                 self.checks.touched.add(event.what)
+                self.checks.of_others.add(event.what)
         elif event.kind == ANOTHER_RUN:
             self._start_meanwhile(event.what)
         elif event.kind == CURSE:

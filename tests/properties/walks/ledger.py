@@ -164,6 +164,7 @@ class MemoryLeases:
         self.contended = world.contended
         self._released: set[str] = set()
         self._lost: set[str] = set()
+        self._expiring: set[str] = set()
         world.holders |= dict.fromkeys(self.names, self)
 
     def __enter__(self) -> Self:
@@ -192,9 +193,14 @@ class MemoryLeases:
         # Those of a dead driver expire.
         for name in () if self._world.dead else names:
             self._released.add(name)
+            if name in self._expiring:
+                continue
             if self._world.holders.get(name) is self:
                 del self._world.holders[name]
                 self._world.was_held(name, self.run_id)
+
+    def let_expire(self, cluster: str) -> None:
+        self._expiring.add(cluster)
 
     def release(self) -> None:
         self.release_some(self.names - self._released)
@@ -234,8 +240,6 @@ def take(
             raise LeaseLost("stopped while it waited for a lease")
         if asked + 1 == _WAITS:
             world.others_release(held)
-    # A lease outlasts the requests that were sent under it.
-    world.arrive()
     found = MemoryLeases(world, run_id, clusters, busy)
     found.contended = found.contended or world.held_since(found.names, run_id, observed_since)
     return found

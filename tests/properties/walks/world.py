@@ -110,6 +110,17 @@ class Pending:
     """Moments of its kind that passed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """A request whose client has given up, and that arrives later."""
+
+    cluster: str
+    run_id: str
+    due: float
+    """When it arrives at the latest."""
+    do: Callable[[], object]
+
+
 class Crash(BaseException):
     """The driver died: nothing that it does from here on has any effect."""
 
@@ -139,8 +150,7 @@ class World:
     """By cluster, the leases that are held on it; a text: those of a run that isn't ours."""
     held_until: dict[tuple[str, str], datetime] = field(default_factory=dict)
     """By cluster and run, when a lease ended last."""
-    in_flight: list[Callable[[], object]] = field(default_factory=list)
-    """Requests that arrive late."""
+    in_flight: list[Late] = field(default_factory=list)
     elsewhere: Callable[[Event], None] = lambda _: None
     """Carries out events of other people."""
     check: Callable[[], None] = lambda: None
@@ -157,6 +167,7 @@ class World:
         """Let the events that are due happen; return the kind of one that is the step's own fate."""
         if self.dead:
             raise Crash
+        self.arrive(lambda each: each.due <= self.clock)
         counted: list[Pending] = []
         while (each := self._next(kinds, to, counted)) is not None:
             counted.append(each)
@@ -219,6 +230,8 @@ class World:
             if not isinstance(each, str):
                 del self.holders[name]
                 self.was_held(name, each.run_id)
+                # A lease outlasts the requests that were sent under it, unless it is released.
+                self.arrive(lambda late, name=name: late.cluster == name)  # type: ignore[misc]
 
     def others_release(self, clusters: Iterable[str]) -> None:
         """Runs that aren't ours release leases."""
@@ -236,10 +249,13 @@ class World:
             name in clusters and of != run_id and until >= moment for (name, of), until in self.held_until.items()
         )
 
-    def arrive(self) -> None:
+    def arrive(self, which: Callable[[Late], bool] = lambda _: True) -> None:
+        """Late requests arrive."""
         late, self.in_flight = self.in_flight, []
-        for each in late:
-            each()
+        self.in_flight = [each for each in late if not which(each)]
+        for each in filter(which, late):
+            self.tell("a late request arrives on", each.cluster)
+            each.do()
 
     def heal(self) -> None:
         """No more events."""
