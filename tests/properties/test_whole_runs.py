@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_MOVES, About, History, history, shortest
+from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_MOVES, About, broken, history, shortest
 from tests.properties.walks.driver import installed
-from tests.properties.walks.history import Walk
-from tests.properties.walks.world import Broken
 
 WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "450"))
 SEED = os.environ.get("TOPICLEDGER_SEED", "0" if "TOPICLEDGER_WALKS" not in os.environ else str(random.getrandbits(32)))
@@ -93,12 +91,3 @@ def test_runs_about_acls_keep_the_same_promises() -> None:
             assert why is None, f"seed {SEED}, history {number}: {why}\n\n{found}"
     missing = [each for each in INTERESTING_ACLS if not reached[each]]
     assert not missing, f"no walk came to {missing}: {reached}"
-
-
-def broken(found: History, reached: Counter[str] | None = None) -> Broken | None:
-    """Walk through a history; return the promise that it broke."""
-    try:
-        Walk(found.estate, Counter() if reached is None else reached).walk(found.items)
-    except Broken as error:
-        return error
-    return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from tests.properties.walks.estate import ACLS, ALTERS, CREATES, DELETES, GROWS, IDS, MOVES, ON, TOPICS, Estate
-from tests.properties.walks.history import KINDS, OTHERS, Abandon, Approve, Item, Start
+from tests.properties.walks.history import KINDS, OTHERS, Abandon, Approve, Item, Start, Walk
 from tests.properties.walks.world import (
     ANOTHER_RUN,
     AT_COMMIT,
@@ -21,6 +22,7 @@ from tests.properties.walks.world import (
     TO_ALL,
     TOLD,
     UNTOLD,
+    Broken,
     Event,
     To,
 )
@@ -52,6 +54,7 @@ _AFTERS = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16)
 _AFTERS_OF_A_KIND = (0, 0, 0, 0, 1, 1, 2, 3)
 """There are fewer requests of one kind."""
 _TIMES = (1, 1, 1, 2, 3, 8)
+_BEFORE_THE_NEXT_ATTEMPT = ("stop", "stop", "stop", "moves", "moves the first", "cancels", "recreates", "read lost")
 
 COMMANDS: Sequence[Item] = (
     *(Start("moves", cancel=cancel) for cancel in (True, True, False) * 3),
@@ -91,7 +94,8 @@ class About:
     moving: float = 0.5
     """Share of events for which only moments count while a run of ours moves something."""
     followed: float = 0.0
-    """Share of faults after which something else happens at once: before the request is repeated, for example."""
+    """Share of faults and stops after which something else happens at once: before the request is repeated, or while
+    moves are cancelled."""
 
 
 EVERYTHING = About()
@@ -110,10 +114,11 @@ OF_MOVES = About(
     kinds=(
         *(("stop",) * 5),
         *(("moves", "moves the first") * 3),
-        *("moves back", "cancels", "deletes", "recreates", "declares otherwise"),
+        *("moves back", "cancels", "deletes", "recreates"),
         *(_UNANSWERED * 2),
         *("41", "31", "crash, done", "crash, not done", "crash after", "read lost"),
-        *("replicas are slow", "replicas are slow", "replicas arrive", "a week passes", "lease lost"),
+        *(("replicas are slow", "a week passes", "declares otherwise") * 3),
+        *("replicas arrive", "lease lost"),
         *(ANOTHER_RUN, CURSE, UNTOLD),
     ),
     commands=(
@@ -124,7 +129,7 @@ OF_MOVES = About(
     requests=(To.MOVES, To.MOVES, To.MOVES, To.CANCELS, To.THROTTLES),
     topics=tuple(MOVES),
     events=(1, 4),
-    moving=0.25,
+    moving=0.4,
     followed=0.7,
 )
 """Lost requests for moves, and what happens before they are repeated: few histories about everything have both."""
@@ -160,8 +165,10 @@ def _meanwhile(chance: random.Random, about: About, kinds: Sequence[str], reques
     for _ in range(chance.randint(*about.events)):
         event = _event(chance, about, kinds, requests)
         yield event
-        if event.kind in FAULTS and about.followed and chance.random() < about.followed:
-            yield replace(_event(chance, about, kinds, requests), after=0, moving=False)
+        if about.followed and event.kind in (*FAULTS, "stop") and chance.random() < about.followed:
+            # After a stop, the requests that are left are those that cancel.
+            then = FAULTS if event.kind == "stop" else _BEFORE_THE_NEXT_ATTEMPT
+            yield replace(_event(chance, about, then, [To.CANCELS]), after=0, moving=False)
 
 
 def _event(chance: random.Random, about: About, kinds: Sequence[str], requests: Sequence[To]) -> Event:
@@ -175,6 +182,15 @@ def _event(chance: random.Random, about: About, kinds: Sequence[str], requests: 
         to=to,
         times=chance.choice(_TIMES) if kind in (*FAULTS, *AT_READ) else 1,
     )
+
+
+def broken(found: History, reached: Counter[str] | None = None) -> Broken | None:
+    """Walk through a history; return the promise that it broke."""
+    try:
+        Walk(found.estate, Counter() if reached is None else reached).walk(found.items)
+    except Broken as error:
+        return error
+    return None
 
 
 def shortest(found: History, shows: Callable[[History], bool]) -> History:

@@ -256,6 +256,11 @@ class Checks:
                 unsent = (run_id, row["cluster"], row["action"], row["resource"]) not in self.carried_out
                 said = "not sent" in str(row["error_message"])
                 self._world.require(unsent or not said, f"{row['resource']}: a row says it was not sent, and it was")
+                # Another client may have undone it.
+                is_known = row["action"] == ReplicaAction.REASSIGN and row["resource"] not in self.touched
+                self._world.require(
+                    unsent or not is_known, f"{row['resource']} is refused, and was moved at least in part"
+                )
 
     def _check_row(self, run_id: str, name: str, action: str, resource: str, outcome: str, error: str | None) -> None:
         if action != ReplicaAction.REASSIGN or outcome == Outcome.OK:

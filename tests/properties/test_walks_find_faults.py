@@ -1,0 +1,109 @@
+"""Random walks find faults that the product had, put back one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.properties.walks.chance import OF_ACLS, OF_MOVES, About, broken, history
+from tests.properties.walks.driver import installed
+from topicledger.actions import cancelling, reassign, waves
+from topicledger.actions.checking import CheckedRequest
+from topicledger.actions.context import ClusterContext
+from topicledger.actions.throttling import Throttling
+from topicledger.apply import dispatch
+from topicledger.kafka import Response
+from topicledger.kafka.outcomes import NoOutcome, Sent
+from topicledger.model import Target
+from topicledger.resources.acls import decide
+
+pytestmark = pytest.mark.thorough
+HISTORIES = 450
+"""As many of a kind as `make test` walks."""
+Patch = pytest.MonkeyPatch
+
+
+def refuses_what_is_under_way(patch: Patch) -> None:
+    patch.setattr(dispatch.StepResult, "under_way", lambda _: frozenset())
+
+
+def forgets_lost_requests(patch: Patch) -> None:
+    patch.setattr(ClusterContext, "may_move", lambda _: {})
+
+
+def refuses_what_others_changed(patch: Patch) -> None:
+    patch.setattr(reassign, "_may_be_begun", lambda *_: False)
+
+
+def removes_throttles_of_moves(patch: Patch) -> None:
+    patch.setattr(Throttling, "_over", lambda _, written: written)
+
+
+def repeats_without_comparing(patch: Patch) -> None:
+    class Once(CheckedRequest):
+        def __call__(self, targets: Sequence[Target]) -> Response:
+            if not {each.topic for each in targets} <= self._maybe_done:
+                return super().__call__(targets)
+            self._context.may_send()
+            return self._request(targets)
+
+    patch.setattr(waves, "CheckedRequest", Once)
+
+
+def takes_refused_cancels_for_done(patch: Patch) -> None:
+    class Left(cancelling._Left):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.moving = []
+
+    patch.setattr(cancelling, "_Left", Left)
+
+
+def waits_for_silent_topics(patch: Patch) -> None:
+    give_up = Sent.give_up
+
+    def given_up(self: Sent, *given: Any, **more: Any) -> Sequence[tuple[Target, NoOutcome]]:
+        self.silent += [(target, replace(each, by_itself=False)) for target, each in give_up(self, *given, **more)]
+        return []
+
+    def none(_: Sent) -> Iterator[tuple[Target, NoOutcome]]:
+        return iter(())
+
+    patch.setattr(Sent, "give_up", given_up)
+    patch.setattr(Sent, "silent_by_itself", none)
+
+
+def deletes_what_refused_rows_mean(patch: Patch) -> None:
+    patch.setattr(decide, "_kept", lambda *_: lambda rows: rows)
+
+
+FAULTS: Mapping[Callable[[Patch], None], tuple[str, About]] = {
+    **dict.fromkeys(
+        (
+            refuses_what_is_under_way,
+            forgets_lost_requests,
+            refuses_what_others_changed,
+            removes_throttles_of_moves,
+            repeats_without_comparing,
+            takes_refused_cancels_for_done,
+            waits_for_silent_topics,
+        ),
+        ("moves ", OF_MOVES),
+    ),
+    deletes_what_refused_rows_mean: ("acls ", OF_ACLS),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.__name__)
+def test_a_fault_breaks_a_promise_in_some_history(
+    fault: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, about = FAULTS[fault]
+    fault(monkeypatch)
+    with installed():
+        found = (number for number in range(HISTORIES) if broken(history(random.Random(f"0 {name}{number}"), about)))
+        assert next(found, None) is not None
