@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    asking,
     auditing,
     growth,
     jobs,
@@ -64,6 +65,7 @@ SUITE: Mapping[str, Benchmark] = {
     "alters": Benchmark(run=kafka_part.alters, driver_memory=kafka_part.DRIVER_MEMORY),
     "exact": Benchmark(run=jobs.exact, driver_memory=jobs.DRIVER_MEMORY),
     "serve": Benchmark(run=serving.serve, driver_memory=serving.DRIVER_MEMORY),
+    "sql": Benchmark(run=asking.run, driver_memory=asking.DRIVER_MEMORY),
     "policies": Benchmark(run=policies.run, driver_memory=policies.DRIVER_MEMORY),
     "replicas": Benchmark(run=replicas.run, driver_memory=replicas.DRIVER_MEMORY),
     "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),

@@ -39,8 +39,8 @@ def run(size: Size, folder: Path) -> Result:
             return {"drift": summary.drift_count, "usage": rows}
 
         works = [
-            Work(name="audit", what="audit", do=lambda _: audited(usage=False)),
-            Work(name="usage", what="audit --usage", do=lambda _: audited(usage=True)),
+            Work(name="audit", what="drift", do=lambda _: audited(usage=False)),
+            Work(name="usage", what="drift --usage", do=lambda _: audited(usage=True)),
         ]
         without, with_usage = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=_SAMPLES[size])
     spark.stop()

@@ -30,7 +30,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 DRIVER_MEMORY = "512m"
 """Memory of the measuring process; the server has Spark's default of 1 GB."""
 _PLAIN = Path(__file__).resolve().parent / "plain" / "list_and_create.py"
-_CLIENT = (sys.executable, "-m", "topicledger.serving.client")
+CLIENT = (sys.executable, "-m", "topicledger.serving.client")
 _SECONDS = 120.0
 
 
@@ -42,7 +42,7 @@ def serve(size: Size, folder: Path) -> Result:
     with brokers.fresh() as (kafka,), tempfile.TemporaryDirectory(prefix="tl-") as sockets:
         place = ground(folder, ledger(folder, count), kafka)
         os.environ["TOPICLEDGER_SOCKET_DIR"] = sockets
-        with _serving(place, folder) as health:
+        with server(place.settings, folder) as health:
 
             @contextmanager
             def none_there() -> Iterator[None]:
@@ -58,7 +58,7 @@ def serve(size: Size, folder: Path) -> Result:
                 return _counts(run([sys.executable, str(_PLAIN), ",".join(kafka.bootstrap_servers), str(count)]))
 
             def show(*first: str) -> Mapping[str, int]:
-                shown = run([*_CLIENT, *first, "runs", "show", "--config", str(place.settings), "--run-id", "shown"])
+                shown = run([*CLIENT, *first, "runs", "show", "--config", str(place.settings), "--run-id", "shown"])
                 return {"lines": len(shown.splitlines())}
 
             _delete(kafka, count)
@@ -103,7 +103,7 @@ def serve(size: Size, folder: Path) -> Result:
                 elsewhere=True,
             )
             note = _many(place, many, health)
-        with _serving(place, folder, "--every", "1d") as health:
+        with server(place.settings, folder, "--every", "1d") as health:
             with _at_rest_after(health, of=0):
                 pass
             declared = in_turns(
@@ -137,31 +137,31 @@ def serve(size: Size, folder: Path) -> Result:
 
 
 @contextmanager
-def _serving(place: Ground, folder: Path, *more: str) -> Iterator[Path]:
+def server(settings: Path, folder: Path, *more: str) -> Iterator[Path]:
     """Start a server, wait until it answers, and yield its health file."""
     log, health = folder / "serve.log", folder / "health.json"
     health.unlink(missing_ok=True)
     with log.open("wb") as file:
-        command = [*_CLIENT, "serve", "--config", str(place.settings), "--health-file", str(health), *more]
-        server = subprocess.Popen(command, stdout=file, stderr=file)
+        command = [*CLIENT, "serve", "--config", str(settings), "--health-file", str(health), *more]
+        process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
         until = time.monotonic() + _SECONDS
         while b"serving" not in log.read_bytes():
-            if server.poll() is not None or time.monotonic() > until:
+            if process.poll() is not None or time.monotonic() > until:
                 raise AssertionError(log.read_text(encoding="utf-8"))
             time.sleep(0.2)
         yield health
     finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        process.wait(_SECONDS)
 
 
 def _provision(place: Ground, *more: str) -> Mapping[str, int]:
-    return outcomes(run([*_CLIENT, "provision", "--config", str(place.settings), "--format", "json", *more]))
+    return outcomes(run([*CLIENT, "provision", "--config", str(place.settings), "--format", "json", *more]))
 
 
 def _cold(place: Ground) -> Mapping[str, int]:
-    command = [*_CLIENT, "--cold", "provision", "--config", str(place.settings), "--format", "json"]
+    command = [*CLIENT, "--cold", "provision", "--config", str(place.settings), "--format", "json"]
     return outcomes(run(command))
 
 
@@ -202,15 +202,15 @@ def _at_rest_after(health: Path, of: int | None = None) -> Iterator[None]:
 
 def _many(place: Ground, count: int, health: Path) -> str:
     """Do `count` runs with nothing to do; describe their times, and the server's memory before and after."""
-    server = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
-    before, taken = resident_bytes(server), []
+    pid = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
+    before, taken = resident_bytes(pid), []
     for _ in range(count):
         start = time.monotonic()
         _provision(place)
         taken.append(time.monotonic() - start)
-    after = resident_bytes(server)
+    after = resident_bytes(pid)
     now = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
-    if now != server:
+    if now != pid:
         raise AssertionError("the server restarted")
     tenth = max(1, count // 10)
     return (

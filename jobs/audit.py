@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.drift.audit`."""
+"""spark-submit entry point by the former name, for schedules that have it: see `jobs/drift.py`."""
 
-from topicledger.cli.drift import audit
+from topicledger.cli.drift import drift
 
 if __name__ == "__main__":
-    audit()
+    drift()

@@ -1,4 +1,4 @@
-"""topicledger in Airflow: plan -> approval -> apply -> audit, each a spark-submit of its own.
+"""topicledger in Airflow: plan -> approval -> apply -> drift, each a spark-submit of its own.
 
 A person approves in Airflow. `runs approve` then records under their name that they did, for exactly this plan: with
 `guards.approvals` topicledger itself applies nothing without. People without Airflow approve by the command line.
@@ -126,7 +126,7 @@ def outcome(plan: Mapping[str, Any], applied: Mapping[str, Any] | None) -> None:
 
 with DAG(
     dag_id="topicledger",
-    description="Kafka topics as declared: plan, approval, apply, audit",
+    description="Kafka topics as declared: plan, approval, apply, drift",
     schedule="@daily",
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
@@ -166,10 +166,10 @@ with DAG(
         arguments=["--run-id", "{{ run_id }}", "--wait"],
         goes_on_after=[SOME_FAILED, GUARD_STOPPED],
     )
-    audit = TopicledgerOperator(
-        task_id="audit",
-        job="audit",
+    drift = TopicledgerOperator(
+        task_id="drift",
+        job="drift",
         arguments=["--run-id", "audit-{{ run_id }}", "--requested-by", "airflow"],
         trigger_rule="none_failed",
     )
-    plan >> pending >> approve >> record >> apply >> audit >> outcome(plan.output, apply.output)
+    plan >> pending >> approve >> record >> apply >> drift >> outcome(plan.output, apply.output)

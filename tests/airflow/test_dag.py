@@ -70,7 +70,7 @@ def test_declared_topics_are_planned_approved_applied_and_audited(
         "approve": "skipped",
         "record": "skipped",
         "apply": "skipped",
-        "audit": "success",
+        "drift": "success",
         "outcome": "success",
     }
 
@@ -88,7 +88,7 @@ def test_refused_topic_fails_the_dag_run_after_the_others_are_done(
         "approve": "success",
         "record": "success",
         "apply": "success",
-        "audit": "success",
+        "drift": "success",
         "outcome": "failed",
     }, told["log"][-20_000:]
     assert (told["state"], set(tries(told).values())) == ("failed", {1})
@@ -129,7 +129,7 @@ def test_killed_driver_is_retried_and_loses_nothing(
             told = run.wait()
     assert any("SparkSubmit" in each for each in killed), killed
     assert set(states(told).values()) == {"success"}, told["log"][-20_000:]
-    assert tries(told) == {"plan": 1, "pending": 1, "approve": 1, "record": 1, "apply": 2, "audit": 1, "outcome": 1}
+    assert tries(told) == {"plan": 1, "pending": 1, "approve": 1, "record": 1, "apply": 2, "drift": 1, "outcome": 1}
     applied = (
         estate.ledger.read(AUDIT).where((F.col("phase") == "apply") & (F.col("run_id") == told["run_id"])).collect()
     )

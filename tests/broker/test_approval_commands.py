@@ -103,13 +103,13 @@ def test_commands_announce_stopped_guards_waiting_plans_and_drift(
 
         load(config, manifest("topic: told.drifted"))
         # Undeclared and unmanaged topics are warnings, which are below the announced severity.
-        assert done("audit", "--run-id", "warned") == 0
+        assert done("drift", "--run-id", "warned") == 0
         load(config, manifest("topic: told.old, state: absent"))
         assert done("plan", "--run-id", "stopped") == 5
         load(config, manifest("topic: told.old", "topic: told.new, num_partitions: 1", "topic: told.drifted"))
         assert done("plan", "--run-id", "waits", "--requested-by", "ann") == 0
         load(config, manifest("topic: told.drifted, configs: {flush.ms: '8'}"))
-        assert done("audit", "--run-id", "drifted") == 0
+        assert done("drift", "--run-id", "drifted") == 0
         load(config, manifest("topic: told.bad, replication_factor: 9"))
         assert done("plan", "--run-id", "failed") == 4
         load(config, manifest("topic: told.bad, num_partitions: 1"))

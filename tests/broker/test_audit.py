@@ -279,7 +279,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
     assert run["counts"] == {**audited.after.kinds, "manifests_refused": 1, "ignored_topics": 1}
 
     result = tmp_path / "result.json"
-    shown = invoke("audit", "--config", config, "--run-id", "after", "--format", "json", "--result-file", result)
+    shown = invoke("drift", "--config", config, "--run-id", "after", "--format", "json", "--result-file", result)
     assert shown.exit_code == 3
     document = json.loads(shown.stdout)
     assert document == json.loads(result.read_text())
@@ -290,6 +290,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
         each.replace(microsecond=0) for each in first
     }
 
+    # By its former name, as schedules may have it.
     table = invoke("audit", "--config", config, "--run-id", "after")
     assert table.exit_code == 3
     assert "broker_default_changed" in table.stdout
@@ -301,9 +302,9 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
 
     for command in ("plan", "provision", "apply"):
         refused = invoke(command, "--config", config, "--run-id", "after")
-        assert (refused.exit_code, "was started by audit" in refused.stderr) == (2, True), refused.stderr
+        assert (refused.exit_code, "was started by drift" in refused.stderr) == (2, True), refused.stderr
     config.write_text(config.read_text().replace('["tests"]', '["others"]'))
-    assert invoke("audit", "--config", config, "--run-id", "after").exit_code == 2
+    assert invoke("drift", "--config", config, "--run-id", "after").exit_code == 2
 
 
 @pytest.mark.thorough

@@ -69,7 +69,7 @@ def test_every_command_works_with_tables_in_a_schema(
     done("plan", "--run-id", "saved", "--detailed-exitcode", code=3)
     done("apply", "--run-id", "saved")
     done("provision", "--run-id", "again")
-    done("audit", "--run-id", "looked")
+    done("drift", "--run-id", "looked")
     done("report", "--run-id", "saved", "--out", str(page))
     done("export", "--cluster", "main", "--to", str(exported))
     runs = {run["run_id"]: run["state"] for run in json.loads(done("runs", "list", "--format", "json"))}

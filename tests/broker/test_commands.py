@@ -109,7 +109,7 @@ def test_a_full_disk_under_stdout_changes_no_exit_code(
 ) -> None:
     file = config.with_name("manifest.yaml")
     file.write_text("cluster: main\ntopics: [{topic: commands.unshown, num_partitions: 1, replication_factor: 1}]\n")
-    arguments = {"load_manifests": [str(file)], "provision": ["--run-id", "unshown"], "audit": ["--run-id", "seen"]}
+    arguments = {"load_manifests": [str(file)], "provision": ["--run-id", "unshown"], "drift": ["--run-id", "seen"]}
     for name, more in arguments.items():
         with (
             Path("/dev/full").open("w", encoding="utf-8") as full,
@@ -125,7 +125,7 @@ def test_a_full_disk_under_stdout_changes_no_exit_code(
     assert [message.rpartition(": ")[2] for message in unshown] == [
         "`runs list` has the run",
         "`runs show unshown` shows it",
-        "`audit --run-id seen` shows it",
+        "`drift --run-id seen` shows it",
     ]
 
 
@@ -145,7 +145,7 @@ def test_an_empty_manifest_is_nothing_to_do(config: Path, tmp_path: Path) -> Non
     (tmp_path / "ledger").mkdir()
     done = invoke("provision", "--config", config)
     assert done.exit_code == 0
-    assert "nothing to create or delete; configs were not compared: run audit\n" in done.stdout
+    assert "nothing to create or delete; configs were not compared: run topicledger drift\n" in done.stdout
 
 
 @pytest.mark.thorough
@@ -157,12 +157,12 @@ def test_a_plan_without_creates_does_not_claim_that_nothing_differs(config: Path
     load(config, f"cluster: main\ntopics:\n{rows}\n".replace("1000", "2000"))
     planned = invoke("plan", "--config", config)
     assert planned.exit_code == 0
-    assert "nothing to create or delete; configs were not compared: run audit\n" in planned.stdout
+    assert "nothing to create or delete; configs were not compared: run topicledger drift\n" in planned.stdout
     one = rows.replace("num_partitions: 2", "num_partitions: 3", 1)
     load(config, f"cluster: main\ntopics:\n{one}\n")
     differs = "1 topic differs in partitions, replication factor or placement"
     words = invoke("plan", "--config", config).stdout
-    assert f"nothing to create or delete; {differs}; configs were not compared: run audit\n" in words
+    assert f"nothing to create or delete; {differs}; configs were not compared: run topicledger drift\n" in words
     load(config, f"cluster: main\ntopics:\n{rows.replace('num_partitions: 2', 'num_partitions: 3')}\n")
     words = invoke("provision", "--config", config).stdout
     assert "nothing to create or delete; 3 topics differ in partitions" in words

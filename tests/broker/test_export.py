@@ -62,7 +62,7 @@ def config(own: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
 
 
 def audit(config: Path, *more: str) -> dict[str, Any]:
-    result = invoke("audit", "--config", config, "--cluster", "main", "--format", "json", "--detailed-exitcode", *more)
+    result = invoke("drift", "--config", config, "--cluster", "main", "--format", "json", "--detailed-exitcode", *more)
     document: dict[str, Any] = json.loads(result.stdout)
     assert result.exit_code == document["exit_code"]
     return document

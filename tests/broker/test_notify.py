@@ -63,7 +63,7 @@ def test_commands_announce_and_no_address_stands_anywhere(
         assert run("plan", "--run-id", "seen") == 4
         assert run("apply", "--run-id", "seen") == 4
         assert run("apply", "--run-id", "seen") == 4
-        assert run("audit", "--run-id", "looked") == 0
+        assert run("drift", "--run-id", "looked") == 0
     found = [(event["subject"], event["data"]["event"]) for _, event in received.posts]
     assert found == [("seen", "failed"), ("looked", "drift")]
     assert received.posts[0][1]["data"]["report"] == "https://reports/seen.html"

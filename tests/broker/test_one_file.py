@@ -155,5 +155,5 @@ def test_one_file_gives_three_clusters_what_three_files_give(
     assert declared(spark, exported, MANIFESTS) == present
     assert declared(spark, exported, QUOTAS) == declared(spark, one, QUOTAS)
     assert planned(exported)["pending_changes"] == 0
-    found: dict[str, Any] = json.loads(done("audit", "--config", exported, "--format", "json"))
+    found: dict[str, Any] = json.loads(done("drift", "--config", exported, "--format", "json"))
     assert found["drift"] == []

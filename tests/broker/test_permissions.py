@@ -183,15 +183,15 @@ FEATURES: Mapping[str, Feature] = {
     "change group configs": Feature(
         needs={"on the cluster": ["DescribeConfigs"], "on groups": ["AlterConfigs"]}, works=group_altered
     ),
-    "`audit --usage`: offsets": Feature(needs={"on topics": ["Describe"]}, works=used("start_offset", "end_offset")),
-    "`audit --usage`: sizes": Feature(
+    "`drift --usage`: offsets": Feature(needs={"on topics": ["Describe"]}, works=used("start_offset", "end_offset")),
+    "`drift --usage`: sizes": Feature(
         needs={"on the cluster": ["Describe"], "on topics": ["Describe"]}, works=used("bytes")
     ),
-    "`audit --usage`: groups; `prune`": Feature(
+    "`drift --usage`: groups; `prune`": Feature(
         needs={"on the cluster": ["Describe"], "on topics": ["Describe"], "on groups": ["Describe"]},
         works=used("groups"),
     ),
-    "`audit --usage`: producers": Feature(needs={"on topics": ["Read"]}, works=used("producers")),
+    "`drift --usage`: producers": Feature(needs={"on topics": ["Read"]}, works=used("producers")),
 }
 
 

@@ -63,7 +63,7 @@ def test_commands_with_an_owner_concern_its_topics_alone(kafka: EmbeddedKafka, t
     assert set(live(kafka, "owned.")) == {"owned.payments"}
     assert "\nscope: owner payments\n" in done("runs", "show", "mine", "--config", config)
 
-    audited = invoke("audit", "--owner", "orders", "--owner", "payment", "--format", "json", "--config", config)
+    audited = invoke("drift", "--owner", "orders", "--owner", "payment", "--format", "json", "--config", config)
     assert audited.exit_code == 0, audited.output
     assert [(each["topic"], each["kind"]) for each in json.loads(audited.stdout)["drift"]] == [
         ("owned.orders", "missing")

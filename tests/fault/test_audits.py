@@ -31,7 +31,7 @@ def test_sigterm_ends_a_waiting_audit_and_the_same_id_resumes_it(
         estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
         estate.declare({"topic": "audit-stopped.missing"})
         config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, root=estate.ledger.root)
-        audit = commands.command("audit", "--config", str(config), "--run-id", "stopped", "--detailed-exitcode")
+        audit = commands.command("drift", "--config", str(config), "--run-id", "stopped", "--detailed-exitcode")
         proxy.on(METADATA, "request", times=None, do=keep_waiting)
         with subprocess.Popen(audit, env=commands.environment(), stderr=subprocess.PIPE, text=True) as running:
             assert asked.wait(timeout=200)

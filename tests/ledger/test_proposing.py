@@ -21,7 +21,7 @@ def test_unused_declared_topics_are_proposed_as_a_file(spark: SparkSession, tmp_
     config = commands.settings_file(tmp_path, {"main": [UNREACHABLE]})
     asked = ("prune", "--declared", "--idle-days", "30", "--owner", "Payments", "--config", config)
     none = invoke(*asked)
-    assert (none.exit_code, "no audit with usage has run: `audit --usage`" in none.stderr) == (2, True), none.stderr
+    assert (none.exit_code, "no audit with usage has run: `drift --usage`" in none.stderr) == (2, True), none.stderr
 
     now = datetime.now(UTC)
     live = [{"group": "readers", "state": "Stable", "members": 1, "lag": 0}]

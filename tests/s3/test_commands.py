@@ -52,7 +52,7 @@ def test_every_command_works_on_s3_without_showing_the_key(s3: Server, kafka: Em
         run("load_manifests", declare(a="present", b="absent", c="present"))
         run("provision", "--run-id", "second")
         AnotherClient(kafka).await_names(prefix, {f"{prefix}a", f"{prefix}c"}, seconds=60)
-        run("audit", "--run-id", "third")
+        run("drift", "--run-id", "third")
         assert "second" in run("runs", "list")
         assert f"{prefix}c" in run("runs", "show", "--run-id", "second")
         run("policies", "list")

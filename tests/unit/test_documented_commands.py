@@ -11,9 +11,11 @@ import click
 import pytest
 
 from tests.commands import REPOSITORY
+from topicledger.cli.options import ALIASES
 from topicledger.serving.command import main
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+EXAMPLES = [path for path in sorted((REPOSITORY / "examples").rglob("*")) if path.is_file()]
 PLACEHOLDERS = {"...": "x", r"(?<=[= ])N\b": "1", r"\$PWD": "/here", r"\bFORMAT\b": "strimzi"}
 """Parts of documented commands that stand for a value -> a value."""
 
@@ -79,6 +81,13 @@ def test_documented_commands_are_accepted(page: Path, monkeypatch: pytest.Monkey
             if named and "--run-id" in line:
                 wrong.append(f"{line}: takes the run as an argument")
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.name)
+def test_pages_call_each_command_by_its_name(page: Path) -> None:
+    former = "|".join(ALIASES)
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(rf"(?:topicledger |jobs/|job=\")(?:{former})\b|`(?:{former}) -", text) == []
 
 
 def options(group: click.Group = main) -> set[str]:

@@ -97,7 +97,7 @@ def test_wrong_files(
         ("plan m.yaml --only creates", "`apply` loads all rows of FILES, also those whose actions --only leaves out"),
         ("plan m.yaml --manifest-version 1", "leave out --manifest-version and -as-of"),
         ("plan --manifest-version 1 --manifest-as-of 2026-01-01", "give one of them"),
-        ("audit --fail-on info --detailed-exitcode", "give one of them"),
+        ("drift --fail-on info --detailed-exitcode", "give one of them"),
         ("export --cluster orders --into-table --units", "--units is for files"),
         ("export --cluster orders --into-table --overwrite", "--overwrite is for files"),
         ("export --cluster orders --into-table --split owner", "--split owner needs --to"),

@@ -70,6 +70,13 @@ def test_outside_text_can_not_break_lines(tmp_path: Path) -> None:
     assert samples(path)[named("topicledger_drift", command="audit", cluster=cluster, kind="missing")] == 3
 
 
+@pytest.mark.parametrize("name", ["drift", "audit"])
+def test_metrics_of_drift_keep_the_label_that_alerts_have(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "drift.prom"
+    CliRunner().invoke(cli.main, [name, "--config", str(tmp_path / "none.toml"), "--metrics-file", str(path)])
+    assert samples(path)[named("topicledger_exit_code", command="audit")] == 2
+
+
 def test_phases_and_waits_are_written(tmp_path: Path) -> None:
     now = [0.0]
     progress = Progress(shown=False, clock=lambda: now[0])

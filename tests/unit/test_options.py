@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 import topicledger
+from tests.commands import REPOSITORY
 from topicledger.cli import main
 from topicledger.cli.options import ALIASES, Options
 
@@ -113,6 +116,19 @@ def test_each_alias_is_its_command_and_not_listed() -> None:
     for alias, name in ALIASES.items():
         assert run(main, [alias, "-h"]).stdout.splitlines()[1:] == run(main, [name, "-h"]).stdout.splitlines()[1:]
         assert alias not in main.commands
+        offered, its = (ShellComplete(main, {}, "topicledger", "_TOPICLEDGER_COMPLETE").get_completions(given, text)
+                        for given, text in (([], name[:2]), ([alias], "--")))  # fmt: skip
+        assert (name in {each.value for each in offered}, alias in {each.value for each in offered}) == (True, False)
+        assert "--config" in {each.value for each in its}
+
+
+def test_each_job_file_is_a_command_by_a_name_that_is_accepted() -> None:
+    context = click.Context(main)
+    jobs = {path.stem.replace("_", "-"): runpy.run_path(str(path)) for path in (REPOSITORY / "jobs").glob("*.py")}
+    wrong = [name for name, its in jobs.items() if main.get_command(context, name) not in its.values()]
+    assert wrong == []
+    # These need no Spark.
+    assert set(main.commands) - set(jobs) == {"help", "schema"}
 
 
 def test_environment_names_the_settings_and_help_has_every_command(

@@ -346,7 +346,7 @@ PRINTED: Mapping[tuple[str, ...], list[Callable[[], Any]]] = {
     ("provision",): [a_run(RUN)],
     ("prune",): [a_run(replace(NOTHING, decisions={"declared": 3}))],
     ("rebalance",): [a_run(PLAN)],
-    ("audit",): [an_audit],
+    ("drift",): [an_audit],
     ("export",): [an_export],
     ("runs", "list"): [lambda: show.print_runs([run_row(name) for name in NAMES]), lambda: show.print_runs([])],
     ("runs", "show"): [a_diff],

@@ -444,12 +444,12 @@ def test_an_audit_with_findings_is_not_called_nothing_to_do() -> None:
         (
             of(),
             "Nothing to create or delete; 12 topics differ in partitions, replication factor or placement; "
-            "configs were not compared: run audit",
+            "configs were not compared: run topicledger drift",
             "open",
         ),
         (
             replace(of(), run=reports.run_facts(counts={"drifted": 0})),
-            "Nothing to create or delete; configs were not compared: run audit",
+            "Nothing to create or delete; configs were not compared: run topicledger drift",
             "good",
         ),
         (replace(of(), run=reports.run_facts(state="planning")), "No results yet: the run is planning", "open"),

@@ -174,5 +174,5 @@ def test_a_prune_says_how_many_topics_are_declared() -> None:
     text = printed(screen)
     assert "nothing to delete: no topic without a manifest matches\n" in text
     assert "prune keeps 2 matching topics because manifests declare them\n" in text
-    assert "run audit" not in text
+    assert "run topicledger drift" not in text
     assert "left alone: 1 unchanged, 0 drifted, 4 unmanaged\n" in text

@@ -22,7 +22,7 @@ def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
         differ = f"{topics} in partitions, replication factor or placement; "
     if configs_compared:
         return f"nothing to create, delete or change{'; ' + differ.removesuffix('; ') if differ else ''}"
-    return f"nothing to create or delete; {differ}configs were not compared: run audit"
+    return f"nothing to create or delete; {differ}configs were not compared: run topicledger drift"
 
 
 def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topicledger.cli.access import access_group
 from topicledger.cli.clusters import clusters_group
-from topicledger.cli.drift import audit
+from topicledger.cli.drift import drift
 from topicledger.cli.maintenance import maintain
 from topicledger.cli.manifests import export, load_manifests
 from topicledger.cli.options import main
@@ -26,7 +26,7 @@ for _command in (
     provision,
     prune,
     rebalance,
-    audit,
+    drift,
     export,
     runs_group,
     topics_group,

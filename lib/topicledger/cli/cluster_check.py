@@ -94,7 +94,7 @@ class _Feature:
 
 _FEATURES = (
     _Feature(
-        name="audit",
+        name="drift",
         needs=Needs(requests={DescribeConfigsRequest: 1}, since="1.1", topics=("DESCRIBE_CONFIGS",)),
         used=lambda settings, changes: True,
         off="",

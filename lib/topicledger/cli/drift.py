@@ -1,4 +1,4 @@
-"""`audit`."""
+"""`drift`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from topicledger.cli.options import (
 from topicledger.cli.scope import scope_options, warn_of_unknown_owners
 from topicledger.config.severities import Severity
 from topicledger.drift import summary as drift_summary
-from topicledger.drift.audit import audit as audit_drift
+from topicledger.drift.audit import audit
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.model.scope import Scope
@@ -32,9 +32,9 @@ from topicledger.notify.announcement import of_audit
 
 
 @click.command(
-    "audit",
-    short_help="Record drift of live clusters (also: drift).",
-    epilog="Example: topicledger audit --cluster orders",
+    "drift",
+    short_help="Record drift of live clusters (also: audit).",
+    epilog="Example: topicledger drift --cluster orders",
 )
 @click.option(
     "--fail-on",
@@ -51,7 +51,7 @@ from topicledger.notify.announcement import of_audit
 @scope_options
 @requested_by_option
 @common
-def audit(
+def drift(
     options: Options,
     limits: Scope,
     fail_on: str | None,
@@ -59,10 +59,7 @@ def audit(
     usage: bool | None,
     requested_by: str | None,
 ) -> int:
-    """Compare the live clusters with the manifests and record the differences. Changes no cluster.
-
-    Differences are rows of the table `drift`; the table `audit` has the results of runs. `drift` is the same command.
-    """
+    """Compare the live clusters with the manifests; record differences in the table `drift`. Changes no cluster."""
     if fail_on is not None and detailed_exitcode:
         raise UsageError("--fail-on and --detailed-exitcode both say when to exit 3: give one of them")
     worst = Severity.INFO if detailed_exitcode else None if fail_on is None else Severity(fail_on)
@@ -75,17 +72,17 @@ def audit(
     )
     with interruptible():
         settings = open_settings(options)
-        ledger = open_ledger(options, settings, request.command)
+        ledger = open_ledger(options, settings, "drift")
         warn_of_unknown_owners(ledger, settings, limits.owners)
         with started(request, options, settings, ledger) as run:
             progress = options.metrics.count(Progress())
             with with_resume_hint(run):
-                summary = audit_drift(run, progress, fail_on=worst)
+                summary = audit(run, progress, fail_on=worst)
             announce(run, settings.notify, lambda: of_audit(summary, run.row["requested_by"], datetime.now(UTC)))
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)
-    again = f"`audit --run-id {summary.run_id}` shows it"
+    again = f"`drift --run-id {summary.run_id}` shows it"
     with display_only(f"the result of audit {summary.run_id}", instead=again):
         print_result(summary.to_json(), lambda console: drift_summary.render(summary, console), options)
     return summary.exit_code

@@ -43,7 +43,7 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     "prune": _PLAN,
     "rebalance": _PLAN,
     "runs revert": _PLAN,
-    "audit": {ExitCode.CHANGES_PENDING: "With `--fail-on` or `--detailed-exitcode`: there is drift."},
+    "drift": {ExitCode.CHANGES_PENDING: "With `--fail-on` or `--detailed-exitcode`: there is drift."},
     "export": {ExitCode.TOPICS_FAILED: "Some topics were not exported."},
     "runs approve": {ExitCode.GUARD_STOPPED: "The plan is older than guards.max_plan_age."},
     "runs verify": {

@@ -34,7 +34,7 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "topicledger_manifests": ("Rows that a load added, changed, removed or found unchanged.", ("change",)),
     "topicledger_info": ("The version that ran; its value is 1.", ("version",)),
 }
-"""Each metric's text and labels; all have the label `command` too."""
+"""Each metric's text and labels; all have the label `command` too, with the name by which `runs` knows the command."""
 SUCCESSES = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
 """Exit codes of commands that did everything that was requested."""
 

@@ -58,7 +58,7 @@ _version_option = click.option(
 )
 
 
-ALIASES = {"load_manifests": "load-manifests", "drift": "audit"}
+ALIASES = {"load_manifests": "load-manifests", "audit": "drift"}
 """Other spellings of commands -> their names. They are not in the list of commands."""
 
 
@@ -200,7 +200,9 @@ def _write_metrics(path: Path, metrics: Metrics, code: ExitCode) -> None:
         names.append(str(context.command.name))
         context = context.parent
     try:
-        metrics.write(path, " ".join(reversed(names)), code)
+        name = " ".join(reversed(names))
+        former = {name: former for former, name in runs.NAMES.items()}
+        metrics.write(path, former.get(name, name), code)
     except OSError as error:
         click.echo(f"error: can't write the metrics to {path}: {error.strerror}", err=True)
 

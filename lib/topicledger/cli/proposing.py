@@ -89,7 +89,7 @@ def propose(options: Options, request: Proposing) -> int:
 def _find(ledger: Ledger, request: Proposing, clusters: Sequence[str]) -> list[Looked]:
     if (usage := ledger.read_if_exists(USAGE)).isEmpty():
         raise UsageError(
-            "no audit with usage has run: `audit --usage`, or [audit] usage = true, makes the memory that prune "
+            "no audit with usage has run: `drift --usage`, or [audit] usage = true, makes the memory that prune "
             "--declared reads"
         )
     usages = ledger.read_if_exists(USAGES)

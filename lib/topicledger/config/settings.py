@@ -206,7 +206,7 @@ class AuditSettings:
     """Report drift (`replica_skew`) if the numbers of a topic's replicas on two brokers differ by more than this. By
     default it isn't reported."""
     usage: bool = False
-    """Also read the size and use of every topic into the table `usage`, as `audit --usage` does."""
+    """Also read the size and use of every topic into the table `usage`, as `drift --usage` does."""
     severity: Mapping[DriftName, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore` to leave the kind out."""
 

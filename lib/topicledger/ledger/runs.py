@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from topicledger.config.ownership import barred
@@ -48,6 +48,8 @@ from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES, USAGE
 
 AUDIT_COMMAND = "audit"
+NAMES = {AUDIT_COMMAND: "drift"}
+"""Former names of commands, which `runs` and metrics keep since users query by them -> the names."""
 PROVISIONING = ("plan", "apply", "provision")
 """Commands that plan changes or make them."""
 _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
@@ -84,7 +86,7 @@ class Request:
     """A user's request to start or resume a run."""
 
     command: str
-    """plan, apply, provision or audit."""
+    """plan, apply, provision or audit, as `runs` names it."""
     run_id: str | None = None
     """None: a new id."""
     scope: Scope = EVERYTHING
@@ -92,7 +94,7 @@ class Request:
     requested_by: str | None = None
     """None: the OS user."""
     detailed_exitcode: bool = False
-    """Exit 3 if changes are pending (plan) or if there is drift (audit)."""
+    """Exit 3 if changes are pending (plan) or if there is drift."""
     wait: bool = False
     """Wait for a cluster that another run is changing."""
     wait_visible: float = 0.0
@@ -235,7 +237,7 @@ def _begin(
         "counts": None,
         "exit_code": None,
         "versions": versions(),
-        "spark_app_id": _app_id(ledger.spark),
+        "spark_app_id": ledger.spark.conf.get("spark.app.id", None),
         "start_id": secrets.token_hex(8),
         "principal": principal_of(selected),
         "requested_by": requester,
@@ -270,7 +272,8 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     began_as = (row["arguments"] or {}).get("command")
     alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else PROVISIONING
     if began_as not in alike:
-        raise UsageError(f"run {run_id} was started by {began_as}, not {request.command}: give another run id")
+        began, now = (NAMES.get(str(each), each) for each in (began_as, request.command))
+        raise UsageError(f"run {run_id} was started by {began}, not {now}: give another run id")
     asked = request.bearing()
     if request.command == "apply":
         # Its plan says the rest.
@@ -337,11 +340,6 @@ def require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None
         )
 
 
-def _app_id(spark: SparkSession) -> str | None:
-    """Return Spark's id of this application."""
-    return spark.conf.get("spark.app.id", None)
-
-
 def _with_next_epoch(run: Run) -> Run:
     """Return the run under a new epoch, so that Delta ignores what an earlier start appends from now on.
 
@@ -351,7 +349,8 @@ def _with_next_epoch(run: Run) -> Run:
     tables = audited if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
-    own = {"epoch": run.epoch + 1, "spark_app_id": _app_id(run.spark), "start_id": secrets.token_hex(8)}
+    app_id = run.spark.conf.get("spark.app.id", None)
+    own = {"epoch": run.epoch + 1, "spark_app_id": app_id, "start_id": secrets.token_hex(8)}
     run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
     ours = replace(run, row={**run.row, **own})
     for table in tables:

@@ -165,7 +165,7 @@ def _failed(failure: Failure) -> str:
 
 
 def of_audit(summary: DriftSummary, requested_by: str | None, at: datetime) -> Sequence[Announcement]:
-    """Return the announcements of an `audit`."""
+    """Return the announcements of an audit."""
     found = [each for each in Severity if summary.severities.get(each.value, 0)]
     counted = (_count(summary.severities[each], f"{each} of drift", f"{each}s of drift") for each in found)
     unfinished = Announcement(
