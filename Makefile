@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench pictures docs check format package wheel lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench pictures docs check format package wheel image lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -14,7 +14,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
-SPARKS ?= 4.0 4.1 4.2 connect
+SPARKS ?= 4.0 4.1 4.2 connect wheel-4.0 wheel-4.1 wheel-4.2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1 4.4.0
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
@@ -98,7 +98,7 @@ test-clusters: setup-clusters  ## run jobs on Spark standalone and on YARN, driv
 	TOPICLEDGER_CLUSTERS=required TOPICLEDGER_CI_EXAMPLES=required .venv/bin/python -m pytest \
 	  tests/broker/test_standalone_cluster.py tests/yarn tests/kubernetes
 
-test-spark: setup  ## run tests on Spark 4.0, 4.1 and 4.2 and through Spark Connect (SPARKS=4.1)
+test-spark: setup  ## run tests on Spark 4.0 to 4.2, through Spark Connect, and of the installed wheel (SPARKS=4.1)
 	@scripts/test_spark.sh $(SPARKS)
 
 test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.4 (KAFKA_VERSIONS=3.9.1)
@@ -129,6 +129,9 @@ package: setup  ## make dist/topicledger.zip for --py-files
 
 wheel: setup  ## make dist/topicledger-VERSION.whl for pip, with its jars and example settings
 	@scripts/wheel.sh
+
+image:  ## build the image of examples/kubernetes with docker, podman or buildah (IMAGE=topicledger:0.1.0)
+	@scripts/image.sh $(IMAGE)
 
 lock:  ## write the lock files anew, requirements.lock from pyproject.toml
 	@scripts/lock.sh

@@ -131,7 +131,7 @@ class Estate:
     def declare_anew(self, *rows: Mapping[str, Any], cluster: str = "main") -> None:
         """Replace everything in `manifests`."""
         self.ledger.ensure(MANIFESTS)
-        delta_table(self.ledger, MANIFESTS).delete()
+        self.spark.sql(f"DELETE FROM {self.ledger.sql_name(MANIFESTS)}")
         self.declare(*rows, cluster=cluster)
 
     def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from tests import commands
 from tests.kubernetes.api_server import Document, api_server
+from topicledger import __version__
 from topicledger.cli.provisioning import provision
 
 EXAMPLES = commands.REPOSITORY / "examples"
@@ -193,3 +195,21 @@ def test_the_image_has_what_its_files_name() -> None:
     for path in copied:
         assert (commands.REPOSITORY / path).exists(), path
     assert {line[0] for line in lines} <= {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "ENTRYPOINT"}
+
+
+def test_make_image_uses_the_builder_that_is_there(tmp_path: Path) -> None:
+    for name in ("dirname", "sed"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    script = commands.REPOSITORY / "scripts" / "image.sh"
+
+    def built(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return commands.run([str(shutil.which("bash")), str(script), *arguments], PATH=str(tmp_path))
+
+    assert (built().returncode, built().stderr.count("\n")) == (1, 1)
+    assert "no docker, podman or buildah on this machine: install one" in built().stderr
+    program = tmp_path / "podman"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    options = ["build", "--file", "examples/kubernetes/Containerfile", "--tag"]
+    assert built().stdout.splitlines() == [*options, f"topicledger:{__version__}", "."]
+    assert built("other:1").stdout.splitlines() == [*options, "other:1", "."]

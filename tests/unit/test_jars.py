@@ -123,6 +123,10 @@ def test_old_spark_is_refused_and_an_untested_one_warned_about(monkeypatch: pyte
             "[INSUFFICIENT_PERMISSIONS] Insufficient privileges: User does not have CREATE SCHEMA on catalog `lake`.",
             "this principal lacks a privilege on the schema or the storage of tables.root: grant it",
         ),
+        (
+            "[DELTA_CANNOT_CREATE_LOG_PATH] Cannot create file:/ledger/runs/_delta_log",
+            "this principal lacks a privilege on the schema or the storage of tables.root: grant it",
+        ),
     ],
 )
 def test_error_of_a_jar_says_what_to_do(text: str, why: str) -> None:

@@ -15,6 +15,12 @@ from topicledger.ledger import session
 from topicledger.observe import cluster_queries
 
 
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something listens at the address of a server that isn't there."""
+    monkeypatch.setattr(session, "_require_answer", lambda _: None)
+
+
 def builder(result: object) -> Any:
     """A builder whose session is this one, or which fails with this error."""
 
@@ -30,6 +36,7 @@ def builder(result: object) -> Any:
     return SimpleNamespace(remote=remote)
 
 
+@pytest.mark.usefixtures("answers")
 @pytest.mark.parametrize(
     ("error", "message"),
     [
@@ -49,6 +56,7 @@ def test_a_server_that_cannot_be_used_is_an_error_of_one_line(error: Exception, 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("answers")
 def test_a_server_of_another_version_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     same, other = SimpleNamespace(version=pyspark.__version__), SimpleNamespace(version="4.9.1")
     assert session._client_of("sc://spark:15002/;token=s3cr3t", builder(same)) is same
@@ -56,6 +64,18 @@ def test_a_server_of_another_version_is_warned_about(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         session._client_of("sc://spark:15002/;token=s3cr3t", builder(other))
     assert "the server sc://spark:15002/ has Spark 4.9.1, this client 4." in caplog.text
+
+
+def test_a_server_that_is_not_there_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark's client would try for ten minutes; a proxy may know an address that this machine doesn't."""
+    for name in session._PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    session_of = SimpleNamespace(version=pyspark.__version__)
+    reached = SimpleNamespace(remote=lambda _: SimpleNamespace(getOrCreate=lambda: session_of))
+    with pytest.raises(TopicLedgerError, match=r"server sc://127\.0\.0\.1:1/ can't be used: .*refused: check"):
+        session._client_of("sc://127.0.0.1:1/;token=s3cr3t", reached)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    assert session._client_of("sc://127.0.0.1:1/;token=s3cr3t", reached) is session_of
 
 
 def test_the_environment_precedes_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

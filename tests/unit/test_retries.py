@@ -46,6 +46,7 @@ SPARK = "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while 
         (["java.util.concurrent.ExecutionException: java.io", "java.nio.file.NoSuchFileException: 7"], Trouble.STORAGE),
         ([SPARK, "java.io.IOException: No space left on device"], None),
         ([SPARK, "java.nio.file.FileSystemException: /x: Read-only file system"], None),
+        (["java.io.IOException: [DELTA_CANNOT_CREATE_LOG_PATH] Cannot create file:/ledger/runs/_delta_log"], None),
         (["java.io.IOException: Mkdirs failed to create file:/ledger/runs"], None),
         ([SPARK, "java.nio.file.AccessDeniedException: s3a://bucket/runs: 403 Forbidden"], None),
         (["java.io.IOException: denied", "org.apache.hadoop.security.AccessControlException: no"], None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -57,7 +58,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.rmdir()
 
 
-def client(config: Path, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
+def client(config: Path, *arguments: str, folder: Path | None = None, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT, *arguments, "--config", str(config)],
         stdin=subprocess.PIPE,
@@ -65,7 +66,7 @@ def client(config: Path, *arguments: str, folder: Path | None = None) -> subproc
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "lib")},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "lib"), **more},
     )
 
 
@@ -335,9 +336,7 @@ def test_a_server_that_is_killed_amid_a_command_is_an_error(config: Path) -> Non
     assert not path.exists()
 
 
-def test_servers_of_other_settings_versions_and_users_are_not_asked(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_of_other_settings_and_users_are_not_asked(config: Path) -> None:
     with serving(config, lambda _: 0):
         path = protocol.socket_of(config)
         assert ask(["plan"]) is None
@@ -349,11 +348,26 @@ def test_servers_of_other_settings_versions_and_users_are_not_asked(
         config.write_text("[tables] # changed\n")
         assert protocol.socket_of(config) != path
         config.write_text("[tables]\n")
-        monkeypatch.setattr(protocol, "__version__", "0.0.9")
-        assert protocol.socket_of(config) != path
     path.parent.chmod(0o755)
     with pytest.raises(UsageError, match="must belong to this user only"), serving(config, lambda _: 0):
         pass
+
+
+def test_a_server_runs_no_command_of_another_installation(config: Path, tmp_path: Path) -> None:
+    """A wheel and a checkout may have the same version and different code."""
+    site = tmp_path / "site"
+    shutil.copytree(REPOSITORY / "lib" / "topicledger", site / "topicledger")
+
+    def command(_: Sequence[str]) -> int:
+        raise AssertionError("of another installation")
+
+    with serving(config, command) as server, client(config, "plan", PYTHONPATH=str(site)) as asking:
+        said, why = asking.communicate(timeout=30)
+        assert not server.do_next(0.0)
+    assert (asking.returncode, said) == (9, "cold"), why
+    (line,) = why.splitlines()
+    assert f"runs topicledger {protocol.CODE}, this is 0.1.0 in {site}/topicledger: the command starts its own" in line
+    assert line.endswith("restart `serve` with this topicledger")
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_refused_with_what_to_set(

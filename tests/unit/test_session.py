@@ -75,6 +75,17 @@ def test_a_setting_that_somebody_chose_stays(spark: SparkSession) -> None:
     assert session.conf.get("spark.sql.shuffle.partitions") == "64"
 
 
+def test_settings_that_nobody_made_have_spark_defaults_again(spark: SparkSession) -> None:
+    """A session of a server of Spark Connect, or of a platform: its defaults aren't topicledger's."""
+    session = spark.newSession()
+    for name in FEW_ROWS:
+        session.conf.unset(name)
+    with for_few_rows(session):
+        assert {name: session.conf.get(name) for name in FEW_ROWS} == {name: few for name, (_, few) in FEW_ROWS.items()}
+    assert {name: session.conf.get(name, None) for name in FEW_ROWS} == dict.fromkeys(FEW_ROWS)
+    assert session.conf.get("spark.sql.shuffle.partitions") == "200"
+
+
 def _path_of(python_path: str) -> list[str]:
     """Where `scripts/python.sh` looks for modules, and where it finds pyspark, with that PYTHONPATH."""
     script = commands.REPOSITORY / "scripts" / "python.sh"

@@ -48,7 +48,9 @@ _EXPLAINED = (
         "a table of that name isn't a Delta table: rename it, or set another tables.root",
     ),
     (
-        re.compile(r"\[?(?:INSUFFICIENT_PERMISSIONS|PERMISSION_DENIED)\b|AccessControlException"),
+        re.compile(
+            r"\[?(?:INSUFFICIENT_PERMISSIONS|PERMISSION_DENIED|DELTA_CANNOT_CREATE_LOG_PATH)\b|AccessControlException"
+        ),
         "this principal lacks a privilege on the schema or the storage of tables.root: grant it, such as CREATE TABLE, "
         "or set another tables.root",
     ),

@@ -77,6 +77,8 @@ _PERMANENT = re.compile(
     r"\w*(?:AccessDenied|AccessControl|NoAuthWithAWS|CredentialInitialization|UnknownStore|AWSBadRequest"
     r"|DiskOutOfSpace|InvalidPath|QuotaExceeded)Exception"
 )
+_NO_LOG = "[DELTA_CANNOT_CREATE_LOG_PATH]"
+"""The condition if the folder of a table can't be created: the storage refused it, without an exception."""
 # Java has no class for these: a plain IOException has the system's message.
 _PERMANENT_TEXT = re.compile(
     "No space left on device|[Qq]uota exceeded|Read-only file system|Permission denied|Mkdirs failed"
@@ -94,6 +96,8 @@ def trouble(error: BaseException | None) -> Trouble | None:
         return Trouble.CONFLICT
     if _CONFLICT_CONDITION.search(str(error)) or _OTHER_MAINTENANCE in str(error):
         return Trouble.CONFLICT
+    if _NO_LOG in str(error):
+        return None
     simple = [(re.split(r"[.$]", name)[-1], message) for name, message in thrown]
     if any(_PERMANENT.fullmatch(name) or _PERMANENT_TEXT.search(message) for name, message in simple):
         return None

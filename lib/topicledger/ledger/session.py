@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import socket
 import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -41,6 +43,10 @@ JAVA_OPTIONS = (
 SERVE = "serve"
 REMOTE = "SPARK_REMOTE"
 """Environment variable with the address of a Spark Connect server, such as sc://host:15002."""
+_PORT = 15002
+_CONNECT_SECONDS = 20.0
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Environment variables of proxies through which gRPC, Spark Connect's protocol, reaches a server."""
 _GIVEN = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION")
 """Environment variables in a process that spark-submit or Databricks gives a session."""
 BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
@@ -114,6 +120,7 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
     # A token may follow the address.
     where = server.partition(";")[0]
     try:
+        _require_answer(server)
         session = builder.remote(server).getOrCreate()
         version = session.version
     except ImportError as error:
@@ -131,6 +138,15 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
     return session
 
 
+def _require_answer(server: str) -> None:
+    """Raise OSError if nothing listens at the address of a server: its client would try for ten minutes."""
+    if any(name in os.environ for name in _PROXIES):
+        return
+    address = urlsplit(server)
+    with socket.create_connection((address.hostname, address.port or _PORT), timeout=_CONNECT_SECONDS):
+        pass
+
+
 def is_local(master: str) -> bool:
     """Whether a master's executors are on the driver's machine; spark-submit.sh decides in the same way."""
     return master.startswith("local")
@@ -140,14 +156,21 @@ def is_local(master: str) -> bool:
 def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
     """Context in which queries are tuned for few rows (`FEW_ROWS`); yields a function that ends the tuning early.
 
-    Settings that aren't at their defaults were chosen on purpose, and stay.
+    Settings that were set to other values than their defaults were chosen on purpose, and stay.
     """
-    ours = {name: before for name, (before, _) in FEW_ROWS.items() if spark.conf.get(name, before) == before}
+    given = {name: spark.conf.get(name, None) for name in FEW_ROWS}
+    ours = {name: value for name, value in given.items() if value in (None, FEW_ROWS[name][0])}
 
     def for_many() -> None:
-        for name in list(ours):
-            if (before := ours.pop(name, None)) is not None:
-                spark.conf.set(name, before)
+        # Two threads may end the tuning at once.
+        with suppress(KeyError):
+            while True:
+                name, value = ours.popitem()
+                if value is None:
+                    # A server of Spark Connect, or a platform, may have a default of its own.
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, value)
 
     for name in ours:
         spark.conf.set(name, FEW_ROWS[name][1])

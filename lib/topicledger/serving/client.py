@@ -52,7 +52,12 @@ def ask(arguments: Sequence[str]) -> int | None:
             connection.connect(str(path))
             if protocol.peer_uid(connection) != os.getuid():
                 return None
-            request = {"arguments": list(arguments), "folder": str(Path.cwd()), "config": str(config)}
+            request = {
+                "arguments": list(arguments),
+                "folder": str(Path.cwd()),
+                "config": str(config),
+                "code": protocol.CODE,
+            }
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             # Signals stay blocked until `_wait` can pass them on, since the server may begin before that.
@@ -75,6 +80,12 @@ def _wait(connection: socket.socket) -> int | None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         for message in protocol.lines(connection):
             if message.get("accepted") is False:
+                if (theirs := message.get("code")) is not None:
+                    print(
+                        f"the server with these settings runs topicledger {theirs}, this is {protocol.CODE}: the "
+                        "command starts its own Spark; restart `serve` with this topicledger",
+                        file=sys.stderr,
+                    )
                 return None
             accepted = True
             if "exit_code" in message:

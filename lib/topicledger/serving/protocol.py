@@ -2,11 +2,12 @@
 
 The client sends its request as one line, together with its stdin, stdout and stderr:
 
-    {"arguments": ["plan"], "folder": "/home/me", "config": "my.toml"}
+    {"arguments": ["plan"], "folder": "/home/me", "config": "my.toml", "code": "0.1.0 in /opt/topicledger"}
 
-`config` is what --config or TOPICLEDGER_CONFIG names.
+`config` is what --config or TOPICLEDGER_CONFIG names, `code` is `CODE`.
 
-The server answers `{"accepted": true}`, or false with `why`. When the command has ended it sends `{"exit_code": 0}`. In
+The server answers `{"accepted": true}`, or false with `why`; if its code differs from the client's, also with its
+`code`. When the command has ended it sends `{"exit_code": 0}`. In
 between, the client may send `{"interrupt": true}` for each Ctrl-C.
 """
 
@@ -29,6 +30,8 @@ _MOST_BYTES = 1_000_000
 """Largest size of a line; each argument has at most about 128 kB."""
 CONFIG = "TOPICLEDGER_CONFIG"
 """The environment variable that stands in for --config."""
+CODE = f"{__version__} in {Path(__file__).resolve().parents[1]}"
+"""The version and the folder of this code: a wheel and a checkout of one version may still differ."""
 STREAMS = (0, 1, 2)
 """Stdin, stdout and stderr."""
 
@@ -52,12 +55,12 @@ def socket_folder() -> Path:
 
 
 def socket_of(config: Path) -> Path:
-    """Return the socket path of a server of this version for these settings; it depends on the file's content.
+    """Return the socket path of a server for these settings; it depends on the file's content.
 
     Raises OSError if the settings can't be read.
     """
     path = config.resolve()
-    named = b"\0".join((__version__.encode(), os.fsencode(path), path.read_bytes()))
+    named = b"\0".join((os.fsencode(path), path.read_bytes()))
     return socket_folder() / f"{hashlib.sha256(named).hexdigest()[:32]}.sock"
 
 

@@ -150,6 +150,9 @@ class Server:
                 log.info("a client's request was not understood: %s", error)
                 return
             try:
+                if message.get("code") != protocol.CODE:
+                    protocol.send(connection, {"accepted": False, "why": "other code", "code": protocol.CODE})
+                    return
                 asked = _asked(message, streams, connection)
                 if asked is None or not self._free.acquire(blocking=False):
                     protocol.send(connection, {"accepted": False, "why": "busy" if asked else "not understood"})
