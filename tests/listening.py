@@ -1,4 +1,4 @@
-"""The addresses that a process listens on."""
+"""The addresses that processes listen on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 
 
 def listened_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """The addresses that a process listens on, as the kernel says."""
+    """The addresses that a process listens on, as the kernel says; none if it has ended."""
     sockets = set()
-    for number in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            sockets.add(str(number.readlink()))
+    with suppress(FileNotFoundError):
+        for number in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                sockets.add(str(number.readlink()))
+    if not sockets:
+        return []
     found = []
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -24,4 +27,17 @@ def listened_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
                 address = ipaddress.ip_address(packed)
                 mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
                 found.append(mapped or address)
+    return found
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
     return found

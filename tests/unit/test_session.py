@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from tests.listening import listened_on
+from tests.broker.served import serving
+from tests.listening import family, listened_on
 from topicledger.errors import UsageError
 from topicledger.ledger.session import (
     DEFAULTS,
@@ -180,5 +182,18 @@ def test_a_command_by_hand_listens_on_loopback_only(spark: SparkSession) -> None
     context: Any = spark.sparkContext
     java = context._jvm.java.lang.ProcessHandle.current().pid()
     listening = listened_on(java)
+    assert listening
+    assert {address for address in listening if not address.is_loopback} == set()
+
+
+def test_a_server_listens_on_loopback_only(tmp_path: Path) -> None:
+    """Its Python, its Java, and what these start; commands reach it by a Unix socket."""
+    config = commands.settings_file(tmp_path, {"main": ["127.0.0.1:1"]})
+    with tempfile.TemporaryDirectory(prefix="tl-") as sockets:
+        library = str(commands.REPOSITORY / "lib")
+        environment = {**os.environ, "PYTHONPATH": library, "TOPICLEDGER_SOCKET_DIR": sockets}
+        environment.pop("SPARK_LOCAL_IP", None)
+        with serving(config, environment=environment) as server:
+            listening = {address for pid in family(server.pid) for address in listened_on(pid)}
     assert listening
     assert {address for address in listening if not address.is_loopback} == set()
