@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import re
 import sys
@@ -17,6 +18,8 @@ from rich.table import Table
 _LISTED = 20
 _NEAR = 0.7
 """Lowest difflib ratio of similar names: `mian` and `main` have 0.75, `manage` and `main` 0.6."""
+_HINTS = 5_000
+"""Hints to keep: aliases in a file can repeat a mapping of wrong names thousands of times."""
 _SHOWN_CHARACTERS = 120
 MESSAGE_CHARACTERS = 2_000
 """Longest message in a terminal cell, a report's result or a diff."""
@@ -29,14 +32,24 @@ SHOWN_FAILURES = 20
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown ``name``: "did you mean `x`?", or else the known names; "" if there are none."""
+    return _nearest(name, tuple(known))
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean `x`?" for a name that may be misspelt; "" if no known name is similar."""
+    return _similar(name, tuple(known))
+
+
+@functools.lru_cache(maxsize=_HINTS)
+def _nearest(name: str, known: tuple[str, ...]) -> str:
     names = sorted(set(known))
     if not names:
         return ""
     return similar(name, names) or f"known: {listed([f'`{show(each)}`' for each in names], most=_LISTED)}"
 
 
-def similar(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean `x`?" for a name that may be misspelt; "" if no known name is similar."""
+@functools.lru_cache(maxsize=_HINTS)
+def _similar(name: str, known: tuple[str, ...]) -> str:
     by_folded = {each.casefold(): each for each in sorted(known)}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_NEAR)
     return f"did you mean `{show(by_folded[near[0]])}`?" if near else ""

@@ -57,6 +57,20 @@ HOSTILE = {
         "m.yaml",
         f"cluster: c\ndefaults: {{configs: {{{MANY}}}}}\ntopics:\n" + "- {topic: t}\n" * 20_000,
     ),
+    "unknown configs, many times": (
+        "m.yaml",
+        "cluster: c\ntopics:\n- &t {topic: t, configs: {"
+        + ", ".join(f"k{number}: x" for number in range(900))
+        + "}}\n"
+        + "- *t\n" * 20_000,
+    ),
+    "unknown fields, many times": (
+        "m.yaml",
+        "cluster: c\ntopics:\n- &t {topic: t, "
+        + ", ".join(f"k{number}: x" for number in range(900))
+        + "}\n"
+        + "- *t\n" * 20_000,
+    ),
     "default assignments": (
         "m.yaml",
         "cluster: c\ndefaults: {assignments: {"
