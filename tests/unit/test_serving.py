@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -529,6 +530,23 @@ def test_server_says_that_it_starts_spark(config: Path, monkeypatch: pytest.Monk
     started = CliRunner().invoke(served.main, ["serve", "--config", str(config)])
     said = f"starting Spark for {config}; commands start their own until it is ready\nerror: no Spark here\n"
     assert (started.exit_code, started.stderr, asked) == (2, said, [True])
+
+
+def test_server_without_java_starts_again(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that provisions nothing by itself: each of its commands would fail."""
+    config.write_text(f'[tables]\nroot = "{config.parent}"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n')
+    ledger, again, polls = MagicMock(), list[str](), iter([False, True])
+    ledger.spark.conf.get.side_effect = Py4JNetworkError("Answer from Java side is empty")
+    for where, name, what in (
+        (served, "open_ledger", lambda *_, new: ledger),
+        (served, "_warm_up", lambda *_: None),
+        (served.signal, "signal", lambda *_: None),
+        (served.os, "execv", lambda program, _: again.append(program)),
+        (Server, "do_next", lambda *_: next(polls)),
+    ):
+        monkeypatch.setattr(where, name, what)
+    assert CliRunner().invoke(served.main, ["serve", "--config", str(config)]).exit_code == 0
+    assert again == [sys.executable]
 
 
 def test_server_waits_for_the_first_load(caplog: pytest.LogCaptureFixture) -> None:

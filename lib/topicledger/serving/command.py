@@ -98,13 +98,16 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
             anew = False
             while not ending.is_set() and not anew:
                 did = server.do_next(_LOOK_SECONDS)
-                if not did and pace is not None:
-                    with server.alone() as free:
-                        try:
+                try:
+                    if did:
+                        # Any call: after a command that failed, the next ones would fail, too.
+                        ledger.spark.conf.get("spark.app.name", "")
+                    elif pace is not None:
+                        with server.alone() as free:
                             did = free and provisioned_if_due(pace, ledger, options, own)
-                        except JAVA_IS_GONE:
-                            log.warning("Spark's Java process has ended: restarting")
-                            anew = True
+                except JAVA_IS_GONE:
+                    log.warning("Spark's Java process has ended: restarting")
+                    anew = True
                 health.waiting()
                 if did and (used := memory_bytes() // _MIB) > max_memory:
                     log.warning("%d MiB of memory, more than --max-memory %d: restarting", used, max_memory)
