@@ -116,7 +116,7 @@ def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
 
 
 def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledger) -> None:
-    """Other runs wait until it expires; a later start of the same run on this host doesn't."""
+    """Other runs, and later starts of the same run, wait until it expires."""
     with take(ledger, "one", "main", "other", "third") as held:
         held.let_expire("main")
         held.let_expire("other")
@@ -130,8 +130,10 @@ def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledge
     assert [row(ledger, name)["released_at"] is None for name in ("main", "other", "third")] == [True, True, False]
     with pytest.raises(LeaseHeld, match="is being changed by run one"):
         take(ledger, "two")
-    with take(ledger, "one", "main", "other") as again:
-        again.require_for_request("main")
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(LeaseLost, match="was stopped while it waited for a lease"):
+        take(ledger, "one", stop=stopped)
 
 
 @pytest.mark.thorough

@@ -36,6 +36,10 @@ CLOCKS = Clocks()
 """This machine's clocks."""
 
 
+_ENDED = "ended"
+"""Stands for the start of a process that is done with a cluster, but not all of whose requests are."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Holder:
     """A process that holds a lease or wants one."""
@@ -56,14 +60,14 @@ class Holder:
 
     @property
     def ended(self) -> str:
-        """Return `process` as of a process that has ended: another start of the same run may take its leases here."""
+        """Return `process` for a lease that this holder leaves to expire: until then, nobody may take it."""
         boot, namespace, pid, _, *token = self.process.split(" ")
-        return " ".join((boot, namespace, pid, "ended", *token))
+        return " ".join((boot, namespace, pid, _ENDED, *token))
 
     def is_dead(self) -> bool:
         """Whether it is known to have ended: a process of this host that no longer exists."""
         boot, namespace, pid, started = self.process.split(" ")[:4]
-        if self.host != socket.gethostname() or (boot, namespace) != machine():
+        if started == _ENDED or self.host != socket.gethostname() or (boot, namespace) != machine():
             return False
         return process_of(int(pid)) != (pid, started)
 

@@ -118,7 +118,7 @@ class Leases:
     def let_expire(self, cluster: str) -> None:
         """Let the lease of a cluster expire when this run is done with it, since a request may still be on its way.
 
-        The lease outlasts the request. A later start of this run may take it at once on this host, as after a crash.
+        The lease outlasts the request. Later starts of this run wait for that, too: they couldn't tell what was done.
         """
         with self._changed:
             self._expiring |= {cluster}
