@@ -253,11 +253,13 @@ class Checks:
                 self._check_row(
                     run_id, *(str(row[name]) for name in ("cluster", "action", "resource", "outcome", "error"))
                 )
-                unsent = (run_id, row["cluster"], row["action"], row["resource"]) not in self.carried_out
+                key = (run_id, str(row["cluster"]), str(row["action"]), str(row["resource"]))
+                unsent = key not in self.carried_out
                 said = "not sent" in str(row["error_message"])
                 self._world.require(unsent or not said, f"{row['resource']}: a row says it was not sent, and it was")
-                # Another client may have undone it.
-                is_known = row["action"] == ReplicaAction.REASSIGN and row["resource"] not in self.touched
+                # Another client, or a cancel before a crash, may have undone it.
+                undone = row["resource"] in self.touched or key in self.cancelled
+                is_known = row["action"] == ReplicaAction.REASSIGN and not undone
                 self._world.require(
                     unsent or not is_known, f"{row['resource']} is refused, and was moved at least in part"
                 )
