@@ -138,6 +138,7 @@ class Checks:
     def cancels(self, cluster: Cluster, key: Key) -> None:
         """A move was cancelled, whether or not the run gets to know it."""
         self.cancelled.add((self.run_id, cluster.name, ReplicaAction.REASSIGN.value, key[0]))
+        self.cancel_refused.discard((cluster.name, key))
 
     def answered(self, cluster: Cluster, target: Target) -> None:
         """A planned action was carried out."""
