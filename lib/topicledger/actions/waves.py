@@ -184,7 +184,7 @@ class Waves:
             return
         live = state.partitions.get(move.partition)
         if under_way is not None:
-            self._unanswered.pop(key, None)
+            # Another request for it may still be on its way: that matters if another client interferes.
             self._under_way[key] = move
             self._is_sent(key)
         elif is_in_place(move, live, listed):

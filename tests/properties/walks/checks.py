@@ -277,7 +277,8 @@ class Checks:
         refused = [key for of, key in self.cancel_refused if of == name and key[0] == resource]
         # One that was done before it could be cancelled counts as moved.
         done = parse_assignments(plan["after"]["assignments"]) if same and plan is not None else {}
-        uncancelled = [key for key in refused if topic and topic.partitions[key[1]].replicas != done.get(key[1])]
+        live = {number: part.replicas for number, part in topic.partitions.items()} if topic else {}
+        uncancelled = [key for key in refused if key[1] in done and live.get(key[1]) != done[key[1]]]
         if error == Refusal.CANCELLED:
             # Another client may have cancelled it, too.
             known = resource not in self.of_others
