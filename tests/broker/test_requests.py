@@ -17,6 +17,7 @@ from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics,
 from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
 from topicledger.model.config_texts import MAXIMA
 from topicledger.model.topic_configs import topic_configs
+from topicledger.resources.group_configs.names import CONFIGS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 UNLIMITED = 1_000_000
@@ -96,6 +97,14 @@ def test_types_of_the_catalogue_are_those_that_brokers_describe(kafka: EmbeddedK
         (found,) = admin.ask(request).results
     types = {each.name: TYPES[each.config_type] for each in found.configs}
     assert types == {name: topic_configs()[name].type for name in types}
+
+
+def test_configs_of_groups_that_brokers_describe_are_known(kafka: EmbeddedKafka) -> None:
+    if VERSION < (4, 1):
+        pytest.skip("these brokers don't describe configs of groups")
+    with admin_of(kafka) as admin:
+        (found,) = admin.ask(DescribeConfigsRequest(resources=[(ConfigResourceType.GROUP, "any", None)])).results
+    assert "consumer.session.timeout.ms" in {each.name for each in found.configs} <= set(CONFIGS)
 
 
 def test_limits_of_the_catalogue_are_those_of_brokers(kafka: EmbeddedKafka) -> None:

@@ -78,6 +78,15 @@ def test_wrong_entries_are_named_with_their_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_names_that_no_kafka_knows_are_warnings(tmp_path: Path) -> None:
+    configs = "{share.session.timout.ms: 1, streams.assignor.name: x, fork.only: 1}"
+    found = parse(tmp_path, "yaml", f"cluster: main\ngroups:\n- group: g\n  configs: {configs}\n")
+    assert [f"{each.line}: {each.message}" for each in found.warnings] == [
+        "4: unknown config `share.session.timout.ms`; did you mean `share.session.timeout.ms`?",
+        "4: unknown config `fork.only`; only a newer Kafka or a fork may have it",
+    ]
+
+
 @pytest.mark.parametrize("ask", [requests.list_groups, lambda admin: requests.describe_groups(admin, ["a"])])
 def test_brokers_before_4_1_are_not_asked(ask: Any) -> None:
     """They list config resources only for client metrics, if at all."""

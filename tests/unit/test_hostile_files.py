@@ -27,6 +27,7 @@ from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.report import MAX_ERRORS
 
 NOTHING = io.StringIO("")
+BLANK, UNUSUAL = "\u00a0", "an unusual blank (U+00A0)"
 ROW = '{"cluster": "c", "topic": "t"}'
 MANY = ", ".join(f"k{number}: x" for number in range(2_000))
 
@@ -435,6 +436,29 @@ HINTS = {
         for blank in "\u00a0\u3000\u200b"
         for what, text in {"an entry": "__- topic: t\n", "a field": "  - topic: t\n  __owner: o\n"}.items()
     },
+    **{
+        f"U+00A0 {where}": ("m.yaml", f"cluster: c\ntopics:\n- topic: t\n{text.replace('~', BLANK)}", expected)
+        for where, text, expected in (
+            (
+                "for a blank after a colon",
+                "  num_partitions:~3\n",
+                f"m.yaml:4: not valid YAML: {UNUSUAL}; write ordinary",
+            ),
+            ("after a colon, before a field", "  owner:~o\n  labels: {}\n", f"m.yaml:4: not valid YAML: {UNUSUAL}"),
+            ("after a colon, before a topic", "  owner:~o\n- topic: u\n", f"m.yaml:4: not valid YAML: {UNUSUAL}"),
+            ("after a colon in braces", "  configs: {retention.ms:~3}\n", f"m.yaml:4: not valid YAML: {UNUSUAL}"),
+            ("before a colon", "  owner~: o\n", f"m.yaml:4: not valid YAML: {UNUSUAL}"),
+            ("after a dash", "-~topic: u\n", f"m.yaml:4: not valid YAML: {UNUSUAL}"),
+            ("after a blank", "  num_partitions: ~3\n", rf'not the string "\xa03" with {UNUSUAL}; write plain digits'),
+            ("before a comment", "  num_partitions: 3~# x\n", rf'"3\xa0# x" with {UNUSUAL}; write plain digits'),
+            (
+                "in a lone field",
+                "  configs:\n    retention.ms:~3\n",
+                rf'the string "retention.ms:\xa03" with {UNUSUAL}',
+            ),
+        )
+    },
+    "U+00A0 in JSON": ("m.json", f'{{"cluster": "c", "topic":{BLANK}"t"}}', f"Expecting value: here is {UNUSUAL}"),
     "capitals and semicolons": ("m.csv", "Cluster;TOPIC\nc;t\n", "cells are separated by semicolons"),
     "bars": ("m.csv", "cluster|topic\nc|t\n", "cells are separated by bars"),
     "semicolons in records": (

@@ -290,6 +290,7 @@ def test_durations_within_a_text_are_said_as_people_say_them() -> None:
         ("retention.ms -1 -> 604800000", "retention.ms -1 -> 7d (604800000)"),
         ("retention.ms 604800000 -> -1", "retention.ms 7d (604800000) -> -1"),
         ("local.retention.ms -2 -> 3600000", "local.retention.ms -2 -> 1h (3600000)"),
+        ("retention.ms +604800000 -> 1", "retention.ms 7d (+604800000) -> 1"),
         ("retention.bytes -1 -> 1073741824", "retention.bytes -1 -> 1GiB (1073741824)"),
         ("retention.ms: declared -1, live 604800000", "retention.ms: declared -1, live 7d (604800000)"),
         ("retention.ms: declared 604800000, live -1", "retention.ms: declared 7d (604800000), live -1"),

@@ -19,6 +19,7 @@ from topicledger.manifests.files.overriding import Outer, on_clusters
 from topicledger.manifests.files.report import Report, TooMuchError
 from topicledger.manifests.files.values import (
     TEMPLATE_HINT,
+    UNUSUAL_BLANK,
     Lines,
     Number,
     Object,
@@ -28,6 +29,7 @@ from topicledger.manifests.files.values import (
     template_at,
     text_key,
     type_of,
+    unusual_blank,
 )
 from topicledger.resources.registry import KINDS
 from topicledger.text import any_of, show
@@ -70,7 +72,10 @@ def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
         return "nested too deeply"
     begin, end = error.pos - error.colno + 1, error.doc.find("\n", error.pos)
     line = error.doc[begin : None if end < 0 else end]
-    return TEMPLATE_HINT if template_at(line, error.colno - 1) else error.msg
+    if template_at(line, error.colno - 1):
+        return TEMPLATE_HINT
+    here = error.doc[error.pos : error.pos + 1]
+    return f"{error.msg}: here is {unusual_blank(here)}" if re.fullmatch(UNUSUAL_BLANK, here) else error.msg
 
 
 def read_json(text: str, report: Report) -> None:

@@ -22,12 +22,14 @@ _DECIMAL: Mapping[str, int] = {"TB": 1000**4, "GB": 1000**3, "MB": 1000**2, "kB"
 UNITS: Mapping[Unit, Mapping[str, int]] = {"ms": _DURATIONS, "bytes": {**_BINARY, **_DECIMAL}}
 """Units that files may write after a number, by the config's unit, the largest first."""
 _EXAMPLES: Mapping[Unit, str] = {"ms": "a duration such as 7d or 12h", "bytes": "a size such as 1GiB or 500MB"}
-_COMMA = re.compile(r"[ \t\n\v\f\r]*,[ \t\n\v\f\r]*")
+COMMA = r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*"
 """Separates the elements of a list: Kafka removes fewer characters around a comma than around the whole value."""
+_COMMA = re.compile(COMMA)
 _WITH_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _OTHER_DIGITS = re.compile(r"[^\x00-\x7f]|[+-]?0[xX]")
 """Matches numbers that Java reads, in digits of other scripts or of base 16."""
+_UNSIGNED = re.compile(r"\+?0*([0-9]+)")
 _EXACT = re.compile(r"[1-9][0-9]{0,17}")
 """Matches numbers that come back as they were if they are written with a unit."""
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
@@ -153,7 +155,8 @@ def _quoted(text: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def shown(name: str | None, value: str) -> str:
     """Return a config's value for people, with its unit if it has one: `7d (604800000)`."""
-    found = with_unit(name, value)
+    plain = _UNSIGNED.fullmatch(value.strip(BLANKS))
+    found = with_unit(name, value if plain is None else plain[1])
     return value if found is None else f"{found} ({value})"
 
 
@@ -170,8 +173,8 @@ def with_unit(name: str | None, value: str) -> str | None:
 
 _VALUES = re.compile(
     r"(?P<name>[a-z][a-z.]*[.](?:ms|bytes))"
-    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:-?\d+|default|unknown)(?:(?: -> |, live )(?:-?\d+|default))?"
-    r"| is -?\d+(?:, [a-z' ]+)?(?:; allowed is (?:any|-?\d+) to (?:any|-?\d+))?)(?![\w.])"
+    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:[+-]?\d+|default|unknown)(?:(?: -> |, live )(?:[+-]?\d+|default))?"
+    r"| is [+-]?\d+(?:, [a-z' ]+)?(?:; allowed is (?:any|-?\d+) to (?:any|-?\d+))?)(?![\w.])"
 )
 
 
@@ -183,6 +186,6 @@ def with_units(text: str) -> str:
     """
 
     def replaced(found: re.Match[str]) -> str:
-        return found["name"] + re.sub("-?[0-9]+", lambda each: shown(found["name"], each[0]), found["values"])
+        return found["name"] + re.sub("[+-]?[0-9]+", lambda each: shown(found["name"], each[0]), found["values"])
 
     return _VALUES.sub(replaced, text)

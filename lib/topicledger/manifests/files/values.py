@@ -98,6 +98,8 @@ _LONGEST_LINE = 1_000
 _NAME = re.compile(r"\w[\w./ -]*")
 _LONGEST_NAME = 64
 _EXPONENT = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{0,20})?[eE]\+?[0-9]{1,2}", re.ASCII)
+UNUSUAL_BLANK = r"[^\S \t\r\n]|[\u200b\ufeff]"
+"""Matches a blank that people take for an ordinary one, and YAML and numbers don't."""
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
 
@@ -186,7 +188,8 @@ def kind_of(value: Value) -> str:
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
-        return f'the string "{show(value)}"'
+        found = re.search(UNUSUAL_BLANK, value)
+        return f'the string "{show(value)}"{f" with {unusual_blank(found[0])}" if found else ""}'
     if isinstance(value, Surprise):
         return f"`{show(value.text)}`"
     if isinstance(value, Number):
@@ -194,6 +197,11 @@ def kind_of(value: Value) -> str:
     if isinstance(value, Object):
         return "a mapping"
     return "null" if value is None else "a list"
+
+
+def unusual_blank(blank: str) -> str:
+    """Name a blank that nobody sees: "an unusual blank (U+00A0)"."""
+    return f"an unusual blank (U+{ord(blank):04X})"
 
 
 def type_of(value: Value) -> str:

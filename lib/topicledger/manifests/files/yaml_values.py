@@ -15,6 +15,7 @@ from topicledger.manifests.files.report import Report, TooMuchError
 from topicledger.manifests.files.values import (
     TEMPLATE,
     TEMPLATE_HINT,
+    UNUSUAL_BLANK,
     Filled,
     Key,
     Lines,
@@ -28,6 +29,7 @@ from topicledger.manifests.files.values import (
     plain_number,
     template_at,
     text_key,
+    unusual_blank,
 )
 from topicledger.manifests.files.variables import VariableError, Variables
 from topicledger.text import show
@@ -47,8 +49,11 @@ _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9].*)?")
 _BREAK = re.compile(r"\r\n|[\r\n\x85\u2028\u2029]")
 """A line break of YAML 1.1; editors, and the lines of our messages, count only line feeds."""
-_OTHER_BLANK = re.compile(r" *([^\S \r]|[\u200b\ufeff])")
+_OTHER_BLANK = re.compile(rf" *(\t|{UNUSUAL_BLANK})")
 """Begins a line with a blank that YAML doesn't take for one."""
+_BLANK_IN_KEY = re.compile(rf"(?:\A-?|:)({UNUSUAL_BLANK})|({UNUSUAL_BLANK})\Z")
+"""Matches such a blank where people separate a key from what is around it."""
+_BLANK_AFTER_SIGN = re.compile(rf"[:-]({UNUSUAL_BLANK})")
 _OTHER_BREAK = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
 _MERGE_KEY = Key("<<")
@@ -252,8 +257,8 @@ class YamlDocuments:
             raise _BadYamlError(line, "a key must be plain text, not a list or mapping")
         if isinstance(value, str):
             plain = isinstance(event, yaml.ScalarEvent) and not event.style and event.tag is None
-            if plain and (hint := _blank_hint(value, 0)):
-                raise _BadYamlError(line, hint)
+            if plain and not value.isascii() and (found := _BLANK_IN_KEY.search(value)):
+                raise _BadYamlError(line, _no_blank(found[1] or found[2]))
             return _MERGE_KEY if plain and value == "<<" else text_key(value)
         if isinstance(value, Surprise):
             return Key(value.text, value.reason)
@@ -321,6 +326,12 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
             # YAML takes both lines for one text.
             report.error(source.line_at(mark.line) - 1, TEMPLATE_HINT)
             return
+        elif hint is None:
+            # YAML has taken the key, the blank and the value for one text, and finds out after it.
+            for number in range(max(begun.line - 1, 0), mark.line + 1):
+                if (found := _BLANK_AFTER_SIGN.search(lines[number])) is not None:
+                    report.error(source.line_at(number), _no_blank(found[1]))
+                    return
         report.error(source.line_at(mark.line), hint or f"not valid YAML: {error.problem or error.context}")
     except yaml.YAMLError as error:
         report.error(_line_of_bad_character(source.text), f"not valid YAML: {_reason_of_bad_character(error)}")
@@ -339,7 +350,11 @@ def _blank_hint(line: str, column: int) -> str | None:
         return None
     if found[1] == "\t":
         return "not valid YAML: a tab; write blanks"
-    return f"not valid YAML: an unusual blank (U+{ord(found[1]):04X}); write ordinary blanks"
+    return _no_blank(found[1])
+
+
+def _no_blank(blank: str) -> str:
+    return f"not valid YAML: {unusual_blank(blank)}; write ordinary blanks"
 
 
 def _character_hint(line: str, column: int, begins: str | None = None) -> str | None:

@@ -8,8 +8,9 @@ from topicledger.manifests.files.entries import Configs, Reader
 from topicledger.manifests.files.resource_entries import SHARED, Read, row_reader
 from topicledger.manifests.files.values import Object, Value, unset_in
 from topicledger.model.config_texts import without_unit
+from topicledger.resources.group_configs.names import CONFIGS
 
-_OF_GROUPS = Configs(stored=without_unit)
+_OF_GROUPS = Configs(stored=without_unit, known=CONFIGS)
 
 
 def _configs(reader: Reader, name: str, value: Value, line: int) -> dict[str, str] | None:

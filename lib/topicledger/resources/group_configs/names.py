@@ -28,6 +28,37 @@ class GroupConfigDrift(DriftName):
     GROUP_CONFIG_UNMANAGED = "group_config_unmanaged"
 
 
+CONFIGS = (
+    "consumer.assignment.interval.ms",
+    "consumer.assignor.offload.enable",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.topic.name",
+    "share.assignment.interval.ms",
+    "share.assignor.offload.enable",
+    "share.auto.offset.reset",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.isolation.level",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.renew.acknowledge.enable",
+    "share.session.timeout.ms",
+    "streams.acceptable.recovery.lag",
+    "streams.assignment.interval.ms",
+    "streams.assignor.name",
+    "streams.assignor.offload.enable",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.num.warmup.replicas",
+    "streams.rack.aware.assignment.tags",
+    "streams.session.timeout.ms",
+    "streams.task.offset.interval.ms",
+)
+"""The configs of groups that Kafka 4.1 to 4.4 knows, from its GroupConfig."""
+
 MAX_GROUP_CONFIG_CHANGES = "max_group_config_changes"
 
 NAMES = KindNames(
