@@ -23,52 +23,26 @@ import yaml
 from click.testing import CliRunner
 from py4j.protocol import Py4JNetworkError
 
+from tests.clients import client, settings_with_sockets
 from tests.commands import REPOSITORY
 from tests.waiting import until
 from topicledger.cli.options import Options
 from topicledger.errors import TableError, UsageError
 from topicledger.serving import command as served
-from topicledger.serving import protocol
+from topicledger.serving import protocol, streams
 from topicledger.serving.client import ask
 from topicledger.serving.command import provisioned_if_due, serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
 NOBODY = 65_534
-CLIENT = """
-import sys
-from topicledger.serving.client import ask
-code = ask(sys.argv[1:])
-assert not {"pyspark", "pyarrow", "click"} & set(sys.modules), "a client that is answered imports little"
-print("cold" if code is None else "", end="")
-sys.exit(9 if code is None else code)
-"""
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A settings file, and a folder of sockets of our own."""
-    folder = Path("/tmp") / f"topicledger-test-{os.getpid()}-{tmp_path.name[-6:]}"
-    monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", str(folder))
-    path = tmp_path / "my.toml"
-    path.write_text("[tables]\n")
-    yield path
-    for each in folder.glob("*"):
-        each.unlink()
-    if folder.exists():
-        folder.rmdir()
-
-
-def client(config: Path, *arguments: str, folder: Path | None = None, **more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", CLIENT, *arguments, "--config", str(config)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "lib"), **more},
-    )
+    with settings_with_sockets(tmp_path, monkeypatch) as path:
+        yield path
 
 
 @contextmanager
@@ -123,6 +97,39 @@ def test_client_that_stops_reading_blocks_neither_command_nor_end(config: Path, 
         assert asking.stderr is not None
         assert len(asking.stdout.read()) < 1_000_000
         assert asking.stderr.read() == "and an error\n"
+
+
+def test_command_is_over_before_its_output_is_read(config: Path) -> None:
+    """The output arrives later, in order and complete, also if both streams are one pipe; then comes the exit code."""
+
+    def command(_: Sequence[str]) -> int:
+        for number in range(10_000):
+            print(f"{number:09}", file=(sys.stdout, sys.stderr)[number % 2], flush=True)
+        return 4
+
+    read, write = os.pipe()
+    with serving(config, command) as server, client(config, "plan", both=write) as asking:
+        os.close(write)
+        assert server.do_next(30.0)
+        with client(config, "audit", both=os.open(os.devnull, os.O_WRONLY)) as another:
+            assert server.do_next(30.0)
+            assert another.wait(30) == 4
+        assert asking.poll() is None
+        with os.fdopen(read) as output:
+            assert output.read() == "".join(f"{number:09}\n" for number in range(10_000))
+        assert asking.wait(30) == 4
+
+
+def test_command_waits_for_the_reader_of_more_output_than_is_kept(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MOST_KEPT", 100_000)
+    with serving(config, lambda _: print("x" * 2_000_000) or 0) as server, client(config, "plan") as asking:
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(asking.communicate, timeout=30)
+            assert server.do_next(30.0)
+            assert done.result(30) == ("x" * 2_000_000 + "\n", "")
+        assert asking.returncode == 0
 
 
 def test_interrupt_amid_the_last_output_gives_the_streams_back(config: Path) -> None:

@@ -28,6 +28,8 @@ _PATIENCE = 5.0
 """Seconds that a client has to send its request."""
 _ACCEPT_AGAIN = 0.5
 """Seconds until the next attempt to accept a client."""
+_FAREWELL = 2.0
+"""Seconds in which the last clients get their exit codes as the server ends."""
 _MOST_DOUBLINGS = 30
 """Largest number of times that the pause after failures doubles; more would overflow."""
 
@@ -39,9 +41,19 @@ class _Asked:
     arguments: Sequence[str]
     folder: str
     config: str
-    streams: Sequence[int]
+    files: Sequence[int]
     connection: socket.socket
+    outputs: Sequence[streams.Output] = ()
     over: threading.Event = field(default_factory=threading.Event)
+
+    def finish(self, code: int) -> None:
+        """Send the exit code after all output."""
+        for each in self.outputs:
+            each.finish()
+        with suppress(OSError):
+            protocol.send(self.connection, {"exit_code": code})
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
 
 class Server:
@@ -55,11 +67,13 @@ class Server:
         is_ending: Callable[[], bool] = lambda: False,
         patience: float = streams.PATIENCE,
     ) -> None:
-        """`is_ending`: whether the server was asked to end; `patience`: see `streams.lent`."""
+        """`is_ending`: whether the server was asked to end; `patience`: seconds that output may stay unread."""
         self._path = path
         self._command = command
-        self._is_ending = is_ending
         self._patience = patience
+        self._is_over = False
+        self._is_ending = lambda: is_ending() or self._is_over
+        self._clients: set[threading.Thread] = set()
         self._free = threading.Semaphore(1)
         self._ending = threading.Lock()
         """Held so that no interrupt is sent to a command that is over."""
@@ -77,6 +91,10 @@ class Server:
                 yield
             finally:
                 self._path.unlink(missing_ok=True)
+                self._is_over = True
+                until = time.monotonic() + _FAREWELL
+                for client in list(self._clients):
+                    client.join(max(0.0, until - time.monotonic()))
 
     def do_next(self, seconds: float) -> bool:
         """Run the next command that a client sends within `seconds`; return whether there was one."""
@@ -93,17 +111,17 @@ class Server:
             # The interrupt arrived after the command had ended.
             asked.over.set()
         finally:
-            with suppress(OSError):
-                protocol.send(asked.connection, {"exit_code": code})
-            with suppress(OSError):
-                asked.connection.shutdown(socket.SHUT_RDWR)
+            if all(each.is_delivered() for each in asked.outputs):
+                asked.finish(code)
+            else:
+                threading.Thread(target=asked.finish, args=(code,), name="finish", daemon=True).start()
             self._free.release()
         return True
 
     def _carried_out(self, asked: _Asked) -> int:
         try:
             with (
-                streams.lent(asked.folder, asked.streams, self._is_ending, self._patience),
+                streams.lent(asked.folder, asked.files, asked.outputs, self._is_ending),
                 _config_of_client(asked.config),
             ):
                 return self._command(asked.arguments)
@@ -137,25 +155,31 @@ class Server:
                 log.warning("a client can't be accepted: %s", error.strerror)
                 time.sleep(_ACCEPT_AGAIN)
                 continue
-            threading.Thread(target=self._receive, args=(connection,), name="client", daemon=True).start()
+            client = threading.Thread(target=self._receive, args=(connection,), name="client", daemon=True)
+            self._clients.add(client)
+            client.start()
 
     def _receive(self, connection: socket.socket) -> None:
+        try:
+            self._serve(connection)
+        finally:
+            self._clients.discard(threading.current_thread())
+
+    def _serve(self, connection: socket.socket) -> None:
         with connection:
             connection.settimeout(_PATIENCE)
             try:
                 if protocol.peer_uid(connection) != os.getuid():
                     return
-                message, streams = protocol.receive(connection)
+                message, files = protocol.receive(connection)
             except (OSError, protocol.ProtocolError) as error:
                 log.info("a client's request was not understood: %s", error)
                 return
             try:
-                if message.get("code") != protocol.CODE:
-                    protocol.send(connection, {"accepted": False, "why": "other code", "code": protocol.CODE})
-                    return
-                asked = _asked(message, streams, connection)
-                if asked is None or not self._free.acquire(blocking=False):
-                    protocol.send(connection, {"accepted": False, "why": "busy" if asked else "not understood"})
+                asked = self._understood(message, files, connection)
+                refusal = self._refusal(asked, message)
+                if asked is None or refusal:
+                    protocol.send(connection, {"accepted": False, **refusal})
                     return
                 try:
                     protocol.send(connection, {"accepted": True})
@@ -167,10 +191,33 @@ class Server:
                 self._queue.put(asked)
                 self._follow(asked)
                 asked.over.wait()
+                for each in asked.outputs:
+                    each.finish()
             except OSError:
                 pass
             finally:
-                protocol.close(streams)
+                protocol.close(files)
+
+    def _refusal(self, asked: _Asked | None, message: Mapping[str, object]) -> Mapping[str, object]:
+        """Return why a request is refused; empty if it is accepted: then the server is no longer free."""
+        if message.get("code") != protocol.CODE:
+            return {"why": "other code", "code": protocol.CODE}
+        if asked is None:
+            return {"why": "not understood"}
+        return {} if self._free.acquire(blocking=False) else {"why": "busy"}
+
+    def _understood(
+        self, message: Mapping[str, object], files: Sequence[int], connection: socket.socket
+    ) -> _Asked | None:
+        arguments, folder, config = message.get("arguments"), message.get("folder"), message.get("config")
+        if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+            return None
+        if not isinstance(folder, str) or not isinstance(config, str) or len(files) != len(protocol.STREAMS):
+            return None
+        outputs = streams.outputs(files[1:], self._is_ending, self._patience)
+        return _Asked(
+            arguments=arguments, folder=folder, config=config, files=files, connection=connection, outputs=outputs
+        )
 
     def _follow(self, asked: _Asked) -> None:
         """Pass on each Ctrl-C; a client that disconnects counts as one."""
@@ -182,18 +229,12 @@ class Server:
 
     def _interrupt(self, asked: _Asked) -> None:
         with self._ending:
-            if not asked.over.is_set():
+            if asked.over.is_set():
+                for each in asked.outputs:
+                    each.drop()
+            else:
                 self.interrupted = True
                 os.kill(os.getpid(), signal.SIGINT)
-
-
-def _asked(message: Mapping[str, object], streams: Sequence[int], connection: socket.socket) -> _Asked | None:
-    arguments, folder, config = message.get("arguments"), message.get("folder"), message.get("config")
-    if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
-        return None
-    if not isinstance(folder, str) or not isinstance(config, str) or len(streams) != len(protocol.STREAMS):
-        return None
-    return _Asked(arguments=arguments, folder=folder, config=config, streams=streams, connection=connection)
 
 
 @contextmanager
@@ -213,10 +254,10 @@ def _config_of_client(config: str) -> Iterator[None]:
 def _say(asked: _Asked, line: str) -> None:
     """Write a line to a client's stderr if that doesn't block."""
     poll = select.poll()
-    poll.register(asked.streams[2], select.POLLOUT)
+    poll.register(asked.files[2], select.POLLOUT)
     with suppress(OSError):
         if poll.poll(0):
-            os.write(asked.streams[2], f"{line}\n".encode()[: select.PIPE_BUF])
+            os.write(asked.files[2], f"{line}\n".encode()[: select.PIPE_BUF])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -17,6 +18,10 @@ from topicledger.serving import protocol
 
 PATIENCE = 60.0
 """Seconds that a client may leave output unread before the rest of it is dropped."""
+MOST_KEPT = 16 * 1024 * 1024
+"""Most bytes of unread output for which a command doesn't wait."""
+_MOST_AT_ONCE = 65_536
+"""Most bytes of one write."""
 _ASK_SECONDS = 0.2
 """Interval at which a blocked write checks whether the server is ending."""
 
@@ -25,29 +30,127 @@ class ClientGone(Exception):
     """The client's folder no longer exists, or can't be entered."""
 
 
+class Output:
+    """Output for one of a client's files: what the client doesn't read at once is kept, and delivered by a thread."""
+
+    def __init__(self, file: int, is_ending: Callable[[], bool], patience: float) -> None:
+        self._file = file
+        self._is_ending = is_ending
+        self._patience = patience
+        self._kept: deque[bytes] = deque()
+        self._size = 0
+        self._changed = threading.Condition()
+        self._failure: OSError | None = None
+        self._dropped = False
+        self._is_delivering = False
+
+    def write(self, content: bytes) -> int:
+        """Write a part of the content, at most as much as a pipe accepts without blocking, or keep all of it.
+
+        Raises the OSError of an earlier part that was kept, for example if the client has closed the file.
+        """
+        with self._changed:
+            if self._failure is None and not self._dropped and not self._kept and _has_room(self._file, 0.0):
+                return os.write(self._file, content[: select.PIPE_BUF])
+            self._changed.wait_for(lambda: self._size < MOST_KEPT)
+            if self._failure is not None:
+                raise self._failure
+            if not self._dropped:
+                self._keep(content)
+            return len(content)
+
+    def drop(self) -> None:
+        """Drop the output that is left; the command continues."""
+        with self._changed:
+            self._dropped = True
+            self._kept.clear()
+            self._size = 0
+            self._changed.notify_all()
+
+    def is_delivered(self) -> bool:
+        """Whether no output is left."""
+        with self._changed:
+            return not self._kept
+
+    def finish(self) -> None:
+        """Wait until no output is left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._kept)
+
+    def _keep(self, content: bytes) -> None:
+        self._kept.extend(content[at : at + select.PIPE_BUF] for at in range(0, len(content), select.PIPE_BUF))
+        self._size += len(content)
+        if not self._is_delivering:
+            self._is_delivering = True
+            threading.Thread(target=self._deliver, name="output", daemon=True).start()
+
+    def _deliver(self) -> None:
+        while self._is_accepted():
+            # Locked, so that no other output overtakes a part.
+            with self._changed:
+                if self._kept:
+                    self._deliver_part(self._kept.popleft())
+                self._changed.notify_all()
+                if not self._kept:
+                    self._is_delivering = False
+                    return
+        self.drop()
+
+    def _deliver_part(self, part: bytes) -> None:
+        try:
+            written = os.write(self._file, part)
+        except OSError as error:
+            self._failure = error
+            self._kept.clear()
+            self._size = 0
+            return
+        self._size -= written
+        if written < len(part):
+            self._kept.appendleft(part[written:])
+
+    def _is_accepted(self) -> bool:
+        """Wait until the client's file accepts output; return False if it doesn't in time, or as the server ends."""
+        until = time.monotonic() + self._patience
+        while not _has_room(self._file, _ASK_SECONDS):
+            if self._dropped or self._is_ending() or time.monotonic() >= until:
+                return False
+        return True
+
+
+def _has_room(file: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(file, select.POLLOUT)
+    return bool(poll.poll(seconds * 1000))
+
+
+def outputs(files: Sequence[int], is_ending: Callable[[], bool], patience: float) -> Sequence[Output]:
+    """Return the output of each of a client's files: one for two files that are the same, which keeps the order."""
+    found: dict[tuple[int, int], Output] = {}
+    for file in files:
+        status = os.fstat(file)
+        found.setdefault((status.st_dev, status.st_ino), Output(file, is_ending, patience))
+    return [found[status.st_dev, status.st_ino] for status in map(os.fstat, files)]
+
+
 @contextmanager
-def lent(
-    folder: str, streams: Sequence[int], is_ending: Callable[[], bool], patience: float = PATIENCE
-) -> Iterator[None]:
+def lent(folder: str, files: Sequence[int], outputs: Sequence[Output], is_ending: Callable[[], bool]) -> Iterator[None]:
     """Give this process the client's stdin, stdout, stderr and folder within a context.
 
-    If a stream stays full for `patience` seconds, or while `is_ending`, its further output is dropped. Raises
-    ClientGone.
+    `outputs`: those of stdout and stderr. Raises ClientGone.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     patients: Sequence[_Patient] = ()
     before, here = (sys.stdin, sys.stdout, sys.stderr), os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     own = [os.dup(number) for number in protocol.STREAMS]
-    lock = threading.Lock()
     try:
         try:
             os.chdir(folder)
         except OSError as error:
             raise ClientGone(f"{folder}: {error.strerror}") from None
-        for number, stream in zip(protocol.STREAMS, streams, strict=True):
-            os.dup2(stream, number)
-        patients = [_Patient(number, lock, is_ending, patience) for number in protocol.STREAMS[1:]]
+        for number, file in zip(protocol.STREAMS, files, strict=True):
+            os.dup2(file, number)
+        patients = [_Patient(number, output) for number, output in zip(protocol.STREAMS[1:], outputs, strict=True)]
         sys.stdout, sys.stderr = map(_text, patients)
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_PatientInput(protocol.STREAMS[0], is_ending)), encoding="utf-8")
         yield
@@ -84,15 +187,12 @@ def _text(raw: _Patient) -> io.TextIOWrapper:
 
 
 class _Patient(io.RawIOBase):
-    """Writes to a stream only as much as it accepts without blocking."""
+    """Writes a stream's output to the client while the stream is lent."""
 
-    def __init__(self, number: int, lock: threading.Lock, is_ending: Callable[[], bool], patience: float) -> None:
+    def __init__(self, number: int, output: Output) -> None:
         super().__init__()
         self._number = number
-        self._lock = lock
-        """Shared by both streams, which may be one pipe, so that no other write fills it after the check for room."""
-        self._is_ending = is_ending
-        self._patience = patience
+        self._output = output
         self.is_lent = True
         """False after the number is the server's own stream again. A log handler may still write to its stderr; output
         that an interrupted command left unwritten is dropped."""
@@ -107,28 +207,10 @@ class _Patient(io.RawIOBase):
         return os.isatty(self._number)
 
     def write(self, content: io.ReadableBuffer) -> int:  # type: ignore[name-defined]
-        """Write at most as much as a pipe accepts without blocking, as soon as there is room."""
-        with self._lock:
-            if not self.is_lent and self._number == protocol.STREAMS[1]:
-                return len(content)
-            if self.is_lent and not self._has_room():
-                self._drop()
-            return os.write(self._number, bytes(content[: select.PIPE_BUF]))
-
-    def _has_room(self) -> bool:
-        poll = select.poll()
-        poll.register(self._number, select.POLLOUT)
-        until = time.monotonic() + self._patience
-        while not poll.poll(_ASK_SECONDS * 1000):
-            if self._is_ending() or time.monotonic() >= until:
-                return False
-        return True
-
-    def _drop(self) -> None:
-        """Drop further output of the stream; the command continues."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._number)
-        os.close(nowhere)
+        """Write some of the content, without waiting for the client."""
+        if self.is_lent:
+            return self._output.write(bytes(content[:_MOST_AT_ONCE]))
+        return len(content) if self._number == protocol.STREAMS[1] else os.write(self._number, bytes(content))
 
 
 class _PatientInput(io.RawIOBase):
