@@ -34,6 +34,28 @@ def test_other_large_values_are_not_odd(value: str) -> None:
     assert not is_odd(value)
 
 
+@pytest.mark.parametrize(
+    ("declared", "live"),
+    [
+        ("10000000000000000", "1.0E16"),
+        ("123456789012345678", "1.23456789012345677E17"),
+        (" 1e300", "1.0E300"),
+        ("a , b\t,c", "a,b,c"),
+    ],
+)
+def test_a_config_of_a_fork_may_be_a_double_or_a_list(declared: str, live: str) -> None:
+    assert same_value("only.in.a.fork", declared, live)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("9007199254740993", "9007199254740992"), ("1e16", "1.0000000000000002E16"), ("a,b", "b,a"), ("a b", "a,b")],
+)
+def test_a_config_of_a_fork_differs_in_each_digit_and_in_its_order(one: str, other: str) -> None:
+    """Whole numbers that are the same double may be different longs."""
+    assert not same_value("only.in.a.fork", one, other)
+
+
 @pytest.mark.parametrize("name", STORED)
 def test_values_that_brokers_tell_apart_differ(name: str) -> None:
     as_sets = {"cleanup.policy"}  # its order means nothing

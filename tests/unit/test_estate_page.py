@@ -136,7 +136,7 @@ def test_an_estate_that_nobody_observed_says_what_observes_it() -> None:
     )
     page = render_estate(empty)
     assert "<h1>No topic was observed</h1>" in page
-    assert "<code>audit</code> observe topics" in page
+    assert "<code>drift</code> observe topics" in page
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from topicledger.config.reading import load_settings
 from topicledger.config.settings import Settings
 from topicledger.files.read import Foreign, read
 from topicledger.manifests import rows as manifests
-from topicledger.model import Action
+from topicledger.model import SET_ON_TOPIC, Action
 from topicledger.observe.topics import ClusterStatus
+from topicledger.plan import revert
 from topicledger.plan.decide import decide
 from topicledger.policies import Policy, create
 
@@ -89,6 +90,26 @@ def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSessi
     }
     everywhere = by_topic(rows.transform(manifests.judged_by(settings(tmp_path), None)))
     assert everywhere["c2", "t"]["configs"] == {"retention.ms": "1", "segment.ms": "2"}
+
+
+def test_a_revert_leaves_configs_that_are_ignored_by_now(spark: SparkSession, tmp_path: Path) -> None:
+    """What the reverted run changed before they were in `changes.ignore`."""
+    ignored = settings(tmp_path, '[clusters.c2.changes]\nignore = ["retention.ms"]\n').ignored_configs
+    live = [(name, "9", SET_ON_TOPIC, False) for name in ("retention.ms", "segment.ms")]
+    done = ({"retention.ms": "1", "segment.ms": "1"}, {"retention.ms": "2", "segment.ms": "2"})
+    rows = spark.createDataFrame(
+        [("c1", live, done, None), ("c2", live, done, None)],
+        "cluster string, live_configs array<struct<name string, value string, config_source string, "
+        "is_sensitive boolean>>, _done struct<before map<string, string>, after map<string, string>>, "
+        "_later map<string, string>",
+    )
+    names = ("_differ", "_foreign", "_left")
+    found = rows.withColumns(revert._live_and_planned(ignored)).select("cluster", *names).collect()
+    both = ["retention.ms", "segment.ms"]
+    assert {row["cluster"]: [sorted(row[name]) for name in names] for row in found} == {
+        "c1": [both, both, []],
+        "c2": [["segment.ms"], ["segment.ms"], ["retention.ms"]],
+    }
 
 
 def test_create_warns_of_declared_configs_that_are_ignored(spark: SparkSession, tmp_path: Path) -> None:

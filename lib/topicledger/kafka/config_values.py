@@ -1,10 +1,11 @@
 """Compare config values as Kafka does: for one pair, and for columns of a DataFrame.
 
 Brokers return values as they parsed them (*measured* on 4.3.1): without surrounding blanks, booleans in lower case,
-numbers in one form, lists without blanks around commas. Names such as `lz4` or `CreateTime` keep their case, and
-brokers refuse a different case. A value that no broker accepts never becomes live, so each form may be read as widely
-as any config reads it: `0.5d` is a number, since Java reads it as one. Forms that Java reads and nobody needs, such as
-`0x1p-2`, are refused in manifests (`is_odd`): compared as text, they would always differ from the broker's form.
+numbers in one form, lists without blanks around commas. The type of a config that the catalogue lacks is unknown.
+Names such as `lz4` or `CreateTime` keep their case, and brokers refuse a different case. A value that no broker accepts
+never becomes live, so each form may be read as widely as any config reads it: `0.5d` is a number, since Java reads it
+as one. Forms that Java reads and nobody needs, such as `0x1p-2`, are refused in manifests (`is_odd`): compared as text,
+they would always differ from the broker's form.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.model import SET_ON_TOPIC
-from topicledger.model.config_texts import BLANKS
+from topicledger.model.config_texts import BLANKS, COMMA
 from topicledger.model.topic_configs import topic_configs
 
 LISTS = frozenset(name for name, each in topic_configs().items() if each.type == "list")
@@ -36,6 +37,7 @@ _LONGEST_FINITE = 300
 """Up to this many characters, a number without an exponent is finite as a double."""
 _EXACT = 1e15
 """Below this, every whole double has exactly one decimal form."""
+_PYTHON_COMMA = re.compile(COMMA)
 _PYTHON_WHOLE, _PYTHON_NUMBER, _PYTHON_ODD = (
     re.compile(pattern.replace(r"\z", r"\Z").replace(r"\p{Nd}", r"\d")) for pattern in (_WHOLE, _NUMBER, _ODD)
 )
@@ -47,13 +49,14 @@ def same_value(name: str | None, one: str | None, other: str | None) -> bool | N
         return None
     if name in LISTS:
         return _parts(one) == _parts(other)
-    return _canonical(one) == _canonical(other)
+    return _canonical(one) == _canonical(other) or _same_double(one, other)
 
 
 def same_value_column(name: Column, one: Column, other: Column) -> Column:
     """`same_value` for columns (string): boolean, null if either value is null."""
     as_lists = parts_column(one) == parts_column(other)
-    return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(_canonical_column(one) == _canonical_column(other))
+    alike = (_canonical_column(one) == _canonical_column(other)) | _same_double_column(one, other)
+    return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(alike)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -114,7 +117,16 @@ def _canonical(value: str) -> str:
         if math.isfinite(number):
             return str(int(number)) if number.is_integer() and abs(number) < _EXACT else repr(number)
     lower = text.lower()
-    return lower if lower in ("true", "false") else text
+    return lower if lower in ("true", "false") else _PYTHON_COMMA.sub(",", text)
+
+
+def _same_double(one: str, other: str) -> bool:
+    """Whether two numbers, one at least with a point or an exponent, are the same double: 1e16 in any form."""
+    texts = [one.strip(BLANKS), other.strip(BLANKS)]
+    if all(map(_PYTHON_WHOLE.match, texts)):
+        return False
+    first, second = (float(found[1]) if (found := _PYTHON_NUMBER.match(text)) else math.inf for text in texts)
+    return first == second and math.isfinite(first)
 
 
 def plain_number(value: Column) -> Column:
@@ -140,4 +152,11 @@ def _canonical_column(value: Column) -> Column:
         F.abs(number) < F.lit(math.inf), number.cast("string")
     )
     lower = F.lower(text)
-    return F.coalesce(whole, decimal, F.when(lower.isin("true", "false"), lower), text)
+    return F.coalesce(whole, decimal, F.when(lower.isin("true", "false"), lower), F.regexp_replace(text, COMMA, ","))
+
+
+def _same_double_column(one: Column, other: Column) -> Column:
+    texts = trimmed(one), trimmed(other)
+    first, second = map(_number, texts)
+    both_whole = texts[0].rlike(_WHOLE) & texts[1].rlike(_WHOLE)
+    return F.coalesce((first == second) & (F.abs(first) < F.lit(math.inf)) & ~both_whole, F.lit(False))

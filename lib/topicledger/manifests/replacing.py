@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.model import Refusal
 from topicledger.model.renames import REPLACES
 
+_REPLACED = ("cluster", REPLACES)
 
-def once_replaced(rows: DataFrame) -> DataFrame:
-    """Refuse rows that replace a topic which is still declared, or which several rows replace.
 
-    In and out: one row per topic, with `error` and `error_message`.
+def once_replaced(declared: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    """Refuse rows that replace a topic which is still declared, or which several topics replace.
+
+    In and out: one row per topic, with `error` and `error_message`. `declared`: the same rows before copies were
+    merged, since nothing has sorted them yet.
     """
-    replace = rows.where(F.col(REPLACES) != F.col("topic")).select("cluster", "topic", REPLACES)
     first, last = F.min("topic").alias("_first"), F.max("topic").alias("_last")
-    replaced = replace.groupBy("cluster", REPLACES).agg(first, last)
-    declared = rows.select("cluster", F.col("topic").alias(REPLACES), F.lit(True).alias("_declared"))
+    replaced = declared.where(F.col(REPLACES) != F.col("topic")).groupBy(*_REPLACED).agg(first, last)
+    topics = declared.select("cluster", F.col("topic").alias(REPLACES))
+    # Few rows replace a topic: broadcast, they spare the others a shuffle by a column that is mostly null.
+    both = topics.join(F.broadcast(replaced), on=list(_REPLACED), how="left_semi").distinct()
     still = F.concat(F.col(REPLACES), F.lit(" is still declared: remove its row, or leave out replaces"))
     several = F.lit(" is replaced by several topics, of which only one can: ")
     twice = F.concat(F.col(REPLACES), several, F.col("_first"), F.lit(", "), F.col("_last"))
-    why = F.when(F.col("_declared"), still).when(F.col("_first") != F.col("_last"), twice)
-    wrong = replaced.join(declared, on=["cluster", REPLACES], how="left").withColumn("_why", why)
-    reasons = wrong.where(F.col("_why").isNotNull()).select("cluster", REPLACES, "_why")
+    why = F.when(F.col("_both"), still).when(F.col("_first") != F.col("_last"), twice)
+    wrong = replaced.join(both.withColumn("_both", F.lit(True)), on=list(_REPLACED), how="left")
+    reasons = wrong.select(*_REPLACED, why.alias("_why")).where(F.col("_why").isNotNull())
     message = F.concat_ws("; ", "error_message", "_why")
-    return (
-        rows.join(reasons, on=["cluster", REPLACES], how="left")
-        .withColumns(
-            {
-                "error": F.coalesce("error", F.when(F.col("_why").isNotNull(), F.lit(Refusal.INVALID_REPLACES.value))),
-                "error_message": F.when(F.col("_why").isNotNull(), message).otherwise(F.col("error_message")),
-            }
+
+    def transform(rows: DataFrame) -> DataFrame:
+        return (
+            rows.join(F.broadcast(reasons), on=list(_REPLACED), how="left")
+            .withColumns(
+                {
+                    "error": F.coalesce(
+                        "error", F.when(F.col("_why").isNotNull(), F.lit(Refusal.INVALID_REPLACES.value))
+                    ),
+                    "error_message": F.when(F.col("_why").isNotNull(), message).otherwise(F.col("error_message")),
+                }
+            )
+            .select(*rows.columns)
         )
-        .select(*rows.columns)
-    )
+
+    return transform

@@ -259,7 +259,8 @@ def with_reasons(rules: Sequence[Rule]) -> Transform:
             F.lit(None).cast("string"),
         )
         message = F.concat_ws("; ", *(rule.reason for rule in rules))
-        return rows.withColumns({"error": error, "error_message": F.when(message != "", message)})
+        broken = message != ""  # evaluated once for both columns; without it, `error` evaluates each rule again
+        return rows.withColumns({"error": F.when(broken, error), "error_message": F.when(broken, message)})
 
     return transform
 
@@ -339,8 +340,7 @@ def judge(clusters: Collection[str], selected: Collection[str] | None, besides: 
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = judged.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = judged.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
-        if REPLACES in manifests.columns:
-            grouped = grouped.transform(once_replaced)
+        grouped = grouped.transform(once_replaced(rows.where(keyed)))
         return grouped.unionByName(unique).transform(_with_verdict)
 
     return transform
