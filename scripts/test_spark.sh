@@ -2,7 +2,8 @@
 # test_spark.sh [SPARK...]: runs tests on other versions of Spark and Python, each in build/spark-VERSION with the packages
 # of requirements-spark-VERSION.lock and Delta's jars for it, and on that of .venv. A version whose Python is missing is
 # skipped. If one version fails, the others still run, and the exit code is 1. `connect` runs them through a server of
-# Spark Connect 4.1.
+# Spark Connect 4.1. `wheel-SPARK` installs the wheel beside that Spark in a fresh environment, as a user does, and runs
+# tests/spark: commands in a classic session and through Spark Connect.
 #
 #   TOPICLEDGER_TESTS  arguments for pytest instead of these tests
 set -uo pipefail
@@ -12,8 +13,10 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 tests=(tests/unit/test_arrow.py tests/unit/test_manifests.py tests/unit/test_decide.py tests/unit/test_queries.py
     tests/ledger/test_tables.py
     tests/broker/test_provisioning.py -m 'not thorough')
+wheel_tests=(tests/spark)
 if [[ -n ${TOPICLEDGER_TESTS:-} ]]; then
     read -ra tests <<<"$TOPICLEDGER_TESTS"
+    wheel_tests=("${tests[@]}")
 fi
 
 # find_python VERSION: the name of a Python that runs; pyenv has commands for versions that it doesn't select.
@@ -26,6 +29,20 @@ find_python() {
         fi
     done
     return 1
+}
+
+# test_wheel SPARK PYTHON: runs tests/spark beside that Spark, with the wheel that was made last.
+test_wheel() {
+    local lock=requirements-spark-$1.lock jars=$PWD/build/jars/delta-$1 version
+    if [[ $1 = 4.2 ]]; then
+        lock=requirements.lock jars=$PWD/build/jars/delta
+    else
+        .venv/bin/python scripts/fetch_jars.py "delta-$1" || return
+    fi
+    version=$(sed -n 's/^pyspark==\([0-9.]*\).*/\1/p' "$lock")
+    printf 'The wheel beside Spark %s, %s\n' "$version" "$("$2" -V)"
+    TOPICLEDGER_WHEEL=$(ls "$PWD"/dist/topicledger-*.whl) TOPICLEDGER_SPARK=$version TOPICLEDGER_SPARK_PYTHON=$2 \
+        TOPICLEDGER_SPARK_JARS=$jars .venv/bin/python -m pytest -q "${wheel_tests[@]}"
 }
 
 # prepare SPARK PYTHON: makes build/spark-SPARK, with the packages in venv and the jars in jars.
@@ -71,15 +88,19 @@ serve_connect() {
 
 code=0 server=
 trap '[[ -z $server ]] || kill "$server"' EXIT
-(($#)) || set -- 4.0 4.1 4.2 connect
+(($#)) || set -- 4.0 4.1 4.2 connect wheel-4.0 wheel-4.1 wheel-4.2
+made=
 for spark; do
     case $spark in
         4.0) version=3.12 ;;
         4.1) version=3.13 ;;
         4.2) version= ;;
         connect) version=3.13 ;;
+        # Other Pythons than those of the tests above.
+        wheel-4.0) version=3.13 ;;
+        wheel-4.1 | wheel-4.2) version=3.12 ;;
         *)
-            printf 'test-spark: unknown Spark %s: use 4.0, 4.1, 4.2 or connect\n' "$spark" >&2
+            printf 'test-spark: unknown Spark %s: use 4.0, 4.1, 4.2, connect or wheel-4.0 to wheel-4.2\n' "$spark" >&2
             exit 2
             ;;
     esac
@@ -87,6 +108,12 @@ for spark; do
     if [[ -n $version ]]; then
         if ! found=$(find_python "$version"); then
             printf 'test-spark: skipped Spark %s: there is no Python %s on this machine\n' "$spark" "$version" >&2
+            continue
+        fi
+        if [[ $spark = wheel-* ]]; then
+            [[ -n $made ]] || scripts/wheel.sh || { code=1; continue; }
+            made=yes
+            test_wheel "${spark#wheel-}" "$found" || code=1
             continue
         fi
         environment=${spark/connect/4.1}

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import SparkSession, is_remote
 
 
 @contextmanager
@@ -15,6 +16,8 @@ def counted(spark: SparkSession) -> Iterator[Callable[[], int]]:
 
     Other sessions of this process and renewed leases count, too.
     """
+    if is_remote():
+        pytest.skip("a server of Spark Connect doesn't say how many executions it made")
     first = _last(spark)
     ended: list[int] = []
     yield lambda: ended[0] - first

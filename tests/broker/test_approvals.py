@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import live
-from tests.harness import Estate, delta_table
+from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
@@ -59,7 +59,7 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
     estate.ledger.spark.sql(
         f"ALTER TABLE {estate.ledger.sql_name(APPROVALS)} SET TBLPROPERTIES ('delta.appendOnly' = 'false')"
     )
-    delta_table(estate.ledger, APPROVALS).update("by = 'bob'", {"by": "'mallory'"})
+    estate.ledger.update(APPROVALS, "by = 'bob'", {"by": "'mallory'"})
     found = [(each.run_id, each.table) for each in verify(estate.ledger, settings).findings]
     assert sorted(found) == [("d", "approvals"), ("r", "approvals")]
 
@@ -81,7 +81,7 @@ def test_approvals_lapse_with_the_plan_and_need_a_plan(
     assert (found.needed, found.missing) == (2, 1)
     assert "1 person in addition to bob other than ann" in str(found)
     assert estate.approve("deletes", by="carol").missing == 0
-    delta_table(estate.ledger, PLANS).update("run_id = 'deletes'", {"topic_id": "'another'"})
+    estate.ledger.update(PLANS, "run_id = 'deletes'", {"topic_id": "'another'"})
     assert estate.run("apply", "deletes").exit_code == 5
     assert set(live(kafka, "approvals-lapse.")) == {"approvals-lapse.a"}
     runs.abandon(estate.ledger, estate.settings, "deletes")

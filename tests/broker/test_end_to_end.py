@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from pyspark.sql import SparkSession
 
-from tests.harness import Estate, delta_table, topics
+from tests.harness import Estate, topics
 from topicledger.schemas import MANIFESTS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -124,7 +124,7 @@ def test_the_run_is_finished_and_every_action_ended_once(provisioned: tuple[Esta
 @pytest.mark.thorough
 def test_a_second_run_of_the_same_good_manifests_does_nothing(provisioned: tuple[Estate, AdminClient]) -> None:
     estate, _ = provisioned
-    delta_table(estate.ledger, MANIFESTS).delete("topic NOT LIKE 'e2e.create%' AND topic NOT LIKE 'e2e.delete%'")
+    estate.ledger.delete(MANIFESTS, "topic NOT LIKE 'e2e.create%' AND topic NOT LIKE 'e2e.delete%'")
     summary = estate.run(run_id="e2e-again")
     assert summary.exit_code == 0
     assert summary.outcomes() == {}

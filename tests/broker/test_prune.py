@@ -15,7 +15,7 @@ from tests.broker.changes import OK, ended
 from tests.broker.direct import live, make, remove
 from tests.broker.invoking import invoke
 from tests.broker.records import commit, drop_records, write
-from tests.harness import UNREACHABLE, Estate, cluster_settings, delta_table, policy
+from tests.harness import UNREACHABLE, Estate, cluster_settings, policy
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
 from topicledger.ledger.tables import Ledger
@@ -48,8 +48,7 @@ def prune(*patterns: str, days: int = 30) -> Prune:
 
 def earlier(estate: Estate, run_id: str, days: int) -> None:
     """Make a plan as old as if it had been made some days ago."""
-    plans = delta_table(estate.ledger, PLANS)
-    plans.update(f"run_id = '{run_id}'", {"planned_at": f"planned_at - INTERVAL {days} DAYS"})
+    estate.ledger.update(PLANS, f"run_id = '{run_id}'", {"planned_at": f"planned_at - INTERVAL {days} DAYS"})
 
 
 def planned(estate: Estate, run_id: str) -> dict[str, tuple[str | None, str | None, str | None]]:

@@ -16,7 +16,7 @@ from tests.broker.moving import Kept, mover, replicas, throttles_on, with_data
 from tests.broker.moving import move as moved
 from tests.clusters import three_brokers
 from tests.commands import settings_file
-from tests.harness import Estate, delta_table
+from tests.harness import Estate
 from tests.waiting import until
 from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
@@ -104,9 +104,7 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     assert {part: tuple(brokers) for part, brokers in new["assignments"].items()} == replicas(kafka_three, "rep.new")
     assert (new["placement"], new["num_partitions"]) == ("racks", 6)
     assert throttles_on(kafka_three) == {}
-    delta_table(estate.ledger, MANIFESTS).delete(
-        "topic IN ('rep.unsafe', 'rep.many', 'rep.wrong', 'rep.both', 'rep.unknown')"
-    )
+    estate.ledger.delete(MANIFESTS, "topic IN ('rep.unsafe', 'rep.many', 'rep.wrong', 'rep.both', 'rep.unknown')")
     again = estate.run("plan", "again")
     assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "again")) == (0, {}, [])
     estate.run("plan", "back", reverts="move")

@@ -1,0 +1,52 @@
+"""Commands of a principal that may only read `manifests`, which another tool writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from tests import commands
+from tests.harness import Estate
+from topicledger.schemas import MANIFESTS
+from topicledger_testing.embedded_kafka import EmbeddedKafka
+
+_LACKS = ("labels", "placement", "replaces", "description")
+"""Columns that the other tool doesn't know."""
+
+
+def files_of(table: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in table.rglob("*")}
+
+
+def test_a_principal_that_may_only_read_manifests_plans_and_audits(
+    estate: Estate, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    table = Path(estate.ledger.location(MANIFESTS).replace("ledger", "theirs"))
+    config = commands.settings_file(tmp_path, {"main": list(kafka.bootstrap_servers)}, root=table.parent)
+    (tmp_path / "topics.yaml").write_text("cluster: main\ntopics: [{topic: others.table}]\n", encoding="utf-8")
+    row = {"cluster": "main", "topic": "others.table", "state": "present", "num_partitions": 1}
+    theirs = estate.ledger.rows(MANIFESTS, [row]).drop(*_LACKS)
+    theirs.write.format("delta").save(str(table))
+    before = files_of(table)
+    for path in before:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    table.chmod(0o555)
+    # Root writes what it likes, unless it may not.
+    root = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+    def done(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return commands.run([*root, *commands.command(*arguments, "--config", str(config))])
+
+    planned = done("plan", "--run-id", "read-only", "--detailed-exitcode")
+    assert planned.returncode == 3, planned.stderr
+    audited = done("audit", "--topic", "^others[.]table$", "--fail-on", "warning")
+    assert (audited.returncode, "missing" in audited.stdout) == (3, True), audited.stderr
+    refused = done("load-manifests", str(tmp_path / "topics.yaml"))
+    assert (refused.returncode, "Permission denied" in refused.stderr) == (1, True), refused.stderr
+    assert files_of(table) == before
+    found = estate.spark.read.format("delta").load(str(table))
+    assert not set(_LACKS) & set(found.columns)
+    assert found.where(F.col("topic") == "others.table").count() == 1
