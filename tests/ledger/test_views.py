@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from pyspark.sql import SparkSession
 
 import topicledger.queries
 from scripts import generate_duckdb
+from tests.broker.invoking import invoke
+from tests.commands import settings_file
 from tests.ledger.asked import LABELS, ask, elsewhere, settings_of, write, write_ledger
+from topicledger.cli import queries
 from topicledger.config.guards import GuardSettings
 from topicledger.config.views import ViewSettings
 from topicledger.errors import UsageError
@@ -242,6 +246,26 @@ def test_columns_that_an_older_table_lacks_are_null(spark: SparkSession, tmp_pat
     write_deltalake(tmp_path / AUDIT.name, rows.append_column("outcome", pa.array(["ok"])))
     (found,) = ask(spark, settings_of(tmp_path), "SELECT * FROM changes")
     assert (found["resource_type"], found["resource"], found["changed_at"]) == ("topic", "a", None)
+
+
+def test_only_queries_of_small_tables_are_interpreted(
+    spark: SparkSession, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[SparkSession] = []
+
+    @contextmanager
+    def tuned(session: SparkSession) -> Iterator[Callable[[], None]]:
+        yield lambda: ended.append(session)
+
+    monkeypatch.setattr(queries, "for_few_rows", tuned)
+    ask = ("sql", "--config", settings_file(tmp_path, {"main": ["127.0.0.1:9"]}, root=root), "SELECT * FROM changes")
+    assert invoke(*ask).exit_code == 0
+    assert ended == []
+    size = sum(Ledger(spark, str(root)).size(TABLES[name]).bytes for name in ("approvals", "audit", "runs"))
+    for most, wanted in ((size, []), (size - 1, [spark])):
+        monkeypatch.setattr(queries, "FEW_BYTES", most)
+        assert invoke(*ask).exit_code == 0
+        assert ended == wanted
 
 
 def test_a_query_finds_the_tables_that_its_views_need() -> None:

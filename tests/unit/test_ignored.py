@@ -93,7 +93,7 @@ def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSessi
 
 
 def test_a_revert_leaves_configs_that_are_ignored_by_now(spark: SparkSession, tmp_path: Path) -> None:
-    """What the reverted run changed before they were in `changes.ignore`."""
+    """The reverted run changed them before they were in `changes.ignore`."""
     ignored = settings(tmp_path, '[clusters.c2.changes]\nignore = ["retention.ms"]\n').ignored_configs
     live = [(name, "9", SET_ON_TOPIC, False) for name in ("retention.ms", "segment.ms")]
     done = ({"retention.ms": "1", "segment.ms": "1"}, {"retention.ms": "2", "segment.ms": "2"})

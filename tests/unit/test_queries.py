@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.commands import REPOSITORY
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
+from topicledger.ledger.session import print_sparks_errors
 from topicledger.ledger.sql import as_command
 from topicledger.ledger.tables import Ledger
 from topicledger.queries import printing
@@ -129,6 +132,24 @@ def test_functions_of_databricks_that_act_or_read_secrets_are_refused(ask: Ask, 
 def test_a_mistyped_table_gets_a_suggestion(ask: Ask) -> None:
     with pytest.raises(UsageError, match="there is no table or view audits; did you mean `audit`"):
         ask("SELECT * FROM audits")
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_pyspark_prints_an_error_of_a_query_only_if_wanted(ask: Ask, wanted: bool) -> None:
+    """With Java's stack trace, beside the message for the user."""
+    printed: list[logging.LogRecord] = []
+    collector = logging.Handler()
+    collector.emit = printed.append  # type: ignore[method-assign]
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(collector)
+    try:
+        print_sparks_errors(wanted)
+        with pytest.raises(UsageError, match="`nothing` cannot be resolved"):
+            ask("SELECT nothing FROM audit")
+        assert bool(printed) is wanted
+    finally:
+        print_sparks_errors(wanted=False)
+        logger.removeHandler(collector)
 
 
 def test_no_view_has_the_name_of_a_table() -> None:

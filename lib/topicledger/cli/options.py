@@ -39,7 +39,8 @@ Command = Callable[..., Any]
 
 
 FEW_BYTES = 1_000_000
-"""Up to this size of `manifests`, some 50,000 rows, a run's queries are interpreted instead of compiled."""
+"""Up to this size of `manifests`, some 50,000 rows, a run's queries are interpreted instead of compiled. For a query of
+`sql`, it is the size of its tables."""
 
 
 def _show_versions(context: click.Context, _: click.Parameter, asked: bool) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row
 
 from topicledger import atomic
 from topicledger.apply.display import display_only
-from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import FEW_BYTES, Options, common_with, open_ledger, open_settings, print_result
 from topicledger.config.reading import load_settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
@@ -46,9 +46,12 @@ def sql(options: Options, query: str | None, file: Path | None) -> int:
     text = _text(query, file)
     settings = load_settings(options.config)
     ledger = open_ledger(options, settings, "sql")
-    with for_few_rows(ledger.spark), asking.answered(ledger, settings, text) as rows:
-        _PRINTED[options.format](rows)
-        sys.stdout.flush()
+    with for_few_rows(ledger.spark) as for_many:
+        if asking.bytes_of(ledger, text) > FEW_BYTES:
+            for_many()
+        with asking.answered(ledger, settings, text) as rows:
+            _PRINTED[options.format](rows)
+            sys.stdout.flush()
     return ExitCode.DONE
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from topicledger.errors import TopicLedgerError, UsageError
@@ -83,6 +84,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     `remote`: the server of Spark Connect in the settings, unless the environment names one. Raises TopicLedgerError if
     Spark is too old, or if Delta's jars are missing or for another version of Spark.
     """
+    print_sparks_errors(verbose)
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if (warning := jars.require_spark()) is not None:
         log.warning("%s", warning)
@@ -110,6 +112,12 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     started = _started_with_output_in(None if verbose else _log_folder())
     with started, workers_python(), _behind_sparks_jars(files):
         return builder.getOrCreate()
+
+
+def print_sparks_errors(wanted: bool) -> None:
+    """Let PySpark print each error of a query, with Java's stack trace, or leave that to whoever catches it."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.WARNING if wanted else logging.CRITICAL)
 
 
 def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException, ParseException
@@ -14,6 +15,7 @@ from topicledger.errors import UsageError
 from topicledger.ledger.retries import condition, first_sentence
 from topicledger.ledger.tables import Ledger
 from topicledger.queries.views import known, registered, used_by
+from topicledger.schemas import TABLES
 from topicledger.text import nearest, show
 
 _CHECKED = "topicledger_query"
@@ -44,6 +46,13 @@ def answered(ledger: Ledger, settings: Settings, text: str) -> Iterator[DataFram
             yield ledger.spark.sql(query)
         except AnalysisException as error:
             raise UsageError(f"the query can't be run: {_reason(error)}") from error
+
+
+def bytes_of(ledger: Ledger, text: str) -> int:
+    """Return the size of the tables that a query may read, itself or through views."""
+    tables = [table for name, table in TABLES.items() if name in used_by(text)]
+    with ThreadPoolExecutor() as beside:
+        return sum(beside.map(lambda table: ledger.size(table).bytes if ledger.exists(table) else 0, tables))
 
 
 def _require_harmless(query: str) -> None:

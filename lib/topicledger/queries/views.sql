@@ -159,13 +159,19 @@ WITH done AS (
     WHERE phase = 'apply' AND outcome = 'ok'
 ),
 changed AS (
-    SELECT run_id, cluster, resource_type, resource, action, explode(map_keys(before)) AS what
+    -- Instead of a join of `done` with its values: Spark asks for the rows of one topic before it splits them.
+    SELECT *, explode(map_keys(before)) AS what
     FROM done
     WHERE action NOT IN ('create', 'delete')
-    UNION
-    SELECT run_id, cluster, resource_type, resource, action, explode(map_keys(after)) AS what
+    UNION ALL
+    SELECT added.*
+    FROM (SELECT *, explode(map_keys(after)) AS what FROM done WHERE action NOT IN ('create', 'delete')) AS added
+    WHERE coalesce(NOT array_contains(map_keys(added.before), added.what), true)
+    UNION ALL
+    SELECT *, CAST(NULL AS STRING) AS what
     FROM done
-    WHERE action NOT IN ('create', 'delete')
+    WHERE action IN ('create', 'delete')
+        OR (coalesce(cardinality(before), 0) < 1 AND coalesce(cardinality(after), 0) < 1)
 ),
 last_approved AS (
     SELECT approvals.run_id, max_by(approvals.plan_digest, approvals.at) AS plan_digest
@@ -190,31 +196,28 @@ approved AS (
     GROUP BY approvals.run_id
 )
 SELECT
-    done.completed_at AS changed_at,
-    done.cluster,
-    done.resource_type,
-    done.resource,
-    done.topic,
-    done.action,
+    changed.completed_at AS changed_at,
+    changed.cluster,
+    changed.resource_type,
+    changed.resource,
+    changed.topic,
+    changed.action,
     changed.what,
     CASE
-        WHEN done.action = 'delete' THEN done.before['num_partitions'] || ' partitions'
-        ELSE done.before[changed.what]
+        WHEN changed.action = 'delete' THEN changed.before['num_partitions'] || ' partitions'
+        ELSE changed.before[changed.what]
     END AS before,
     CASE
-        WHEN done.action = 'create' THEN CAST(done.num_partitions AS STRING) || ' partitions'
-        ELSE done.after[changed.what]
+        WHEN changed.action = 'create' THEN CAST(changed.num_partitions AS STRING) || ' partitions'
+        ELSE changed.after[changed.what]
     END AS after,
     runs.requested_by,
     approved.approved_by,
     approved.notes,
-    done.run_id
-FROM done
-LEFT JOIN changed
-    ON done.run_id = changed.run_id AND done.cluster = changed.cluster AND done.resource_type = changed.resource_type
-    AND done.resource = changed.resource AND done.action = changed.action
-LEFT JOIN runs ON done.run_id = runs.run_id
-LEFT JOIN approved ON done.run_id = approved.run_id;
+    changed.run_id
+FROM changed
+LEFT JOIN runs ON changed.run_id = runs.run_id
+LEFT JOIN approved ON changed.run_id = approved.run_id;
 
 -- Resources of each owner on each cluster; live topics that nobody declares have no owner.
 CREATE OR REPLACE VIEW ownership AS
