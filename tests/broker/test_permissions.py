@@ -157,7 +157,7 @@ def used(*names: str) -> Callable[[ClusterAdmin], bool]:
 
 FEATURES: Mapping[str, Feature] = {
     "list topics": Feature(needs={"on topics": ["Describe"]}, works=seen),
-    "describe configs: `audit`, `export`": Feature(
+    "describe configs: `drift`, `export`": Feature(
         needs={"on topics": ["Describe", "DescribeConfigs"]}, works=described
     ),
     "create": Feature(needs={"on the cluster": ["Create"], "on topics": ["Describe"]}, works=created),
