@@ -59,7 +59,7 @@ _version_option = click.option(
 )
 
 
-ALIASES = {"load_manifests": "load-manifests", "audit": "drift"}
+ALIASES = {"load_manifests": "load-manifests", **runs.NAMES}
 """Other spellings of commands -> their names. They are not in the list of commands."""
 
 

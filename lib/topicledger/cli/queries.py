@@ -46,12 +46,11 @@ def sql(options: Options, query: str | None, file: Path | None) -> int:
     text = _text(query, file)
     settings = load_settings(options.config)
     ledger = open_ledger(options, settings, "sql")
-    with for_few_rows(ledger.spark) as for_many:
+    with for_few_rows(ledger.spark) as for_many, asking.answered(ledger, settings, text) as rows:
         if asking.bytes_of(ledger, text) > FEW_BYTES:
             for_many()
-        with asking.answered(ledger, settings, text) as rows:
-            _PRINTED[options.format](rows)
-            sys.stdout.flush()
+        _PRINTED[options.format](rows)
+        sys.stdout.flush()
     return ExitCode.DONE
 
 

@@ -170,11 +170,13 @@ class Leases:
         began, now = self._clocks.elapsed(), self._clocks.now()
         expires_at = now + timedelta(seconds=self._seconds)
         new = [{**row, "changes": row["changes"] + 1, "expires_at": expires_at} for row in rows]
-        leaves = {"released_at": now}, {"process": self.holder.ended}
-        new = [
-            {**row, **leaves[row["cluster"] in self._expiring]} if not renewed or row["cluster"] in self._done else row
-            for row in new
-        ]
+        for row in new:
+            if renewed and row["cluster"] not in self._done:
+                continue
+            if row["cluster"] in self._expiring:
+                row["process"] = self.holder.ended
+            else:
+                row["released_at"] = now
         if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
             return False
         with self._changed:

@@ -40,7 +40,7 @@ from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.ledger.unreached import is_planned
-from topicledger.ledger.who import os_user, principal_of, versions
+from topicledger.ledger.who import os_user, principal_of, spark_app_id, versions
 from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
@@ -237,7 +237,7 @@ def _begin(
         "counts": None,
         "exit_code": None,
         "versions": versions(),
-        "spark_app_id": ledger.spark.conf.get("spark.app.id", None),
+        "spark_app_id": spark_app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
         "principal": principal_of(selected),
         "requested_by": requester,
@@ -349,8 +349,7 @@ def _with_next_epoch(run: Run) -> Run:
     tables = audited if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
-    app_id = run.spark.conf.get("spark.app.id", None)
-    own = {"epoch": run.epoch + 1, "spark_app_id": app_id, "start_id": secrets.token_hex(8)}
+    own = {"epoch": run.epoch + 1, "spark_app_id": spark_app_id(run.spark), "start_id": secrets.token_hex(8)}
     run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
     ours = replace(run, row={**run.row, **own})
     for table in tables:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import kafka
 import pyspark
+from pyspark.sql import SparkSession
 
 from topicledger import __version__
 from topicledger.config.settings import ClusterSettings
@@ -30,6 +31,11 @@ def versions() -> dict[str, str]:
         "delta": delta_version() or "unknown",
         "kafka-python": kafka.__version__,
     }
+
+
+def spark_app_id(spark: SparkSession) -> str | None:
+    """Return Spark's id of this application."""
+    return spark.conf.get("spark.app.id", None)
 
 
 def principal_of(clusters: Sequence[ClusterSettings]) -> str | None:

@@ -50,7 +50,8 @@ def answered(ledger: Ledger, settings: Settings, text: str) -> Iterator[DataFram
 
 def bytes_of(ledger: Ledger, text: str) -> int:
     """Return the size of the tables that a query may read, itself or through views."""
-    tables = [table for name, table in TABLES.items() if name in used_by(text)]
+    used = used_by(text)
+    tables = [table for name, table in TABLES.items() if name in used]
     with ThreadPoolExecutor() as beside:
         return sum(beside.map(lambda table: ledger.size(table).bytes if ledger.exists(table) else 0, tables))
 

@@ -95,25 +95,25 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                 _warm_up(settings, ledger)
             health.ready()
             click.echo(f"serving {options.config}: commands with these settings run here", err=True)
-            anew = False
-            while not ending.is_set() and not anew:
+            must_restart = False
+            while not ending.is_set() and not must_restart:
                 did = server.do_next(_LOOK_SECONDS)
                 try:
                     if did:
-                        # Any call: after a command that failed, the next ones would fail, too.
+                        # Any call notices that Java has ended: all later commands would fail.
                         ledger.spark.conf.get("spark.app.name", "")
                     elif pace is not None:
                         with server.alone() as free:
                             did = free and provisioned_if_due(pace, ledger, options, own)
                 except JAVA_IS_GONE:
                     log.warning("Spark's Java process has ended: restarting")
-                    anew = True
+                    must_restart = True
                 health.waiting()
                 if did and (used := memory_bytes() // _MIB) > max_memory:
                     log.warning("%d MiB of memory, more than --max-memory %d: restarting", used, max_memory)
-                    anew = True
+                    must_restart = True
                 # Java may still answer the interrupted call, and its answer would be taken for that of a later call.
-                anew |= server.interrupted
+                must_restart |= server.interrupted
     except KeyboardInterrupt:
         return ExitCode.DONE
     if not ending.is_set():
