@@ -436,6 +436,7 @@ SAME = [
     ("leader.replication.throttled.replicas", "0:1, 1:1", "1:1,0:1"),
     ("follower.replication.throttled.replicas", "1:0,2:0", "1:0,2:0"),
     ("new.in.kafka", "a,b", " a,b "),
+    ("new.in.kafka", "a,b", "a, b"),
 ]
 DIFFERENT = [
     ("retention.ms", "1000", "1001"),
@@ -446,7 +447,6 @@ DIFFERENT = [
     ("cleanup.policy", "compact", "compact,delete"),
     ("cleanup.policy", "Compact", "compact"),
     ("new.in.kafka", "a,b", "b,a"),
-    ("new.in.kafka", "a,b", "a, b"),
     ("new.in.kafka", "", "0"),
     ("min.cleanable.dirty.ratio", "0.5", "0.51"),
     ("new.in.kafka", "1", "true"),

@@ -22,7 +22,8 @@ from topicledger.model.config_texts import BLANKS, COMMA
 from topicledger.model.topic_configs import topic_configs
 
 LISTS = frozenset(name for name, each in topic_configs().items() if each.type == "list")
-"""The topic configs of Kafka's type LIST, each of them a set. In other configs, a comma is an ordinary character."""
+"""The topic configs of Kafka's type LIST, each of them a set. Another config may be a list of a fork: blanks around its
+commas don't count, the order of its parts does."""
 
 _WHOLE = r"\A([+-]?)0*([0-9]+)\z"
 _NUMBER = r"\A([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?\z"
