@@ -23,7 +23,7 @@ from topicledger.ledger import maintain as maintenance
 
 
 def _days(option: str, rows: str) -> Callable[[Command], Command]:
-    text = f"Delete {rows} older than this (90 for days, 90d; whole days, UTC), except of open runs. Default: none."
+    text = f"Delete {rows} older than this (90d; whole days, UTC), except of open runs."
     return click.option(option, type=Duration("d", least=1, whole=True), help=text)
 
 

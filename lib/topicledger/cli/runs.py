@@ -61,7 +61,8 @@ def runs_list(options: Options, limit: int) -> int:
 @click.option(
     "--max-chars",
     type=click.IntRange(min=LEAST_CHARACTERS),
-    help=f"Print at most this many characters; default for markdown: {COMMENT_CHARACTERS}, the limit of a comment.",
+    help=f"Print at most this many characters, at least {LEAST_CHARACTERS}; default for markdown: "
+    f"{COMMENT_CHARACTERS}, the limit of a comment.",
 )
 @common_with(
     "text",
