@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 import topicledger.queries
 from scripts import generate_duckdb
 from tests.broker.invoking import invoke
-from tests.commands import settings_file
+from tests.commands import REPOSITORY, settings_file
 from tests.ledger.asked import LABELS, ask, elsewhere, settings_of, write, write_ledger
 from topicledger.cli import queries
 from topicledger.config.guards import GuardSettings
@@ -132,6 +133,21 @@ def test_costs_are_unknown_without_prices_or_with_unknown_sizes(
         (None, 1, 0, 1, 3_000, 3.0 + 0.5),
         (None, 2, 1, 2, 3_000, None),
     ]
+
+
+def test_the_documented_query_has_the_cost_of_each_unused_topic(spark: SparkSession, root: Path) -> None:
+    """A price that isn't set costs nothing."""
+    page = (REPOSITORY / "docs" / "queries.md").read_text(encoding="utf-8")
+    (query,) = re.findall(r"^What do unused topics cost\?\n\n```sql\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    found = {}
+    for name, value in (("gigabyte_price", 1_000_000.0), ("partition_price", 0.5)):
+        rows = ask(spark, settings_of(root, ViewSettings(currency="EUR", **{name: value})), query)
+        assert {row["currency"] for row in rows} == {"EUR"}
+        found[name] = {row["topic"]: row["cost"] for row in rows}
+    assert found == {
+        "gigabyte_price": {"idle": 3.0, "patchy": 3.0},
+        "partition_price": {"idle": 0.5, "patchy": 1.5},
+    }
 
 
 def test_growth_is_that_of_whole_audits(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
