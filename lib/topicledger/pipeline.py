@@ -331,7 +331,8 @@ def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:
         # The result has those of clusters with rows.
         log.log(logging.INFO if name in lacking else logging.WARNING, "%s", error)
     return {
-        name: f"{errors[name]}; the other clusters continue, start run {run.run_id} again{_with_files(run)} for {name}"
+        name: f"{errors[name]}; this run changes the other clusters. Once it can be reached, start run {run.run_id} "
+        f"again{_with_files(run)}"
         for name in errors
         if name in lacking
     }

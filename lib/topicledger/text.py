@@ -78,11 +78,16 @@ def console(piped: int) -> Console:
     return Console(width=None if sys.stdout.isatty() else piped, emoji=False, highlight=False)
 
 
-def listed(names: Sequence[str], count: int | None = None, *, most: int = _NAMED, between: str = ", ") -> str:
-    """Return the first names, by default three, and how many of `count` follow: `a, b, c and 9 more`."""
+def listed(
+    names: Sequence[str], count: int | None = None, *, most: int = _NAMED, between: str = ", ", at_least: bool = False
+) -> str:
+    """Return the first names, by default three, and how many of `count` follow: `a, b, c and 9 more`.
+
+    `at_least`: whether more than `count` may follow.
+    """
     shown = names[:most]
     more = (len(names) if count is None else count) - len(shown)
-    return between.join(shown) + (f" and {more:,} more" if more > 0 else "")
+    return between.join(shown) + (f" and {'at least ' if at_least else ''}{more:,} more" if more > 0 else "")
 
 
 def counted(count: int, what: str) -> str:

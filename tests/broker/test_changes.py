@@ -168,7 +168,7 @@ def test_losses_are_stopped_by_the_guard_and_the_rest_continues(
     messages = {row["topic"]: row["error_message"] for row in estate.rows(AUDIT, "loss") if row["phase"] == "guard"}
     assert messages["loss.time"] == (
         "retention.ms 700000000 -> 1000 can lose data at once; topics of this cluster with such changes: 5, "
-        "guards.max_losses is 0; if they are meant, allow them for one plan: runs approve --allow losses=5"
+        "guards.max_losses is 0; if they are meant, before a plan is applied: runs approve RUN_ID --allow losses=5"
     )
     assert messages["loss.longer"].startswith("retention.ms 700000000 -> -1 may fill disks; ")
     assert messages["loss.smaller"].startswith(

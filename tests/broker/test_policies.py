@@ -88,7 +88,8 @@ def test_every_rule_broken_is_told_before_anything_is_sent(ruled: tuple[Estate, 
     row = ruled[0].audit("ruled-1")["ruled.everything", "policy"]
     assert told(row) == ["num_partitions", "config_range", "labels_required"]
     assert row["error_message"] == (
-        "num_partitions is 9; allowed is 1 to 5; retention.ms is -1, without limit; allowed is any to 86400000"
+        "num_partitions: num_partitions is 9; allowed is 1 to 5; config_range: retention.ms is -1, without limit; "
+        "allowed is any to 86400000"
     )
 
 
@@ -101,7 +102,9 @@ def test_values_left_to_the_broker_are_evaluated_after_validate(
     assert audit["ruled.by-default", "validate"]["outcome"] == "ok"
     row = audit["ruled.by-default", "policy"]
     assert (row["outcome"], row["error"], row["error_code"]) == ("refused", "POLICY_VIOLATION", -1)
-    assert row["error_message"] == ("retention.ms is 604800000, the broker's default; allowed is any to 86400000")
+    assert row["error_message"] == (
+        "config_range: retention.ms is 604800000, the broker's default; allowed is any to 86400000"
+    )
     assert ("ruled.by-default", "apply") not in audit
     assert set(live(kafka_policy, "ruled.")) == {"ruled.fine", "ruled.unlabelled", "ruled.big-segments"}
 

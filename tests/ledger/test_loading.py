@@ -284,7 +284,7 @@ topics:
         for line, (start, part) in zip(lines, expected, strict=True):
             assert line.startswith(start), line
             assert part in line
-        assert last == f"{len(expected)} errors: nothing was loaded"
+        assert last == f"{len(expected)} errors: nothing was loaded or planned"
         assert error.value.exit_code == ExitCode.USAGE
         assert str(error.value).replace("\n", "").isprintable()
         assert not Path(ledger.root).exists()
@@ -311,7 +311,7 @@ topics:
 
 
 def test_one_error_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
-    with pytest.raises(ManifestFileError, match=r"\n1 error: nothing was loaded$"):
+    with pytest.raises(ManifestFileError, match=r"\n1 error: nothing was loaded or planned$"):
         load_files(ledger, tmp_path / "missing.yaml")
 
 
@@ -385,13 +385,13 @@ def test_foreign_files_are_checked_completely_before_any_write(ledger: Ledger, t
     *lines, last = str(caught.value).split("\n")
     assert lines[::2] == [f"{file}:{line}: {unknown}" for line in (1, 6)]
     assert [line.split(":")[2] for line in lines[1::2]] == [" topic in/voices", " topic orders"]
-    assert last.startswith("4 errors: nothing was loaded")
+    assert last.startswith("4 errors: nothing was loaded or planned")
     with pytest.raises(ManifestFileError) as caught:
         load_files(ledger, file, foreign=Foreign(form="strimzi", cluster="billing"))
     first, second, last = str(caught.value).split("\n")
     assert first.startswith(f"{file}:1: topic in/voices: topic has a character")
     assert second.startswith(f"{file}:6: topic orders: num_partitions is 0")
-    assert last == "2 errors: nothing was loaded"
+    assert last == "2 errors: nothing was loaded or planned"
     assert keys(ledger) == []
     other = put(tmp_path, "other.yaml", STRIMZI.replace("CLUSTER", "ordres").replace("PARTITIONS", "1"))
     assert load_files(ledger, other, foreign=Foreign(form="strimzi", cluster="billing")).added == 2

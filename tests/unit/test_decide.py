@@ -14,7 +14,7 @@ from topicledger.actions.delete import shape
 from topicledger.model import TopicInfo
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED
-from topicledger.plan.decide import decide
+from topicledger.plan.decide import decide, without_ignored
 from topicledger.resources import registry
 
 LOOKS = {
@@ -205,3 +205,18 @@ def test_a_run_of_other_kinds_only_needs_no_action_on_topics(spark: SparkSession
     found = registry.found(decision_rows(spark, {"topic": "a", "decision": "create"}), ["acl_add"])
     assert found.schema["action"].dataType == StringType()
     assert [row["action"] for row in found.collect()] == [None]
+
+
+def test_ignored_topics_count_as_nothing_unless_they_are_declared(spark: SparkSession) -> None:
+    rows = decision_rows(
+        spark,
+        {"topic": "app-changelog", "decision": "unmanaged"},
+        {"topic": "app-changelog-2", "decision": "unmanaged"},
+        {"topic": "declared-changelog", "decision": "unchanged"},
+    )
+    found = by_topic(rows.transform(without_ignored(["-changelog$"])))
+    assert {topic: row["decision"] for (_, topic), row in found.items()} == {
+        "app-changelog": None,
+        "app-changelog-2": "unmanaged",
+        "declared-changelog": "unchanged",
+    }

@@ -57,7 +57,7 @@ def test_too_many_deletes_stop_all_of_a_cluster(
         count = 2 if cluster == "main" else 3
         assert row["error_message"] == (
             f"planned deletes of this cluster: {count}, guards.max_deletes is {most}; "
-            f"if they are meant, allow them for one plan: runs approve --allow deletes={count}"
+            f"if they are meant, before a plan is applied: runs approve RUN_ID --allow deletes={count}"
         )
 
 
@@ -118,8 +118,11 @@ def test_changes_are_counted_by_topic_and_stopped_together(
         expected.append(("other", "one", "alter_configs"))
     assert found == expected
     messages = {row["error_message"] for row in judged if row["phase"] == "guard" and row["cluster"] == "main"}
-    words = f"topics of this cluster with planned changes: 3, guards.max_changes is {most}; if they are meant, allow "
-    assert messages == ({f"{words}them for one plan: runs approve --allow changes=3"} if stopped else set())
+    words = (
+        f"topics of this cluster with planned changes: 3, guards.max_changes is {most}; if they are meant, before a "
+        "plan is applied: runs approve RUN_ID --allow changes=3"
+    )
+    assert messages == ({words} if stopped else set())
 
 
 SHORTER = "can lose data at once"
@@ -400,7 +403,7 @@ def test_disruptions_beyond_the_guard_stop_and_losses_do_not_count(spark: SparkS
         (
             "MAX_DISRUPTIONS_EXCEEDED",
             "retention.ms 6 -> -1 may fill disks; topics of this cluster with such changes: 2, "
-            "guards.max_disruptions is 1; if they are meant, allow them for one plan: runs approve --allow "
+            "guards.max_disruptions is 1; if they are meant, before a plan is applied: runs approve RUN_ID --allow "
             "disruptions=2",
         )
     }

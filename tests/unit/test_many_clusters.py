@@ -490,4 +490,4 @@ def test_an_error_on_several_clusters_is_reported_once(tmp_path: Path, settings_
     with pytest.raises(ManifestFileError) as caught:
         read(load_settings(settings_file), [path], io.StringIO(""))
     assert str(caught.value).count("num_partitions is 0") == 1
-    assert str(caught.value).endswith("1 error: nothing was loaded")
+    assert str(caught.value).endswith("1 error: nothing was loaded or planned")

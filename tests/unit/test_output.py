@@ -33,7 +33,7 @@ from topicledger.cli import (
     upgrades,
 )
 from topicledger.drift import summary as drift_summary
-from topicledger.drift.summary import ClusterDrift
+from topicledger.drift.summary import ClusterDrift, DriftSummary
 from topicledger.errors import ExitCode
 from topicledger.files.exported import ClusterExport, Exported, TopicMessage
 from topicledger.files.exported import render as render_export
@@ -46,7 +46,7 @@ from topicledger.plan.lines import PlannedAction
 from topicledger.queries import printing
 from topicledger.review import diff, history, rendering
 from topicledger.serving.command import main
-from topicledger.text import console
+from topicledger.text import console, listed
 
 NAMES = (LONG, HOSTILE, "short")
 AT = datetime(2026, 11, 26, 1, 2, 3, tzinfo=UTC)
@@ -393,3 +393,43 @@ def test_output_of_every_command_fits_a_terminal_and_nothing_acts(
 def test_a_policys_settings_have_the_type_and_unit_of_their_topic_config() -> None:
     assert explain._as_text({"config": "retention.ms", "max": "7d"}) == 'config = "retention.ms" (long, ms), max = "7d"'
     assert explain._as_text({"config": "of.a.fork"}) == 'config = "of.a.fork"'
+
+
+def test_brackets_in_our_own_words_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    found = DriftSummary(
+        run_id="r",
+        state="finished",
+        exit_code=0,
+        manifest_version=1,
+        clusters=[],
+        kinds={},
+        severities={},
+        drift=[],
+        query="",
+        ignored={"topics": 1, "acls": 0},
+        manifests_refused=0,
+    )
+    drift_summary.render(found, console(160))
+    assert "ignored by [scope] of the settings: topics 1\n" in capsys.readouterr().out
+
+
+def test_a_topic_that_nothing_names_and_the_requester_of_an_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    topics.render(history.TopicHistory(cluster="main", topic="x", events=[]), console(160))
+    event = {"at": AT, "run_id": "r", "requested_by": "root"}
+    events = [
+        history.TopicEvent(what="approved", details="allowed losses=1", **event),
+        history.TopicEvent(what="drift", details="warning config_differs", **event),
+    ]
+    topics.render(history.TopicHistory(cluster="main", topic="y", events=events), console(160))
+    nothing, counted, approved, drifted = capsys.readouterr().out.splitlines()
+    assert nothing == "x on main: never declared, planned or found by an audit"
+    assert counted == "y on main: 2 events"
+    assert "approved by root" in approved
+    assert "by root" not in drifted
+
+
+def test_names_that_a_summary_lacks_are_not_counted_as_if_it_had_them() -> None:
+    names = [f"t{number}" for number in range(20)]
+    assert listed(names, at_least=True) == "t0, t1, t2 and at least 17 more"
+    assert listed(names) == "t0, t1, t2 and 17 more"
+    assert listed(names[:3], at_least=True) == "t0, t1, t2"

@@ -17,6 +17,7 @@ from tests.unit.frames import frame
 from tests.unit.frames import plain as nullable
 from topicledger.apply.moves import PlannedMoves
 from topicledger.cli.show import in_colours
+from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.lines import ROW, planned_action
 from topicledger.resources.registry import ACTIONS
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines
@@ -204,6 +205,22 @@ PLANS = {
         requested_by=HOSTILE,
         run_id="r`1",
         waits_for=HOSTILE,
+    ),
+    "stopped": plan(
+        [
+            line("delete", "old.a", owner="payments", before={"num_partitions": "4"}, outcome="stopped", destroys=True),
+            line("delete", "old.b", owner="payments", before={"num_partitions": "1"}, outcome="stopped", destroys=True),
+            line(
+                "alter_quota",
+                "user=app",
+                topic=None,
+                before={"producer_byte_rate": "1000"},
+                after={"producer_byte_rate": "2000"},
+                outcome="stopped",
+            ),
+            create("orders.a", owner="payments"),
+        ],
+        stopped=[StoppedActions(cluster="orders", needs={"deletes": 2, "quota_changes": 1}, actions=3)],
     ),
     "large": plan([create(f"topics.{n:05}", owner=f"team-{n // 4_000}") for n in range(10_000)]),
     "cut": plan(

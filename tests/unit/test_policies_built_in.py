@@ -1204,5 +1204,5 @@ def test_policies_about_the_replication_factor_evaluate_moves(spark: SparkSessio
     decided = decision_rows(spark, *({name: each[name] for name in each if name != "says"} for each in rows))
     refused = decided.transform(policies.judge(made, policy_facts(spark))).where("error is not null")
     assert {row["topic"]: (row["error"], row["error_message"]) for row in refused.collect()} == {
-        "lower": ("POLICY_VIOLATION", "replication_factor is 1; allowed is 2 and more")
+        "lower": ("POLICY_VIOLATION", "replication_factor: replication_factor is 1; allowed is 2 and more")
     }

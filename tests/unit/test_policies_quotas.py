@@ -74,8 +74,8 @@ def test_limits_are_in_the_range_of_the_entities_that_it_is_about(spark: SparkSe
         {"client_id": "app-", "producer_byte_rate": 1.0},
     ]
     assert refused(decided(spark, [rule], declared)) == {
-        "user=app-low": "producer_byte_rate is 9; allowed is 10 to 1000.5",
-        "user=app-high client-id=c": "producer_byte_rate is 1001; allowed is 10 to 1000.5",
+        "user=app-low": "quota_range: producer_byte_rate is 9; allowed is 10 to 1000.5",
+        "user=app-high client-id=c": "quota_range: producer_byte_rate is 1001; allowed is 10 to 1000.5",
     }
 
 
@@ -93,7 +93,7 @@ def test_all_limits_of_altered_entities_are_evaluated(spark: SparkSession) -> No
         {"user": "gone", "state": "absent"},
     ]
     found = decided(spark, [rule], declared, live)
-    assert refused(found) == {"user=changed": "request_percentage is 90; allowed is any to 50"}
+    assert refused(found) == {"user=changed": "quota_range: request_percentage is 90; allowed is any to 50"}
     assert {name: row["decision"] for name, row in found.items()} == {
         "user=kept": "unchanged",
         "user=changed": "alter_quota",
@@ -108,7 +108,9 @@ def test_a_limit_that_is_required_is_there_but_for_entities_that_go(spark: Spark
     live = [{"user": "<default>", "consumer_byte_rate": 5.0}, {"ip": "10.0.0.1", "connection_creation_rate": 1.0}]
     declared = [{"user": "<default>", "producer_byte_rate": 5.0}, {"ip": "10.0.0.1", "state": "absent"}]
     found = refused(decided(spark, [rule, users], declared, live))
-    assert found == {"user=<default>": "consumer_byte_rate is not set, so nothing limits it; allowed is any to 7"}
+    assert found == {
+        "user=<default>": "quota_range: consumer_byte_rate is not set, so nothing limits it; allowed is any to 7"
+    }
 
 
 @pytest.mark.thorough

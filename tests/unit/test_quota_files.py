@@ -125,7 +125,7 @@ def test_each_wrong_quota_is_an_error_of_its_own_before_there_is_a_session(tmp_p
     with pytest.raises(ManifestFileError) as error:
         read(RUN, [path], NOTHING)
     lines = str(error.value).split("\n")
-    assert lines[-1] == f"{len(WRONG)} errors: nothing was loaded"
+    assert lines[-1] == f"{len(WRONG)} errors: nothing was loaded or planned"
     for number, (message, line) in enumerate(zip(WRONG.values(), lines, strict=False), start=4):
         assert line.startswith(f"{path}:{number}: "), line
         assert message in line

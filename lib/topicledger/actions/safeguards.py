@@ -33,7 +33,7 @@ class Guard:
     def message(self, count: Column | str, most: int) -> Column:
         """Return the reason of a refusal: the number of actions, the setting, and the approval that allows them."""
         column = F.col(count) if isinstance(count, str) else count
-        allow = f"if they are meant, allow them for one plan: runs approve --allow {self.allowed_as}="
+        allow = f"if they are meant, before a plan is applied: runs approve RUN_ID --allow {self.allowed_as}="
         return F.concat(
             F.lit(f"{self.counted}: "), column, F.lit(f", guards.{self.setting} is {most}; {allow}"), column
         )

@@ -13,16 +13,21 @@ from topicledger.plan.allowing import stops_load
 from topicledger.plan.planned_files import apply_command
 from topicledger.text import alike, cell, counted, first_of, grid_of, listed, plain
 
+_NOT_COMPARED = "configs were not compared: run topicledger drift"
 
-def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
-    """Return the message of a run with nothing to send. `drifted`: topics that differ in values it may not change."""
+
+def nothing_to_send(drifted: int, *, configs_compared: bool | None) -> str:
+    """Return the message of a run with nothing to send.
+
+    `drifted`: topics that differ in values it may not change. `configs_compared`: None if that is unknown.
+    """
     differ = ""
     if drifted:
         topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
         differ = f"{topics} in partitions, replication factor or placement; "
-    if configs_compared:
+    if configs_compared is not False:
         return f"nothing to create, delete or change{'; ' + differ.removesuffix('; ') if differ else ''}"
-    return f"nothing to create or delete; {differ}configs were not compared: run topicledger drift"
+    return f"nothing to create or delete; {differ}{_NOT_COMPARED}"
 
 
 def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
@@ -30,6 +35,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     files = " with the plan's files" if summary.pending.files else ""
     version = f"manifests at version {summary.manifest_version}{files}"
     console.print(f"run {plain(summary.run_id)}: {summary.state}, {version}")
+    says_compared = configs_compared
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
         # As the grid's title, the text would be wrapped at the grid's small width.
@@ -44,6 +50,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
                 console.print(f"{topics:,} skipped on {cell(counts.cluster)}: {cell(reason)}", soft_wrap=True)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
+        says_compared = True
         if Decision.DECLARED in summary.decisions:
             message = "nothing to delete: no topic without a manifest matches"
         console.print(message, soft_wrap=True)
@@ -54,7 +61,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     left_alone = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items() if name != Decision.DECLARED
     )
-    console.print(f"left alone: {left_alone}")
+    console.print(f"left alone: {left_alone}{'' if says_compared else f'; {_NOT_COMPARED}'}", soft_wrap=True)
     if (scope := summary.pending.scope) is not None:
         console.print(scope_line(summary, scope), soft_wrap=True)
     for line in summary.pending.removals:
@@ -127,6 +134,7 @@ def _many(failure: Failure) -> str:
 def _render_failures(summary: Summary, console: Console) -> None:
     title = f"Failed or refused: {summary.failure_count}"
     grid = grid_of("cluster", "resource", "phase", "error", "message", title=title)
+    shown = sum(failure.topics for failure in summary.failures)
     same: dict[tuple[object, ...], list[Failure]] = {}
     for each in summary.failures:
         said = alike(each.error_message, each.resource)
@@ -134,10 +142,10 @@ def _render_failures(summary: Summary, console: Console) -> None:
     for failures in same.values():
         first = failures[0]
         names = [str(each.resource or "") if each.topics == 1 else _many(each) for each in failures]
-        cells = (first.cluster, listed(names), first.phase, first.error, with_units(first.error_message or ""))
+        named = listed(names, at_least=summary.failure_count > shown)
+        cells = (first.cluster, named, first.phase, first.error, with_units(first.error_message or ""))
         grid.add_row(*map(cell, cells))
     console.print(grid)
-    shown = sum(failure.topics for failure in summary.failures)
     if summary.failure_count > shown:
         console.print(f"{first_of(shown, summary.failure_count)}; all of them:")
         console.print(plain(as_command(summary.query)), soft_wrap=True)
@@ -151,7 +159,8 @@ def _render_warnings(summary: Summary, console: Console) -> None:
         key = (each.cluster, each.action, each.policy, alike(each.message, each.resource))
         same.setdefault(key, []).append(each)
     for warnings in same.values():
-        first, names = warnings[0], listed([each.resource for each in warnings])
+        first = warnings[0]
+        names = listed([each.resource for each in warnings], at_least=summary.warning_count > len(summary.warnings))
         grid.add_row(*map(cell, (first.cluster, names, first.action, first.policy, with_units(first.message))))
     console.print(grid)
     if summary.warning_count > len(summary.warnings):

@@ -183,7 +183,7 @@ def _facts(cluster: ClusterSettings, found: Abilities) -> Iterator[Finding]:
     else:
         yield Finding(status=Status.OK, about="connection", message=where)
     fixed = " (set by api_version)" if "api_version" in cluster.client else ""
-    provider = found.provider or "no provider known by its names"
+    provider = found.provider or "not recognized as a managed service"
     yield Finding(status=Status.OK, about="brokers", message=f"requests of Kafka {found.version}{fixed}; {provider}")
     if found.on_cluster is None:
         message = "the brokers are too old to report operations on the cluster (before Kafka 2.3)"
@@ -250,8 +250,8 @@ def _on_topics(needs: Needs, found: Abilities) -> tuple[Status, str] | None:
         return None
     words = " and ".join(map(_word, needs.topics))
     if found.topics == 0 or found.on_topics is None:
-        why = "no topic is visible" if found.topics == 0 else "the brokers are too old to report it"
-        return Status.UNKNOWN, f"needs {words} on topics, and {why}"
+        why = "no topic is visible to check it on" if found.topics == 0 else "the brokers are too old to report it"
+        return Status.UNKNOWN, f"needs {words} on topics; {why}"
     allowed = min(found.on_topics.get(each, 0) for each in needs.topics)
     if allowed == found.topics:
         return None

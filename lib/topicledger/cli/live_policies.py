@@ -182,7 +182,7 @@ def _found(
         PolicyCounts(
             policy=rule.name,
             mode=rule.mode,
-            settings=json.dumps(dict(rule.settings), default=str),
+            settings=json.dumps(dict(rule.settings or {}), default=str),
             **counted.get(place, nothing),
         )
         for place, rule in enumerate(rules)
@@ -219,6 +219,6 @@ def render(found: LivePolicies, console: Console) -> None:
 def print_left(ignored: int, problems: Sequence[str], console: Console) -> None:
     """Print what was not evaluated."""
     if ignored:
-        console.print(f"ignored ([scope] of the settings): {counted(ignored, 'topic')}")
+        console.print(f"ignored by [scope] of the settings: {counted(ignored, 'topic')}", markup=False)
     for problem in problems:
         console.print(f"not evaluated: {cell(problem)}", soft_wrap=True)

@@ -21,6 +21,7 @@ from topicledger import atomic
 from topicledger.cli.metrics import Metrics
 from topicledger.config import logs
 from topicledger.config.reading import load_settings
+from topicledger.config.roots import missing_root
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
@@ -257,6 +258,9 @@ def open_ledger(options: Options, settings: Settings, name: str, *, new: bool = 
     """Open the tables of the settings for the command `name`; with `new`, they needn't exist yet."""
     if not new:
         require_root(settings.tables.root)
+    elif (missing := missing_root(settings.tables.root)) is not None:
+        # A relative root names another folder in each working folder, so a second ledger could come up unnoticed.
+        click.echo(f"there are no tables at {missing} yet: they will be new", err=True)
     ledger = Ledger(get_session(name, verbose=options.verbose, remote=settings.spark.remote), settings.tables.root)
     if not settings.tables.single_writer:
         ledger.require_atomic_commits(refuse=name in ("apply", "provision"))
@@ -284,7 +288,9 @@ def with_resume_hint(run: Run) -> Iterator[None]:
     except BaseException as error:
         if not run.in_runs:
             raise
-        click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} resumes it", err=True)
+        # A wrong use says itself what to give.
+        if not isinstance(error, UsageError):
+            click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} resumes it", err=True)
         if isinstance(error, TopicLedgerError):
             error.of_run(run.run_id)
         raise

@@ -23,7 +23,7 @@ from topicledger.ledger.outcomes import by_action, phase_order
 from topicledger.ledger.run import require_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Outcome
+from topicledger.model import Outcome, RunState
 from topicledger.plan import approvals
 from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
@@ -78,6 +78,9 @@ def print_runs(rows: Sequence[Row]) -> None:
     """Print runs as a table that fits the terminal."""
     console = text_console(200)
     console.print(runs_grid(rows, narrow=console.width < _WIDE))
+    if any(row["state"] in (RunState.PLANNING, RunState.APPLYING) for row in rows):
+        # A run under way and a killed one have the same row.
+        console.print("planning, applying: under way, or to be continued; `runs show RUN_ID` says how", soft_wrap=True)
 
 
 def runs_grid(rows: Sequence[Row], *, narrow: bool) -> Grid:

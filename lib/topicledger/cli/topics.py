@@ -13,7 +13,7 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.model.config_texts import with_units
 from topicledger.review import history
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
-from topicledger.text import document, iso_time, show
+from topicledger.text import counted, document, iso_time, show
 
 _MOST_CHARACTERS = 1_000
 
@@ -50,9 +50,11 @@ def render(found: history.TopicHistory, console: Console) -> None:
     def say(words: str, style: str | None = None) -> None:
         console.print(words, style=style, markup=False, soft_wrap=True)
 
-    say(f"{show(found.topic)} on {show(found.cluster)}: {len(found.events)} events", "bold")
+    told = counted(len(found.events), "event") if found.events else "never declared, planned or found by an audit"
+    say(f"{show(found.topic)} on {show(found.cluster)}: {told}", "bold")
     for each in found.events:
-        by = f" by {show(each.requested_by)}" if each.requested_by else ""
+        # The requester of the audit didn't cause the drift.
+        by = f" by {show(each.requested_by)}" if each.requested_by and each.what != history.DRIFTED else ""
         run = f", run {show(each.run_id)}" if each.run_id else ""
         details = f": {with_units(each.details)}" if each.details else ""
         say(show(f"{iso_time(each.at)} {each.what}{by}{run}{details}", _MOST_CHARACTERS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 _PART = r"(?:\w+|`(?:[^`]|``)+`)"
 _CATALOG = re.compile(rf"{_PART}\.{_PART}|`(?:[^`]|``)+`")
@@ -37,3 +38,12 @@ def root_as(kind: str, root: str) -> str:
     if ".".join(pieces) != root or "/" in root or ":" in root or not 1 <= len(pieces) <= 2:
         raise ValueError("is not `catalog.schema`, as `root_is` says: put names with other characters into backticks")
     return quoted
+
+
+def missing_root(root: str) -> Path | None:
+    """Return the absolute path of a local root that doesn't exist; None for any other root."""
+    scheme, found, rest = root.partition(":")
+    if is_in_catalog(root) or (found and scheme != "file"):
+        return None
+    folder = Path(re.sub(r"^/+", "/", rest)) if found else Path(root).absolute()
+    return None if folder.is_dir() else folder

@@ -159,8 +159,8 @@ def render(summary: DriftSummary, console: Console) -> None:
     if summary.manifests_refused:
         console.print(f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why")
     if any(summary.ignored.values()):
-        counts = ", ".join(f"{count:,} {name}" for name, count in summary.ignored.items() if count)
-        console.print(f"ignored ([scope] of the settings): {counts}")
+        counts = ", ".join(f"{name} {count:,}" for name, count in summary.ignored.items() if count)
+        console.print(f"ignored by [scope] of the settings: {counts}", markup=False, soft_wrap=True)
     for problem in summary.problems:
         console.print(f"not compared: {plain(problem)}", soft_wrap=True)
     if summary.problems and compared:

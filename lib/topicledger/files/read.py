@@ -179,7 +179,7 @@ def _require_none(found: Iterable[FileError], warnings: Sequence[FileError]) -> 
         total = "1 error" if len(messages) == 1 else f"{len(messages):,} errors"
         if len(errors) >= MAX_ERRORS:
             total = f"{MAX_ERRORS:,} errors or more, of which the first are listed"
-        raise ManifestFileError("\n".join([*messages, *_shown(warnings), f"{total}: nothing was loaded"]))
+        raise ManifestFileError("\n".join([*messages, *_shown(warnings), f"{total}: nothing was loaded or planned"]))
 
 
 def _parse(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from topicledger.arrow import arrow_schema
-from topicledger.config.roots import is_in_catalog
+from topicledger.config.roots import is_in_catalog, missing_root
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import condition, retried
 from topicledger.ledger.session import is_local
@@ -45,14 +44,10 @@ _T = TypeVar("_T")
 
 def require_root(root: str) -> None:
     """Raise TableError if a local root doesn't exist: a mistyped root must not pass for an empty estate."""
-    scheme, found, rest = root.partition(":")
-    if is_in_catalog(root) or (found and scheme != "file"):
-        return
-    folder = Path(re.sub(r"^/+", "/", rest)) if found else Path(root).absolute()
-    if not folder.is_dir():
+    if (missing := missing_root(root)) is not None:
         raise TableError(
-            f"tables root {root if found else folder} does not exist: correct tables.root in the settings, "
-            "or load manifests first, which creates it"
+            f"tables root {missing} does not exist: correct tables.root in the settings, or load manifests first, "
+            "which creates it"
         )
 
 

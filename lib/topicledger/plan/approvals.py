@@ -19,7 +19,7 @@ from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, require_run
-from topicledger.ledger.runs import require_fresh
+from topicledger.ledger.runs import NAMES, PROVISIONING, require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
@@ -237,6 +237,9 @@ def approve(
     """
     ledger.ensure(RUNS)
     row = require_run(ledger, run_id)
+    command = str((row["arguments"] or {}).get("command"))
+    if command not in PROVISIONING:
+        raise UsageError(f"run {run_id} was started by {NAMES.get(command, command)}: it has no plan to approve")
     waits = is_unsent_plan(row) or is_unloaded_plan(ledger, row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.
@@ -245,7 +248,8 @@ def approve(
         reason = {
             RunState.PLANNING: "has no complete plan yet: start it again with its id, then approve it",
             RunState.APPLYING: "is being applied",
-            RunState.FINISHED: "is finished: there is nothing to approve",
+            RunState.FINISHED: "is finished: there is nothing to approve; what guards stopped needs a new `plan`, its "
+            "approval, then `apply`",
             RunState.ABANDONED: "was abandoned: plan again",
         }[RunState(row["state"])]
         raise UsageError(f"run {run_id} {reason}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.config.patterns import any_matches
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
@@ -85,6 +86,16 @@ def _left_to_others(manifests: DataFrame) -> Column:
     creates = (F.col("_decision") == Action.CREATE.value) & F.col("_ended.phase").isNull()
     message = text("changes.ignore in the settings leaves declared configs to others, so it is created without ")
     return warning(IGNORED, F.when(creates, F.concat(message, F.array_join("ignored", ", "))))
+
+
+def without_ignored(patterns: Sequence[str]) -> Transform:
+    """Decide nothing about undeclared topics that match `scope.ignore_topics`. In and out: `phases.DECIDED`."""
+    if not patterns:
+        return lambda decisions: decisions
+    ignored = (F.col("decision") == Decision.UNMANAGED.value) & any_matches("topic", patterns)
+    return lambda decisions: decisions.withColumn(
+        "decision", F.when(~F.coalesce(ignored, F.lit(False)), F.col("decision"))
+    )
 
 
 def left_out(kinds: Collection[str]) -> Transform:

@@ -28,7 +28,7 @@ from topicledger.phases import EVALUATED, returned
 from topicledger.plan import guards, moving, recreated, scoping
 from topicledger.plan.batches import NEEDS_SOMETHING, of_topics, planned
 from topicledger.plan.changes import with_alters
-from topicledger.plan.decide import decide, left_out
+from topicledger.plan.decide import decide, left_out, without_ignored
 from topicledger.plan.moving import Sizes
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.undeclared import is_replaced
@@ -237,6 +237,7 @@ def decided(
 
     def transform(judged: DataFrame) -> DataFrame:
         rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
+        rows = rows.transform(without_ignored(settings.scope.ignore_topics))
         if wanted.undeclared is not None:
             rows = rows.transform(wanted.undeclared)
         if wanted.renames is not None:

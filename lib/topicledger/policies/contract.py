@@ -157,8 +157,8 @@ class Policy:
     """boolean: which actions of its kind it evaluates; None: all."""
     users_own: bool = False
     """Whether it is a user's own policy, whose results must be checked."""
-    settings: Mapping[str, object] = field(default_factory=dict)
-    """The settings from which it was made, for `policies explain`."""
+    settings: Mapping[str, object] | None = None
+    """The settings from which it was made; None for a rule that no setting made."""
 
     @property
     def needs_full_sight(self) -> bool:

@@ -306,10 +306,16 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
     found = F.when(
         any_broken, F.filter(F.array(*(violation(*each) for each in numbered)), lambda each: each.isNotNull())
     )
-    # Two policies may have the same message, such as that a cluster can't be asked.
+
+    def named(number: int, policy: Policy) -> Column:
+        # Several policies may be unable to evaluate a row for one reason, such as that a cluster can't be asked.
+        if policy.settings is None:
+            return broken[number]
+        return F.concat(F.when(F.col(f"_reason_{number}").isNull(), "").otherwise(f"{policy.name}: "), broken[number])
+
     messages = nothing
     if refusing:
-        said = F.array_distinct(F.array(*(broken[number] for number, _ in refusing)))
+        said = F.array_distinct(F.array(*(named(*each) for each in refusing)))
         messages = F.when(any_broken, F.array_join(said, "; "))
     waits = reduce(
         lambda one, other: one | other,

@@ -35,12 +35,12 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.BUDGET_NOT_FREED: "Find out why that delete failed, then run again.",
     Refusal.CLUSTER_ID_MISMATCH: "Check that the settings name the right cluster: no change was sent to this one.",
     Refusal.SAME_CLUSTER: "Correct the address of one of the two clusters, or remove it from the settings.",
-    Refusal.MAX_DELETES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow deletes=N`.",
-    Refusal.MAX_CHANGES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow changes=N`.",
-    Refusal.MAX_MOVES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow moves=N`.",
-    Refusal.MAX_LOSSES_EXCEEDED: "If they are intended, allow them for one plan: `runs approve --allow losses=N`.",
+    Refusal.MAX_DELETES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow deletes=N`, `apply`.",
+    Refusal.MAX_CHANGES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow changes=N`, `apply`.",
+    Refusal.MAX_MOVES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow moves=N`, `apply`.",
+    Refusal.MAX_LOSSES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow losses=N`, `apply`.",
     Refusal.MAX_DISRUPTIONS_EXCEEDED: (
-        "If they are intended, allow them for one plan: `runs approve --allow disruptions=N`."
+        "If they are intended: `plan`, `runs approve RUN_ID --allow disruptions=N`, `apply`."
     ),
     Refusal.CHANGED_SINCE_PLAN: "See the message for what changed since the plan; then `plan` and `apply` again.",
     Refusal.PLAN_EXPIRED: "Plan and apply again.",

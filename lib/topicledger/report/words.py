@@ -149,7 +149,7 @@ def _of_nothing(report: Report) -> Headline:
     if report.run is not None and report.run.state != RunState.FINISHED:
         return Headline(text=f"No results yet: the run is {report.run.state}", tone="open")
     drifted = report.run.counts.get(Decision.DRIFTED.value, 0) if report.run is not None else 0
-    text = nothing_to_send(drifted)
+    text = nothing_to_send(drifted, configs_compared=None)
     return Headline(text=text[0].upper() + text[1:], tone="open" if drifted else "good")
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
-from topicledger.ledger.outcomes import Standing, let_through, with_outcomes
+from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.ledger.run import REVERTS_ARGUMENT
 from topicledger.ledger.tables import Ledger
@@ -20,23 +20,24 @@ from topicledger.phases import VIOLATIONS
 from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned, with_destroys
-from topicledger.plan.planned_files import removals_in
+from topicledger.plan.planned_files import apply_command, paths_in, removals_in
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import MESSAGE_CHARACTERS, show
 
-PLANNED, OPEN = "planned", "open"
-"""Outcomes of actions that have none yet: `open` if requests may have been sent."""
+PLANNED, OPEN, STOPPED = "planned", "open", "stopped"
+"""Outcomes of actions that have none yet: `open` if requests may have been sent, `stopped` if guards stopped them and
+an approval may let them through."""
 NAMED = 20
 """Most resources, and most reasons, to name for actions with the same outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One action that wasn't refused and didn't fail."""
+    """One action that wasn't refused and didn't fail, or that only guards stopped and an approval may let through."""
 
     action: PlannedAction
     outcome: str = PLANNED
-    """`planned`, `open`, or an outcome of `audit`."""
+    """`planned`, `open`, `stopped`, or an outcome of `audit`."""
     warnings: Sequence[str] = ()
     """Names of the policies that warn about it."""
     destroys: bool = False
@@ -44,7 +45,7 @@ class Line:
 
     def __str__(self) -> str:
         warned = f" (warning of {', '.join(map(show, self.warnings))})" if self.warnings else ""
-        return f"{self.action}{warned}{'' if self.outcome == PLANNED else f' [{self.outcome}]'}"
+        return f"{self.action}{warned}{'' if self.outcome in (PLANNED, STOPPED) else f' [{self.outcome}]'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +86,13 @@ class PlanDiff:
     waits_for: str | None = None
     """The approval that the plan still needs, in words."""
     about: Sequence[tuple[str, str]] = ()
-    """Limits of the plan: a label, and the run that it undoes, or its scope in words."""
+    """A label, and the run that the plan undoes, its scope in words, or the command that continues the run."""
     counts: Sequence[tuple[str, str, int]]
     """Counts of the lines: action, outcome, number."""
     ended: Sequence[Ended] = ()
     lines: Iterable[Line]
-    """In the order of `lines.in_order`. May be read lazily: iterate over it only once."""
+    """Stopped ones first, then the others, both in the order of `lines.in_order`. May be read lazily: iterate over it
+    only once."""
     moves: Sequence[PlannedMoves] = ()
     """Totals of the planned reassignments."""
     removals: Sequence[str] = ()
@@ -116,10 +118,10 @@ def read(
     `allowed`: what approvals let through of a plan that waits, as for `outcomes.open_rows`.
     """
     run_id = run["run_id"]
-    sent = run["state"] == RunState.APPLYING
+    sent, waits = run["state"] == RunState.APPLYING, is_unsent_plan(run)
     of_run = F.col("run_id") == run_id
     plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or {}))
-    rows = _rows(plans, ledger.read(AUDIT).where(of_run), sent=sent)
+    rows = _rows(plans, ledger.read(AUDIT).where(of_run), sent=sent, waits=waits)
     counts: dict[tuple[str, str], int] = {}
     ended = []
     groups = rows.transform(_grouped).collect()
@@ -143,8 +145,8 @@ def read(
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
         lines=_lines(rows, most) if counts else (),
-        stopped=all_stopped(plans if any(map(_by_guard, ended)) else None, run["arguments"])
-        if is_unsent_plan(run)
+        stopped=all_stopped(plans if any(outcome == STOPPED for _, outcome in counts) else None, run["arguments"])
+        if waits
         else (),
         moves=displayed(
             lambda: planned_moves(plans, throttle),
@@ -164,6 +166,10 @@ def _about(run: Row) -> Iterator[tuple[str, str]]:
     # A plan from files always has only what they change.
     if replace(scope, files=False).narrows:
         yield "scope: ", str(scope)
+    if run["state"] == RunState.APPLYING:
+        yield "not finished; to continue it: ", apply_command(run["run_id"], paths_in(run["arguments"]))
+    elif run["state"] == RunState.PLANNING:
+        yield "not finished; to continue it: ", f"the same command with --run-id {run['run_id']}"
 
 
 def _by_guard(each: Ended) -> bool:
@@ -176,23 +182,30 @@ def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
     return place, each.cluster or "", each.action or "", each.error or "", each.phase
 
 
-def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool) -> DataFrame:
-    """Rows of `plans` with their state: `outcome`, `is_line`, `warned`, and the reason if one ended without success."""
+def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool, waits: bool) -> DataFrame:
+    """Rows of `plans` with their state: `outcome`, `is_line`, `warned`, and the reason if one ended without success.
+
+    `waits`: whether the plan can still be approved, so that what guards stopped isn't refused for good.
+    """
     end = ("phase", "outcome", "error", "error_message")
     also_warned = F.flatten(F.collect_set(_warning_policies()))
     stands = F.col("standing").isin(Standing.PLANNED.value, Standing.VALIDATED.value)
-    waits = F.col("action").isNotNull() & F.coalesce(stands, F.lit(False))
+    open_ = F.col("action").isNotNull() & F.coalesce(stands, F.lit(False))
+    stopped = F.lit(waits) & is_stopped() & F.col("phase").eqNullSafe(Phase.GUARD.value)
     done = F.col("phase").isNull() & F.col("result.outcome").isin(Outcome.OK.value, Outcome.PENDING.value)
     own, result = F.struct(*end), F.struct(*(f"result.{name}" for name in end))
     return (
         with_outcomes(plans, audit, more={**returned(), "_also_warned": also_warned})
         .withColumns(as_returned())
-        .withColumn("_is_line", F.coalesce(waits | done, F.lit(False)))
+        .withColumn("_is_line", F.coalesce(open_ | done | stopped, F.lit(False)))
         .withColumn("_end", F.when(F.col("phase").isNotNull(), own).otherwise(result))
         .select(
             *ROW,
             F.col("_is_line").alias("is_line"),
-            F.when(waits, OPEN if sent else PLANNED).otherwise(F.col("_end.outcome")).alias("outcome"),
+            F.when(stopped, STOPPED)
+            .when(open_, OPEN if sent else PLANNED)
+            .otherwise(F.col("_end.outcome"))
+            .alias("outcome"),
             *(F.when(~F.col("_is_line"), F.col(f"_end.{name}")).alias(name) for name in end if name != "outcome"),
             F.array_sort(
                 F.array_union(_warning_policies(), F.coalesce("_also_warned", F.array().cast("array<string>")))
@@ -236,6 +249,7 @@ def _grouped(rows: DataFrame) -> DataFrame:
 
 
 def _lines(rows: DataFrame, most: int | None) -> Iterator[Line]:
-    found = rows.where("is_line").select(*ROW, "outcome", "warned").transform(with_destroys).orderBy(*in_order())
+    found = rows.where("is_line").select(*ROW, "outcome", "warned").transform(with_destroys)
+    found = found.orderBy(F.desc(F.col("outcome") == STOPPED), *in_order())
     for row in (found if most is None else found.limit(most)).toLocalIterator():
         yield Line(action=planned_action(row), outcome=row["outcome"], warnings=row["warned"], destroys=row["destroys"])

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.run import shard_of
 from topicledger.ledger.tables import Ledger
 from topicledger.model import TOPIC, Outcome, Phase
+from topicledger.plan.allowing import in_words
 from topicledger.plan.lines import PlannedAction, planned_action
 from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
@@ -255,8 +256,10 @@ def _approvals(ledger: Ledger, run_ids: Collection[str]) -> Sequence[Row]:
 
 def _of_approvals(approved: Iterable[Row]) -> Iterator[TopicEvent]:
     for row in approved:
+        allows = f"allowed {in_words(row['allows'])}" if row["allows"] else None
+        details = ", ".join(filter(None, (allows, row["note"]))) or None
         yield TopicEvent(
-            at=_utc(row["at"]), what=APPROVED, run_id=row["run_id"], details=row["note"], requested_by=row["by"]
+            at=_utc(row["at"]), what=APPROVED, run_id=row["run_id"], details=details, requested_by=row["by"]
         )
 
 

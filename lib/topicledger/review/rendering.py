@@ -17,7 +17,7 @@ from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.model import Outcome
 from topicledger.model.config_texts import with_units
 from topicledger.plan.allowing import approve_command, most_of, stopped_in_words
-from topicledger.review.diff import PLANNED, Ended, Line, PlanDiff, Reason
+from topicledger.review.diff import PLANNED, STOPPED, Ended, Line, PlanDiff, Reason
 from topicledger.text import listed, show
 
 COMMENT_CHARACTERS = 65_536
@@ -140,14 +140,14 @@ def _blocks(diff: PlanDiff) -> Iterator[_Block]:
             for broker, (comes, goes) in sorted(moves.brokers.items())
         )
         yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{_FACT} {moves}", *brokers)))
-    for (destroys, owner, cluster), lines in groupby(diff.lines, key=_of_block):
+    for (stopped, destroys, owner, cluster), lines in groupby(diff.lines, key=_of_block):
         of_owner, what = _Name(owner) if owner else "no owner", ": removals and possible losses" if destroys else ""
-        title = (of_owner, " on ", _Name(cluster), what)
-        yield _Block.of(title, ((with_units(str(each)), 1) for each in lines), folds=not destroys)
+        title = ("stopped by guards: " if stopped else "", of_owner, " on ", _Name(cluster), what)
+        yield _Block.of(title, ((with_units(str(each)), 1) for each in lines), folds=not (stopped or destroys))
 
 
-def _of_block(line: Line) -> tuple[bool, str | None, str]:
-    return line.destroys, line.action.owner, line.action.cluster
+def _of_block(line: Line) -> tuple[bool, bool, str | None, str]:
+    return line.outcome == STOPPED, line.destroys, line.action.owner, line.action.cluster
 
 
 def _of_ended(ended: Sequence[Ended]) -> Iterator[tuple[str, int]]:

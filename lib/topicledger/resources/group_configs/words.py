@@ -28,7 +28,7 @@ WORDS = Words(
     advice={
         GroupConfigRefusal.INVALID_GROUP_CONFIG: "Correct the row of group_configs, as the message says.",
         GroupConfigRefusal.MAX_GROUP_CONFIG_CHANGES_EXCEEDED: (
-            "If they are intended, allow them for one plan: `runs approve --allow group_config_changes=N`."
+            "If they are intended: `plan`, `runs approve RUN_ID --allow group_config_changes=N`, `apply`."
         ),
     },
     explain_help="Explain the configs of a group instead of a topic.",
