@@ -26,7 +26,7 @@ RUNS = Table(
             column("spark_app_id", _STRING, "Spark's id of the application that last started the run"),
             column("principal", _STRING, "the run's principal on each cluster"),
             column("requested_by", _STRING, "`--requested-by`, else the OS user"),
-            column("arguments", MapType(_STRING, _STRING), "the command's arguments, without secrets"),
+            column("arguments", MapType(_STRING, _STRING), "the command's arguments, values of --var included"),
             column("settings_digest", _STRING, "SHA-256 of the settings that affect decisions"),
             column("epoch", _INT, "number of the run's last start: 1, 2..."),
             column(

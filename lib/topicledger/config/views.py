@@ -16,9 +16,9 @@ class ViewSettings:
     partition_bytes: int = 100_000_000
     """Bytes that one partition should hold: `over_partitioned` computes from it the partitions that a topic needs."""
     gigabyte_price: float | None = None
-    """Price of 1,000,000,000 bytes on the brokers' disks, for a period of your choice. By default they cost nothing."""
+    """Price of 1,000,000,000 bytes on the brokers' disks, for a period of your choice. By default bytes don't count."""
     partition_price: float | None = None
-    """Price of a partition for the same period. By default it costs nothing."""
+    """Price of a partition for the same period. By default partitions don't count."""
     currency: str | None = None
     """Name of the prices' currency, for people."""
 
