@@ -116,7 +116,7 @@ OF_MOVES = About(
         *(("moves", "moves the first") * 3),
         *("moves back", "cancels", "deletes", "recreates"),
         *(_UNANSWERED * 2),
-        *("41", "31", "crash, done", "crash, not done", "crash after", "read lost"),
+        *("41", "31", "crash, done", "crash, not done", "crash, late", "crash after", "read lost"),
         *(("replicas are slow", "a week passes", "declares otherwise") * 3),
         *("replicas arrive", "lease lost"),
         *(ANOTHER_RUN, CURSE, UNTOLD),
