@@ -142,9 +142,8 @@ def test_a_lease_that_was_not_released_tells_since_when_its_holder_is_dead(
     ledger: Ledger, dead: str, left: float
 ) -> None:
     """Requests of a killed driver may still arrive: the time counts from the end of its lease, or from now."""
-    expires_at = datetime.now(UTC) + timedelta(seconds=left)
+    began, expires_at = time.monotonic(), datetime.now(UTC) + timedelta(seconds=left)
     held_by(ledger, "one", process=dead, host=Holder.here("one").host, expires_at=expires_at)
-    began = time.monotonic()
     with take(ledger, "one", "main", "other") as held:
         assert 0 <= held.since_death("main") - max(0, -left) <= time.monotonic() - began + 1
         assert held.since_death("other") == math.inf

@@ -116,7 +116,7 @@ OF_MOVES = About(
         *(("moves", "moves the first") * 3),
         *("moves back", "cancels", "deletes", "recreates"),
         *(_UNANSWERED * 2),
-        *("41", "31", "crash, done", "crash, not done", "crash, late", "crash after", "read lost"),
+        *("41", "31", "crash, done", "crash, not done", "crash after", "read lost"),
         *(("replicas are slow", "a week passes", "declares otherwise") * 3),
         *("replicas arrive", "lease lost"),
         *(ANOTHER_RUN, CURSE, UNTOLD),
@@ -133,6 +133,8 @@ OF_MOVES = About(
     followed=0.7,
 )
 """Lost requests for moves, and what happens before they are repeated: few histories about everything have both."""
+OF_KILLS = replace(OF_MOVES, kinds=(*OF_MOVES.kinds, *(("crash, late",) * 10)))
+"""Drivers that are killed while a request is on its way."""
 
 
 def history(chance: random.Random, about: About = EVERYTHING) -> History:
