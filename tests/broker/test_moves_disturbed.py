@@ -1,4 +1,4 @@
-"""Moves whose request gets lost, that a stop interrupts, or that another client interferes with; without Spark."""
+"""Moves whose request gets lost, that a stop interrupts, or that another client or run interferes with."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.broker.another_hand import AnotherHand
+from tests.broker.changes import changing
 from tests.broker.direct import admin_of
 from tests.broker.moving import Kept, make_everywhere, move, mover, replicas, throttles_on, with_data
 from tests.fault.patience import PATIENT, executor_of
 from tests.fault.proxy import ALTER_CONFIGS, CUT, REASSIGN, Fault, FaultProxy, Frame, hold
+from tests.harness import cluster_settings
 from tests.waiting import until
 from topicledger.actions.throttling import Throttling
+from topicledger.apply.dispatch import Stop, Stopped
 from topicledger.apply.executor import Executor
-from topicledger.config.settings import ReplicaSettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import KafkaSettings, ReplicaSettings
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.reassignments import Partition, Replicas
 from topicledger.kafka.sending import OutcomeUnknown
+from topicledger.ledger import leases
+from topicledger.ledger.leases import LeaseHeld
 from topicledger.model import Outcome
 from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS
+from topicledger.schemas import LEASES, THROTTLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.timeout(180)
@@ -135,3 +145,57 @@ def test_moves_of_another_client_between_two_requests_keep_their_targets(kafka_t
     with mover(kafka_three, kept=kept) as executor:
         assert Throttling(executor, kept).end() == 0
     until(lambda: set(throttles_on(kafka_three, [third])) == set(), seconds=30)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_another_run_waits_while_a_lost_request_may_arrive(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R2, R4, R6: the request of a stopped run arrives while its lease still holds, and finds its throttle.
+
+    Until the lease expires, another run is refused, and a run with nothing to do leaves the throttle.
+    """
+    # Two runs start and end in this time, on slow machines too.
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 90.0)
+    topic, arrives, stop = "disturbed.leased", threading.Event(), Stop()
+    with_data(kafka_three, topic, {0: (1,)}, 40_000_000)
+    estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=GuardSettings(max_moves=10))
+    direct = replace(estate.settings, replicas=replace(SLOW, throttle=4_000))
+    estate.declare({"topic": topic, "placement": "brokers:3"})
+    estate.declare({"topic": "disturbed.new", "num_partitions": 1, "replication_factor": 1})
+    assert estate.run("plan", "another", only=("creates",)).pending_changes == 1
+    with FaultProxy(kafka_three) as proxy:
+        slow = {"main": cluster_settings("main", proxy, request_timeout_ms=1_500)}  # type: ignore[arg-type]
+        estate.settings = replace(direct, clusters=slow, kafka=KafkaSettings(operation_timeout=1.0))
+
+        def lose(_: Frame) -> Fault:
+            stop.set()
+            return hold(arrives)
+
+        proxy.on(REASSIGN, "request", times=None, do=lose)
+        with pytest.raises(Stopped):
+            estate.run(run_id="lost", only=("replicas",), stop=stop)
+        estate.settings = direct
+        (lease,) = estate.rows(LEASES)
+        assert (lease["run_id"], lease["released_at"]) == ("lost", None)
+        throttled = throttles_on(kafka_three, [topic])
+        assert set(throttled) == {"broker 1", "broker 3", topic}
+        assert listed(kafka_three) == {}
+        with pytest.raises(LeaseHeld, match=r"cluster main .* is being changed by run lost .*Nothing was sent"):
+            estate.run("apply", "another")
+        assert estate.run(run_id="nothing", only=("deletes",)).exit_code == 0
+        assert throttles_on(kafka_three, [topic]) == throttled
+        arrives.set()
+        until(lambda: listed(kafka_three) == {(topic, 0): (3,)}, seconds=30)
+        assert datetime.now(UTC) < lease["expires_at"].astimezone(UTC), "too slow for this test"
+
+    assert estate.run("apply", "another", wait=True, wait_visible=60.0).exit_code == 0
+    assert datetime.now(UTC) >= lease["expires_at"].astimezone(UTC)
+    assert listed(kafka_three) == {(topic, 0): (3,)}, "too fast for this test"
+    assert throttles_on(kafka_three, [topic]) == throttled
+    estate.settings = replace(direct, replicas=FAST)
+    assert estate.run(run_id="lost", only=("replicas",)).exit_code == 0
+    assert replicas(kafka_three, topic) == {0: (3,)}
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+    assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}

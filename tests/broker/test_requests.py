@@ -14,7 +14,7 @@ from tests.kafka_versions import forwards, limits_requests
 from tests.waiting import until
 from topicledger.kafka import created
 from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics, created_topics
-from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
+from topicledger.model import Maker, Note, Outcome, Refusal, Target, TopicResult
 from topicledger.model.config_texts import MAXIMA
 from topicledger.model.topic_configs import topic_configs
 from topicledger.resources.group_configs.names import CONFIGS
@@ -138,7 +138,7 @@ def test_a_topic_that_exists_and_is_not_ours_fails_to_validate(kafka: EmbeddedKa
     make(kafka, "known.ours", "known.foreign")
     targets = creates(["known.ours", "known.foreign"], num_partitions=1)
     with executor_of(kafka) as executor:
-        executor.created_by = lambda topics: {topic: "earlier" for topic in topics if topic == "known.ours"}
+        executor.created_by = lambda topics: {each: Maker("earlier", None) for each in topics if each == "known.ours"}
         ended = {row.topic: row for row in executor.validate(targets)}
     assert ended["known.ours"].outcome is Outcome.SKIPPED
     assert (ended["known.foreign"].outcome, ended["known.foreign"].error_code) == (Outcome.FAILED, 36)

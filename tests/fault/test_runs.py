@@ -33,7 +33,7 @@ from topicledger.ledger import leases
 from topicledger.ledger.leases import LeaseHeld, Leases
 from topicledger.ledger.runs import abandon
 from topicledger.model import Action, Target
-from topicledger.schemas import AUDIT, RUNS
+from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
@@ -103,33 +103,53 @@ def leases_of_another_run(estate: Estate, kafka: EmbeddedKafka) -> Leases:
     )
 
 
-def create(estate: Estate, name: str) -> None:
+def create(estate: Estate, name: str, num_partitions: int = 1) -> None:
     """Do what the other run does in the meantime."""
     with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
-        target = Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
+        target = Target(resource=name, action=Action.CREATE, num_partitions=num_partitions, replication_factor=1)
         admin.create_topics([target], validate_only=False)
         until(lambda: name in {info.topic for info in admin.list_topics()}, seconds=60)
+
+
+def messages(estate: Estate, run_id: str) -> dict[str, str]:
+    """Topic -> the message of the run's row of phase apply, if it has one."""
+    rows = estate.rows(AUDIT, run_id)
+    return {row["topic"]: row["error_message"] for row in rows if row["phase"] == "apply" and row["error_message"]}
 
 
 @pytest.mark.thorough
 def test_busy_cluster_is_skipped_and_evaluated_again_later(
     spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
 ) -> None:
-    """The plan stays unchanged; topics that the other run created in the meantime are not ours (C18)."""
-    estate.declare(*topics(["leased.a", "leased.b"], num_partitions=1))
+    """The plan stays unchanged; topics that the other run created in the meantime are not ours (C18).
+
+    One that is as planned is skipped, one that isn't is refused, and a revert leaves both.
+    """
+    names = ["leased.as-planned", "leased.made", "leased.otherwise"]
+    estate.declare(*topics(names, num_partitions=1))
     with leases_of_another_run(estate, kafka):
         with pytest.raises(LeaseHeld, match=r"cluster main .* is being changed by run another .*--wait"):
             estate.run(run_id="second")
         (run,) = estate.rows(RUNS, "second")
         assert run["state"] == "planned"
         assert {phase for _, phase in estate.audit("second")} == {"validate"}
-        create(estate, "leased.a")
-    summary = estate.run(run_id="second")
+        create(estate, "leased.as-planned")
+        create(estate, "leased.otherwise", num_partitions=2)
+    summary = estate.run(run_id="second", wait_visible=60.0)
     assert summary.exit_code == 4
     assert estate.last("second") == {
-        "leased.a": ("apply", "refused", "CHANGED_SINCE_PLAN"),
-        "leased.b": ("verify", "ok", None),
+        "leased.as-planned": ("apply", "skipped", None),
+        "leased.made": ("verify", "ok", None),
+        "leased.otherwise": ("apply", "refused", "CHANGED_SINCE_PLAN"),
     }
+    assert messages(estate, "second") == {
+        "leased.as-planned": "the topic exists as planned: another client created it since the plan",
+        "leased.otherwise": "the topic appeared since the plan and is not as planned: num_partitions is 2, planned 1; "
+        "another client created it; plan again",
+    }
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_deletes=10))
+    assert estate.run("plan", run_id="undone", reverts="second", deletes=True).exit_code == 0
+    assert {row["topic"] for row in estate.rows(PLANS, "undone")} == {"leased.made"}
 
 
 @pytest.mark.thorough
@@ -145,11 +165,13 @@ def test_run_that_waited_evaluates_its_plan_again(spark: SparkSession, kafka: Em
 
         other = threading.Thread(target=other_run)
         other.start()
-        summary = estate.run(run_id="waits", wait=True)
+        summary = estate.run(run_id="waits", wait=True, wait_visible=60.0)
         other.join()
-    assert summary.exit_code == 4
-    assert estate.last("waits")["waited.a"] == ("apply", "refused", "CHANGED_SINCE_PLAN")
-    assert estate.last("waits")["waited.b"] == ("verify", "ok", None)
+    assert summary.exit_code == 0
+    assert estate.last("waits") == {"waited.a": ("apply", "skipped", None), "waited.b": ("verify", "ok", None)}
+    assert messages(estate, "waits") == {
+        "waited.a": "the topic exists as planned: another client created it since the plan"
+    }
 
 
 @pytest.mark.thorough
@@ -159,9 +181,11 @@ def test_run_abandoned_while_waiting_sends_nothing(kafka: EmbeddedKafka, estate:
     with leases_of_another_run(estate, kafka) as held:
 
         def give_up() -> None:
-            until(lambda: [row["state"] for row in estate.rows(RUNS, "given up")] == ["planned"], seconds=120)
-            abandon(estate.ledger, "given up")
-            held.release()
+            try:
+                until(lambda: [row["state"] for row in estate.rows(RUNS, "given up")] == ["planned"], seconds=120)
+                abandon(estate.ledger, estate.settings, "given up")
+            finally:
+                held.release()
 
         somebody = threading.Thread(target=give_up)
         somebody.start()
@@ -259,7 +283,8 @@ def test_executor_killed_while_observing_is_replaced(
     """Work of executors can be repeated: Spark runs it again on another executor."""
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     due = with_topics(kafka, estate, "executor.", creates=20, deletes=0)
-    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers})
+    # The tables are on a disk of this machine, and there is only one driver.
+    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, single_writer=True)
     arguments = [str(commands.SUBMIT), "jobs/provision.py", "--config", str(config), "--run-id", "executor"]
     line = Fault(name="executor killed while it observes")
     FAULTS.append(line)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from topicledger.cli.clusters import list_names
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.errors import TableError
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.tables import Ledger
 from topicledger.observe.clusters import disowned, identify, recorded
@@ -140,3 +141,26 @@ def test_list_contains_names_in_settings_and_former_names(ledger: Ledger) -> Non
     assert told == [("a", True, "A", "A"), ("new", True, None, None), ("gone", False, None, "G")]
     assert [each.accepted_by for each in names.clusters] == ["ann", None, "ann"]
     assert [each.name for each in list_names(ledger, settings(ledger, a=None, new=None), ["new"]).clusters] == ["new"]
+
+
+def test_a_row_that_lacks_values_is_an_unknown_past_and_no_failure(ledger: Ledger) -> None:
+    """As a row that a person inserted; two writers need `changes` to see each other."""
+    given: list[dict[str, object]] = [
+        {"name": "orders", "cluster_id": "O", "changes": 1},
+        {"name": "payments", "cluster_id": "P"},
+        {"name": "new"},
+    ]
+    ledger.append(CLUSTERS, ledger.rows(CLUSTERS, given), app_id="by hand", version=1)
+    three = settings(ledger, orders=None, payments=None, new=None)
+    named = {each.name: each for each in list_names(ledger, three).clusters}
+    assert (named["orders"].cluster_id, named["orders"].first_seen, named["orders"].accepted_at) == ("O", None, None)
+    live = {"orders": "X", "payments": "P", "new": "N"}
+    refused = identify(ledger, three, live)
+    assert list(refused) == ["orders"]
+    assert "cluster orders has had id O since an unknown time (unknown by whom)" in refused["orders"].message
+    stated = settings(ledger, orders="X")
+    assert identify(ledger, stated, {"orders": "X"}, begun("run-1")) == {}
+    assert rows(ledger)["orders"] == ("X", "settings", "ann", "run-1", 2)
+    assert recorded(ledger)["orders"].first_seen is None
+    with pytest.raises(TableError, match="the row of new has no value in `changes`"):
+        identify(ledger, three, {"new": "N"}, begun("run-2"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -134,6 +135,20 @@ def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledge
     stopped.set()
     with pytest.raises(LeaseLost, match="was stopped while it waited for a lease"):
         take(ledger, "one", stop=stopped)
+
+
+@pytest.mark.parametrize("left", [-60, 60])
+def test_a_lease_that_was_not_released_tells_since_when_its_holder_is_dead(
+    ledger: Ledger, dead: str, left: float
+) -> None:
+    """Requests of a killed driver may still arrive: the time counts from the end of its lease, or from now."""
+    began, expires_at = time.monotonic(), datetime.now(UTC) + timedelta(seconds=left)
+    held_by(ledger, "one", process=dead, host=Holder.here("one").host, expires_at=expires_at)
+    with take(ledger, "one", "main", "other") as held:
+        assert 0 <= held.since_death("main") - max(0, -left) <= time.monotonic() - began + 1
+        assert held.since_death("other") == math.inf
+    with take(ledger, "one") as held:
+        assert held.since_death("main") == math.inf
 
 
 @pytest.mark.thorough

@@ -12,7 +12,7 @@ import pytest
 from tests.properties.walks import driver
 from tests.properties.walks.driver import installed
 from tests.properties.walks.estate import EAST, WEST, Estate
-from tests.properties.walks.history import Start, Walk
+from tests.properties.walks.history import Abandon, Start, Walk
 from tests.properties.walks.ledger import MemoryLeases
 from tests.properties.walks.world import Event, Pending, To
 from topicledger import pipeline
@@ -42,10 +42,10 @@ def stopped_while_it_moves(appends: str = "step") -> Iterator[Walk]:
     yield walk
 
 
-def step(walk: Walk, start: Start, *events: Event) -> None:
-    """One start of a run, and what happens meanwhile."""
+def step(walk: Walk, command: Start | Abandon, *events: Event) -> None:
+    """One start of a run, or the end of one, and what happens meanwhile."""
     walk.world.events = [*map(Pending, events)]
-    walk._do(start)
+    walk._do(command)
 
 
 def now_stop(run: Run, context: Context, *_: Any) -> Any:
@@ -105,6 +105,16 @@ def test_a_lease_is_kept_while_a_lost_request_may_arrive(kind: str, to: To) -> N
     assert (walk.world.holder(EAST), walk.world.holder(WEST)) == (f"{kind}-1", None)
     step(walk, Start("topics" if kind == "moves" else "moves"))
     assert walk.world.is_moving() == bool(walk.world.clusters[EAST].throttles()) == (kind == "moves")
+    walk.walk([])
+
+
+@pytest.mark.parametrize("command", [Abandon("moves"), Start("moves", cancel=True)], ids=["abandoned", "stopped"])
+def test_a_throttle_stays_while_a_request_of_a_killed_driver_may_arrive(command: Start | Abandon) -> None:
+    """R2: the dead driver's lease is free at once for its run, but its request may still begin a move."""
+    walk = Walk(Estate(), Counter())
+    step(walk, Start("moves"), Event("crash, late", to=To.MOVES))
+    assert [each.cluster for each in walk.world.in_flight] == [EAST]
+    step(walk, command, Event("stop"))
     walk.walk([])
 
 

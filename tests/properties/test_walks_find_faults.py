@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.properties.walks.chance import OF_ACLS, OF_MOVES, About, broken, history
+from tests.properties.walks.chance import OF_ACLS, OF_KILLS, OF_MOVES, About, broken, history
 from tests.properties.walks.driver import installed
 from topicledger.actions import cancelling, reassign, waves
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.throttling import Throttling
-from topicledger.apply import dispatch
+from topicledger.apply import dispatch, throttles
 from topicledger.kafka import Response
 from topicledger.kafka.outcomes import NoOutcome, Sent
 from topicledger.model import Target
@@ -81,6 +81,11 @@ def deletes_what_refused_rows_mean(patch: Patch) -> None:
     patch.setattr(decide, "_kept", lambda *_: lambda rows: rows)
 
 
+def forgets_requests_of_killed_drivers(patch: Patch) -> None:
+    for each in (dispatch, throttles):
+        patch.setattr(each, "expect_late_requests", lambda *_: None)
+
+
 FAULTS: Mapping[Callable[[Patch], None], tuple[str, About]] = {
     **dict.fromkeys(
         (
@@ -95,6 +100,7 @@ FAULTS: Mapping[Callable[[Patch], None], tuple[str, About]] = {
         ("moves ", OF_MOVES),
     ),
     deletes_what_refused_rows_mean: ("acls ", OF_ACLS),
+    forgets_requests_of_killed_drivers: ("kills ", OF_KILLS),
 }
 
 

@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_MOVES, About, broken, history, shortest
+import pytest
+
+from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_KILLS, OF_MOVES, About, broken, history, shortest
 from tests.properties.walks.driver import installed
 
 WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "450"))
@@ -58,6 +60,12 @@ def test_whole_runs_keep_their_promises_whatever_happens() -> None:
 def test_runs_that_move_replicas_keep_the_same_promises() -> None:
     """R2, R4, R6: also if requests for moves get lost, and before they are repeated a stop or another client comes."""
     walked("moves ", OF_MOVES, WALKS, INTERESTING_MOVES)
+
+
+@pytest.mark.thorough
+def test_runs_whose_drivers_are_killed_keep_the_same_promises() -> None:
+    """R2: also if a request of a killed driver arrives when its run was started again."""
+    walked("kills ", OF_KILLS, WALKS, INTERESTING_MOVES)
 
 
 def walked(name: str, about: About, walks: int, interesting: Sequence[str]) -> None:

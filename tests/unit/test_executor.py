@@ -33,6 +33,7 @@ from topicledger.kafka.sending import (
 from topicledger.model import (
     Action,
     ConfigEntry,
+    Maker,
     Outcome,
     Phase,
     PhaseResult,
@@ -890,9 +891,9 @@ def test_a_topic_that_exists_and_that_the_ledger_knows_as_ours_is_unchanged(
     """C21, M3"""
     asked: list[list[str]] = []
 
-    def created_by(topics: Any) -> dict[str, str]:
+    def created_by(topics: Any) -> dict[str, Maker]:
         asked.append(list(topics))
-        return {"ours": "earlier"}
+        return {"ours": Maker("earlier", "id-1")}
 
     executor.created_by = created_by
     admin.create_topics.return_value = answers({"ours": 36, "theirs": 36, "new": 0})
@@ -959,6 +960,7 @@ def test_changes_since_a_saved_plan_are_refused(admin: MagicMock, executor: Exec
         live("appeared", partitions=3),
         live("same"),
         live("ours"),
+        live("again", "id-2"),
         live("set"),
         TopicInfo(topic="hidden", permitted=False),
         live("old"),
@@ -969,8 +971,8 @@ def test_changes_since_a_saved_plan_are_refused(admin: MagicMock, executor: Exec
     admin.topic_configs.side_effect = lambda topics: [
         TopicConfigs(topic=topic, configs=(flush,) if topic == "set" else ()) for topic in topics
     ]
-    executor.created_by = lambda topics: {"ours": "run-2"}
-    creates = [create(name, num_partitions=1) for name in ("new", "appeared", "same", "ours", "set", "hidden")]
+    executor.created_by = lambda topics: {name: Maker("run-2", "id-1") for name in ("ours", "again")}
+    creates = [create(name, num_partitions=1) for name in ("new", "appeared", "same", "ours", "again", "set", "hidden")]
     ended = list(executor.changed_since_plan([*creates, delete("old"), delete("redone"), delete("gone")]))
     assert brief(ended) == [
         ("redone", "refused", -1, "RECREATED"),
@@ -978,11 +980,14 @@ def test_changes_since_a_saved_plan_are_refused(admin: MagicMock, executor: Exec
         ("appeared", "refused", -1, "CHANGED_SINCE_PLAN"),
         ("same", "skipped", 0, None),
         ("ours", "skipped", 0, None),
+        ("again", "skipped", 0, None),
         ("set", "refused", -1, "CHANGED_SINCE_PLAN"),
     ]
     assert {each.phase for each in ended} == {Phase.APPLY}
     messages = {each.topic: each.error_message for each in ended}
     assert messages["ours"] == "the topic exists as planned: run run-2 created it since the plan"
+    # Another client deleted the topic of run-2 and created this one.
+    assert messages["again"] == "the topic exists as planned: another client created it since the plan"
     assert "flush.ms is 6, not planned; another client created it; plan again" in str(messages["set"])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,6 +101,21 @@ def test_a_throttle_stays_while_a_lost_request_may_be_carried_out() -> None:
     assert len(cluster.throttles()) == 6
     later.wait(later.retry_policy.visibility + 1)
     assert Throttling(later, written).end() == 0
+
+
+def test_a_throttle_stays_while_a_request_of_a_killed_driver_may_be_carried_out() -> None:
+    """Nobody knows what the driver sent: its throttles are looked at again when nothing can arrive any more."""
+    cluster, written = Late(), Written()
+    moves = moves_of(move("t", BEFORE, AFTER))
+    executor = executor_of(cluster, written, meanwhile=lambda: cluster.pass_time(executor.clock()))
+    Throttling(executor, written).begin(moves, 1_000)
+    assert len(cluster.throttles()) == 6
+    executor.limits.move_within(replace(executor.limits.moving, late_until=LATE))
+    assert Throttling(executor, written).end() == 6
+    assert (cluster.landed_at, cluster.unthrottled) == (LATE, [])
+    cluster.finish()
+    assert Throttling(executor, written).end() == 0
+    assert (cluster.throttles(), executor.clock()) == (set(), LATE)
 
 
 class Refusing(MovingCluster):

@@ -36,6 +36,7 @@ from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,
     Broker,
+    Maker,
     Note,
     Outcome,
     Phase,
@@ -95,7 +96,7 @@ class ClusterContext(ABC):
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """Returns topic -> the values that validateOnly resolved in this run, without topics that have no such row."""
 
-    created_by: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
+    created_by: Callable[[Collection[str]], Mapping[str, Maker]] = lambda _: {}
     """Returns topic -> the run that created it, by `audit`, for topics that this tool hasn't deleted since."""
 
     def __post_init__(self) -> None:

@@ -118,6 +118,12 @@ class Throttling:
             )
             return len(written)
         over = self._over(written)
+        late = self.context.limits.moving.late_until - self.context.clock()
+        if over and late > 0:
+            words = "cluster %s: throttles stay for %.0f s: a request of a killed driver may still arrive"
+            log.warning(words, self.context.cluster, late)
+            self.context.wait(late)
+            over = self._over(written)
         if not over:
             return len(written)
         name, left = self.context.cluster, self._reachable(over)

@@ -274,6 +274,12 @@ def expire_if_in_flight(held: Leases, executor: Executor) -> None:
         held.let_expire(executor.cluster)
 
 
+def expect_late_requests(held: Leases, executor: Executor) -> None:
+    """Note until when a request of the lease's last holder may still be carried out, if that one was killed."""
+    late_until = executor.clock() + executor.retry_policy.visibility - held.since_death(executor.cluster)
+    executor.limits.move_within(replace(executor.limits.moving, late_until=late_until))
+
+
 def _over(ended: Sequence[PhaseResult]) -> Sequence[PhaseResult]:
     """Return the results that become rows of `audit`; a pending one of phase apply is still under way."""
     return [each for each in ended if (each.phase, each.outcome) != (Phase.APPLY, Outcome.PENDING)]
@@ -331,6 +337,7 @@ def _one_cluster(
             created_by=partial(created_by, run.ledger, settings.name, cluster_id),
         )
         if held is not None:
+            expect_late_requests(held, executor)
             closing.callback(expire_if_in_flight, held, executor)
         live_id = executor.live_cluster_id()
         unknown = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)

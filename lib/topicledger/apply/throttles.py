@@ -10,7 +10,7 @@ from functools import partial
 
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.throttling import ThrottleRefused, Throttling
-from topicledger.apply.dispatch import expire_if_in_flight
+from topicledger.apply.dispatch import expect_late_requests, expire_if_in_flight
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError
@@ -111,6 +111,7 @@ def _take_away_left(
             stop=stop,
         ) as held:
             executor = connected(partial(held.require_for_request, name))
+            expect_late_requests(held, executor)
             try:
                 Throttling(executor, records).end()
             finally:

@@ -97,7 +97,7 @@ class Named:
     settings_cluster_id: str | None
     """The id in the settings, which takes precedence."""
     cluster_id: str | None = None
-    """The recorded id; None, as the next five fields, if the cluster has never answered."""
+    """The recorded id; None, as the next five fields, if the cluster has never answered, or if it is unknown."""
     first_seen: str | None = None
     accepted_at: str | None = None
     accepted_how: str | None = None
@@ -135,8 +135,8 @@ def _named(cluster: ClusterSettings | None, row: Recorded | None, name: str) -> 
     return replace(
         named,
         cluster_id=row.cluster_id,
-        first_seen=iso_time(row.first_seen),
-        accepted_at=iso_time(row.accepted_at),
+        first_seen=None if row.first_seen is None else iso_time(row.first_seen),
+        accepted_at=None if row.accepted_at is None else iso_time(row.accepted_at),
         accepted_how=row.accepted_how,
         accepted_by=row.accepted_by,
         run_id=row.run_id,
@@ -194,7 +194,7 @@ def accept(
     if before is not None and before.cluster_id == live:
         return Acceptance(name=name, cluster_id=live, earlier_cluster_id=live, changed=False, run_id=None)
     arguments = {"name": name, "new_cluster_id": live}
-    if before is not None:
+    if before is not None and before.cluster_id is not None:
         arguments["old_cluster_id"] = before.cluster_id
     request = runs.Request(command=ACCEPT_COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)

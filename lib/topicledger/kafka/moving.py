@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -30,5 +31,7 @@ class MoveLimits:
     partitions start to move, and a delete isn't repeated."""
     unanswered: dict[tuple[str, int], Unanswered] = field(default_factory=dict)
     """By topic and partition: see `ClusterContext.may_move`."""
+    late_until: float = -math.inf
+    """Until when a request of a killed driver may still be carried out, by the clock of the cluster's context."""
     throttled: set[tuple[str, str, str]] = field(default_factory=set)
     """Resource type, resource and config of throttles that this start set and has not taken away."""

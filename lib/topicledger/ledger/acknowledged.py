@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Action
+from topicledger.model import Action, Maker
 from topicledger.schemas import AUDIT
 
 
@@ -28,9 +28,9 @@ def last_creates(audit: DataFrame) -> DataFrame:
     )
 
 
-def created_by(ledger: Ledger, cluster: str, cluster_id: str, topics: Collection[str]) -> Mapping[str, str]:
+def created_by(ledger: Ledger, cluster: str, cluster_id: str, topics: Collection[str]) -> Mapping[str, Maker]:
     """Topics among `topics` whose last acknowledged apply in `audit` is a create of ours -> its run (C21, M3)."""
     wanted = ledger.spark.createDataFrame([(topic,) for topic in topics], "topic string")
     of_cluster = (F.col("cluster") == cluster) & (F.col("cluster_id") == cluster_id)
     rows = ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")
-    return {row["topic"]: row["run_id"] for row in last_creates(rows).collect()}
+    return {row["topic"]: Maker(row["run_id"], row["topic_id"]) for row in last_creates(rows).collect()}

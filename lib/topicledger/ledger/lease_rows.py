@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,6 +42,14 @@ def is_free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
     if row["run_id"] != here.run_id or row["host"] is None:
         return False
     return Holder(run_id=row["run_id"], host=row["host"], process=row["process"]).is_dead()
+
+
+def since_death(row: Mapping[str, Any], now: datetime) -> float:
+    """Return for how many seconds a holder that didn't release its lease has sent nothing, at least; else infinity.
+
+    It may have been killed, so the cluster may still carry out one of its requests.
+    """
+    return math.inf if row["released_at"] is not None else max(0.0, (now - row["expires_at"]).total_seconds())
 
 
 def held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) -> bool:

@@ -9,6 +9,7 @@ A driver that was stopped, or whose machine was suspended, finds afterwards that
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import weakref
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder
-from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows
+from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows, since_death
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
 
@@ -77,6 +78,8 @@ class Leases:
         self._renew_at = 0.0
         self._lost: str | None = None
         self._lost_some: dict[str, str] = {}
+        self._died: dict[str, float] = {}
+        """Cluster, by name -> when its last holder ended at the latest, by the clock that can't be set."""
         self._renewing = False
         self._changed = threading.Condition()
         self._over = False
@@ -127,6 +130,10 @@ class Leases:
     def lost(self) -> Mapping[str, str]:
         """Cluster, by name, whose lease another holder took while this run keeps its other leases -> the reason."""
         return dict(self._lost_some)
+
+    def since_death(self, cluster: str) -> float:
+        """See `lease_rows.since_death`; about the last holder of a cluster's lease."""
+        return self._clocks.elapsed() - self._died.get(cluster, -math.inf)
 
     def require(self, cluster: str | None = None) -> None:
         """Raise LeaseLost if the leases expired, or if another holder took all of them or that of `cluster`."""
@@ -252,6 +259,9 @@ class Leases:
         self._tried = True
         known = {row["cluster_id"]: row for row in seen}
         now = self._clocks.now()
+        for cluster_id, name in self._clusters.items():
+            if cluster_id in known and known[cluster_id]["process"] != self.holder.process:
+                self._died[name] = self._clocks.elapsed() - since_death(known[cluster_id], now)
         return self._write(
             [
                 {

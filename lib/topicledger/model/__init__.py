@@ -311,6 +311,15 @@ class PhaseResult:
         return self.result.topic_config_error_code
 
 
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The run that created a topic, by `audit`."""
+
+    run_id: str
+    topic_id: str | None
+    """Id of the topic that it created; another topic may have the name by now."""
+
+
 Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
 """Batches by cluster: the cluster id at planning time, and the batches in order."""
 Key: TypeAlias = tuple[str, str, str]

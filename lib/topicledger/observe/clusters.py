@@ -18,13 +18,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import TableError
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Refusal
 from topicledger.observe import topics as observing
 from topicledger.observe.topics import Listing, Observation, Refused, list_clusters
 from topicledger.schemas import CLUSTERS
-from topicledger.text import iso_time
+from topicledger.text import iso_time, show
 
 log = logging.getLogger(__name__)
 
@@ -42,27 +43,28 @@ class AcceptedHow(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A row of `clusters`."""
+    """A row of `clusters`; None is unknown, as in rows that another program wrote."""
 
     name: str
-    cluster_id: str
-    first_seen: datetime
-    accepted_at: datetime
-    accepted_how: str
+    cluster_id: str | None
+    first_seen: datetime | None
+    accepted_at: datetime | None
+    accepted_how: str | None
     """A value of `AcceptedHow`."""
     accepted_by: str | None
     run_id: str | None
-    changes: int
+    changes: int | None
 
     @property
     def since(self) -> str:
         """Text for messages: when the name got this id, and from whom."""
-        how = {
-            AcceptedHow.FIRST_USE: f"first use in run {self.run_id}, requested by {self.accepted_by}",
-            AcceptedHow.SETTINGS: f"stated by the settings of run {self.run_id}",
-            AcceptedHow.COMMAND: f"accepted by {self.accepted_by}",
-        }[AcceptedHow(self.accepted_how)]
-        return f"since {iso_time(self.accepted_at)} ({how})"
+        how: Mapping[str | None, str] = {
+            AcceptedHow.FIRST_USE.value: f"first use in run {self.run_id}, requested by {self.accepted_by}",
+            AcceptedHow.SETTINGS.value: f"stated by the settings of run {self.run_id}",
+            AcceptedHow.COMMAND.value: f"accepted by {self.accepted_by}",
+        }
+        at = "an unknown time" if self.accepted_at is None else iso_time(self.accepted_at)
+        return f"since {at} ({how.get(self.accepted_how, 'unknown by whom')})"
 
 
 def recorded(ledger: Ledger) -> dict[str, Recorded]:
@@ -73,7 +75,8 @@ def recorded(ledger: Ledger) -> dict[str, Recorded]:
 
 def _in_utc(row: Recorded) -> Recorded:
     # PySpark returns the moment in this process's own time zone, without a zone.
-    return replace(row, first_seen=row.first_seen.astimezone(UTC), accepted_at=row.accepted_at.astimezone(UTC))
+    first_seen, accepted_at = (each and each.astimezone(UTC) for each in (row.first_seen, row.accepted_at))
+    return replace(row, first_seen=first_seen, accepted_at=accepted_at)
 
 
 def refusals(settings: Settings, known: Mapping[str, Recorded], live: Mapping[str, str | None]) -> dict[str, Refused]:
@@ -174,7 +177,13 @@ def _record(
 def new_row(
     before: Recorded | None, name: str, cluster_id: str, how: AcceptedHow, accepted_by: str | None, run_id: str
 ) -> dict[str, object]:
+    """Return the row with the next value of `changes`. Raises TableError if the row before has none."""
     now = datetime.now(UTC)
+    if before is not None and before.changes is None:
+        raise TableError(
+            f"table {CLUSTERS.name}: the row of {show(name)} has no value in `changes`, so two writers could overwrite "
+            "each other. Set `changes` to 1"
+        )
     return {
         "name": name,
         "cluster_id": cluster_id,
@@ -183,7 +192,7 @@ def new_row(
         "accepted_how": how.value,
         "accepted_by": accepted_by,
         "run_id": run_id,
-        "changes": 1 if before is None else before.changes + 1,
+        "changes": 1 if before is None or before.changes is None else before.changes + 1,
     }
 
 

@@ -133,6 +133,8 @@ OF_MOVES = About(
     followed=0.7,
 )
 """Lost requests for moves, and what happens before they are repeated: few histories about everything have both."""
+OF_KILLS = replace(OF_MOVES, kinds=(*OF_MOVES.kinds, *(("crash, late",) * 10)))
+"""Drivers that are killed while a request is on its way."""
 
 
 def history(chance: random.Random, about: About = EVERYTHING) -> History:

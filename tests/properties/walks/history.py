@@ -151,6 +151,8 @@ class Walk:
             world.tell(f"{type(end).__name__}:", end)
             world.reached[type(end).__name__] += 1
             self._last_end = end
+            if isinstance(end, Crash):
+                world.was_killed(self.checks.run_id)
         world.dead = world.contended = False
         world.check()
 
@@ -166,6 +168,8 @@ class Walk:
                 self._start(Start(kind))
             except (Crash, TopicLedgerError) as end:
                 world.tell(f"{kind}: {type(end).__name__}:", end)
+                if isinstance(end, Crash):
+                    world.was_killed(self.checks.run_id)
                 world.reached[f"meanwhile {type(end).__name__}"] += 1
             finally:
                 self._is_started = world.dead = False

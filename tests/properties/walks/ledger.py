@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -165,6 +166,11 @@ class MemoryLeases:
         self._released: set[str] = set()
         self._lost: set[str] = set()
         self._expiring: set[str] = set()
+        self._died = {name: world.killed.pop(name) for name in self.names & world.killed.keys()}
+        for name, (killed, _) in self._died.items():
+            if killed != run_id:
+                # Another run waits until the lease has expired.
+                world.arrive(lambda late, name=name: late.cluster == name)  # type: ignore[misc]
         world.holders |= dict.fromkeys(self.names, self)
 
     def __enter__(self) -> Self:
@@ -198,6 +204,9 @@ class MemoryLeases:
             if self._world.holders.get(name) is self:
                 del self._world.holders[name]
                 self._world.was_held(name, self.run_id)
+
+    def since_death(self, cluster: str) -> float:
+        return self._world.clock - self._died[cluster][1] if cluster in self._died else math.inf
 
     def let_expire(self, cluster: str) -> None:
         self._expiring.add(cluster)

@@ -40,7 +40,7 @@ class To(StrEnum):
 
 FAULTS = (
     "lost, done", "lost, not done", "lost, late", "7, done", "7, not done", "-1, done", "-1, not done", "41", "31",
-    "44", "crash, done", "crash, not done",
+    "44", "crash, done", "crash, not done", "crash, late",
 )  # fmt: skip
 """The fate of a request: its answer is lost, it has an error code, or the driver dies meanwhile; and whether it was
 carried out."""
@@ -148,6 +148,8 @@ class World:
     contended: bool = False
     holders: dict[str, MemoryLeases | str] = field(default_factory=dict)
     """By cluster, the leases that are held on it; a text: those of a run that isn't ours."""
+    killed: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By cluster, the run whose driver died while it held the lease, and when."""
     held_until: dict[tuple[str, str], datetime] = field(default_factory=dict)
     """By cluster and run, when a lease ended last."""
     in_flight: list[Late] = field(default_factory=list)
@@ -232,6 +234,14 @@ class World:
                 self.was_held(name, each.run_id)
                 # A lease outlasts the requests that were sent under it, unless it is released.
                 self.arrive(lambda late, name=name: late.cluster == name)  # type: ignore[misc]
+
+    def was_killed(self, run_id: str) -> None:
+        """The driver of a run died: its leases are free at once for its next start, its requests are on their way."""
+        for name, each in list(self.holders.items()):
+            if not isinstance(each, str) and each.run_id == run_id:
+                del self.holders[name]
+                self.was_held(name, run_id)
+                self.killed[name] = run_id, self.clock
 
     def others_release(self, clusters: Iterable[str]) -> None:
         """Runs that aren't ours release leases."""

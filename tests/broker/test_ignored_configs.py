@@ -1,0 +1,88 @@
+"""Configs that `changes.ignore` names are left to others by every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import commands
+from tests.broker.changes import alter, set_on
+from tests.broker.invoking import done, invoke
+from topicledger_testing.embedded_kafka import EmbeddedKafka
+
+EXACT = '[changes]\nconfigs = "exact"\n'
+IGNORE = 'ignore = ["retention.ms"]\n'
+LEFT = "changes.ignore in the settings"
+
+
+def load(config: Path, *topics: tuple[str, str, str]) -> str:
+    """Declare topics with `retention.ms` and `segment.ms`; return what the command says on stderr."""
+    file = config.with_name("manifest.json")
+    declared = [
+        {"topic": name, "num_partitions": 1, "replication_factor": 1, "owner": "tests",
+         "configs": {"retention.ms": retention, "segment.ms": segment}}
+        for name, retention, segment in topics
+    ]  # fmt: skip
+    file.write_text(json.dumps({"cluster": "main", "topics": declared}))
+    loaded = invoke("load-manifests", file, "--config", config)
+    assert loaded.exit_code == 0, loaded.output
+    return " ".join(loaded.stderr.split())
+
+
+def result(config: Path, *arguments: str, code: int = 0) -> Any:
+    return json.loads(done(*arguments, "--config", config, "--format", "json", code=code))
+
+
+def drifting(config: Path) -> list[tuple[str, str | None]]:
+    """Return the drift of this test's topics: topic and config. Other tests use the cluster, too."""
+    found = result(config, "drift")["drift"]
+    return [(each["topic"], each["what"]) for each in found if (each["topic"] or "").startswith("left.")]
+
+
+def shown_changes(config: Path, run_id: str) -> list[tuple[str, str | None]]:
+    """Return what a plan shows, by topic, once its texts show nothing of `retention.ms`."""
+    for form in ("text", "markdown"):
+        assert "retention.ms" not in done("runs", "show", run_id, "--config", config, "--format", form)
+    return [(each["topic"], each["change"]) for each in result(config, "runs", "show", run_id)]
+
+
+@pytest.mark.usefixtures("spark")
+def test_ignored_configs_are_left_to_others_by_every_command(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """They were changed by a run before the settings ignored them, and another client changes them since."""
+    servers = {"main": kafka.bootstrap_servers}
+    config = commands.settings_file(tmp_path, servers, more=EXACT)
+    load(config, ("left.one", "700000000", "70000000"))
+    done("provision", "--config", config)
+    load(config, ("left.one", "800000000", "80000000"))
+    done("provision", "--config", config, "--run-id", "both")
+    assert set_on(kafka, "left.one") == {"left.one": {"retention.ms": "800000000", "segment.ms": "80000000"}}
+
+    config.write_text(config.read_text() + IGNORE)
+    alter(kafka, "left.one", retention_ms="900000000")
+    assert drifting(config) == []
+    assert result(config, "plan")["pending_changes"] == 0
+
+    done("runs", "revert", "both", "--plan-id", "back", "--config", config)
+    assert shown_changes(config, "back") == [("left.one", "segment.ms 80000000 -> 70000000")]
+    done("apply", "--run-id", "back", "--config", config)
+    other = {"retention.ms": "900000000"}
+    assert set_on(kafka, "left.one") == {"left.one": {**other, "segment.ms": "70000000"}}
+
+    warned = load(config, ("left.one", "800000000", "80000000"), ("left.two", "800000000", "80000000"))
+    assert f"topic left.two: retention.ms is ignored because of {LEFT}, and is never set" in warned
+    assert drifting(config) == [("left.one", "segment.ms"), ("left.two", None)]
+    done("plan", "--run-id", "forth", "--config", config)
+    assert shown_changes(config, "forth") == [("left.one", "segment.ms 70000000 -> 80000000"), ("left.two", None)]
+    done("apply", "--run-id", "forth", "--config", config)
+    segment = {"segment.ms": "80000000"}
+    assert set_on(kafka, "left.one", "left.two") == {"left.one": {**other, **segment}, "left.two": segment}
+
+    alter(kafka, "left.two", retention_ms="900000000")
+    made = tmp_path / "made.json"
+    done("export", "--config", config, "--cluster", "main", "--pattern", r"left\..*", "--to", made)
+    assert ("segment.ms" in made.read_text(), "retention.ms" in made.read_text()) == (True, False)
+    done("load-manifests", made, "--config", config)
+    assert drifting(config) == []
