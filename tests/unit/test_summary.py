@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,6 +105,42 @@ def test_a_revert_counts_only_what_it_is_about() -> None:
     assert names == [("unchanged",), ("unchanged", "drifted", "unmanaged")]
 
 
+def a_run(spark: SparkSession, planned: Sequence[dict[str, Any]]) -> Any:
+    """Return a run whose open actions are rows of `plans`."""
+    return SimpleNamespace(
+        open_actions=lambda: frame(spark, PLANS.schema, planned),
+        run_id="R",
+        state=RunState.PLANNED,
+        manifest_version=1,
+        arguments={},
+        scope=EVERYTHING,
+        settings=SimpleNamespace(policies=PolicySettings(), changes={}),
+        rebalances=None,
+        reverts=None,
+        ledger=SimpleNamespace(sql_name=lambda _: "audit"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error", "code"),
+    [
+        ("failed", "PLAN_EXPIRED", 5),
+        ("refused", "PLAN_EXPIRED", 5),
+        ("failed", "TOPIC_ALREADY_EXISTS", 4),
+        ("refused", "CHANGED_SINCE_PLAN", 4),
+    ],
+)
+def test_a_plan_that_gets_too_old_is_stopped_by_a_guard(
+    spark: SparkSession, outcome: str, error: str, code: int
+) -> None:
+    """Also if a move had begun by then: its row is failed, since a part of it was sent."""
+    moved = ("main", "t", "t", "reassign", "apply", outcome, -1, error, "1 of 2 partitions moved", True)
+    results = spark.createDataFrame([moved], f"{COLUMNS}, {ANSWER}, planned boolean")
+    results = results.withColumn("resource_type", F.lit("TOPIC"))
+    results = results.select("*", *(F.lit(None).cast(AUDIT.schema[name].dataType).alias(name) for name in RETURNED))
+    assert summarise(a_run(spark, []), results, {}, planning_only=False, warned=False).exit_code == code
+
+
 @pytest.mark.parametrize(("planning_only", "code", "pending"), [(True, 0, 2), (False, 1, 1)])
 def test_a_plan_counts_actions_that_its_approval_lets_through(
     spark: SparkSession, planning_only: bool, code: int, pending: int
@@ -118,19 +155,7 @@ def test_a_plan_counts_actions_that_its_approval_lets_through(
         {"cluster": "main", "resource_type": "TOPIC", "resource": name, "topic": name, "action": action}
         for name, action in (("t", "delete"), ("u", "create"))
     ]
-    run: Any = SimpleNamespace(
-        open_actions=lambda: frame(spark, PLANS.schema, planned),
-        run_id="R",
-        state=RunState.PLANNED,
-        manifest_version=1,
-        arguments={},
-        scope=EVERYTHING,
-        settings=SimpleNamespace(policies=PolicySettings(), changes={}),
-        rebalances=None,
-        reverts=None,
-        ledger=SimpleNamespace(sql_name=lambda _: "audit"),
-    )
-    found = summarise(run, results, {}, planning_only=planning_only, warned=False)
+    found = summarise(a_run(spark, planned), results, {}, planning_only=planning_only, warned=False)
     assert (found.exit_code, found.pending_changes) == (code, pending)
     assert [each.outcomes for each in found.clusters] == [{"planned" if planning_only else "open": 2}]
     listed = [(each.action, each.resource) for each in found.pending.first]

@@ -187,7 +187,9 @@ def summarise(
                 unknown += topics
         if outcome is not None and not validated and not let_through:
             of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
-            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or tally.guarded)
+            guarded |= outcome == Outcome.REFUSED and phase == Phase.GUARD
+            # A move that had begun when its plan got too old failed; the guard stopped the rest of it.
+            guarded |= outcome in FAILED_OR_REFUSED and tally.guarded
             unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
