@@ -49,8 +49,7 @@ class TablesSettings:
 
     root: str
     """A path (local, `s3a:`, `abfss:`, `gs:`) with a folder per table, or `catalog.schema`. A relative local path is
-    relative to the current working directory, not to the settings file. A command that makes new
-    tables says on stderr: "there are no tables at PATH yet: they will be new"."""
+    relative to the current working directory, not to the settings file; a command that makes new tables says so."""
     root_is: str = "auto"
     """`path` or `catalog`, if a root can be read as both. By default, two names with a dot between them are a catalog's
     schema if both have letters, digits and `_` only, or are in backticks, as in `` `prod-eu`.kafka ``; other names with
