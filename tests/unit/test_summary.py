@@ -12,7 +12,7 @@ from typing import Any, cast
 from unittest.mock import create_autospec
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
@@ -105,6 +105,13 @@ def test_a_revert_counts_only_what_it_is_about() -> None:
     assert names == [("unchanged",), ("unchanged", "drifted", "unmanaged")]
 
 
+def results_of(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
+    """Return results of actions on topics, as `summary.results` does."""
+    results = spark.createDataFrame(rows, f"{COLUMNS}, {ANSWER}, planned boolean")
+    results = results.withColumn("resource_type", F.lit("TOPIC"))
+    return results.select("*", *(F.lit(None).cast(AUDIT.schema[name].dataType).alias(name) for name in RETURNED))
+
+
 def a_run(spark: SparkSession, planned: Sequence[dict[str, Any]]) -> Any:
     """Return a run whose open actions are rows of `plans`."""
     return SimpleNamespace(
@@ -135,9 +142,7 @@ def test_a_plan_that_gets_too_old_is_stopped_by_a_guard(
 ) -> None:
     """Also if a move had begun by then: its row is failed, since a part of it was sent."""
     moved = ("main", "t", "t", "reassign", "apply", outcome, -1, error, "1 of 2 partitions moved", True)
-    results = spark.createDataFrame([moved], f"{COLUMNS}, {ANSWER}, planned boolean")
-    results = results.withColumn("resource_type", F.lit("TOPIC"))
-    results = results.select("*", *(F.lit(None).cast(AUDIT.schema[name].dataType).alias(name) for name in RETURNED))
+    results = results_of(spark, moved)
     assert summarise(a_run(spark, []), results, {}, planning_only=False, warned=False).exit_code == code
 
 
@@ -148,9 +153,7 @@ def test_a_plan_counts_actions_that_its_approval_lets_through(
     """Nobody validated them yet, and only `apply` does: for it, they are unfinished until it has."""
     guarded = ("main", "t", "t", "delete", "guard", "refused", -1, "MAX_DELETES_EXCEEDED", "too many", True)
     validated = ("main", "u", "u", "create", "validate", "ok", 0, None, None, True)
-    results = spark.createDataFrame([guarded, validated], f"{COLUMNS}, {ANSWER}, planned boolean")
-    results = results.withColumn("resource_type", F.lit("TOPIC"))
-    results = results.select("*", *(F.lit(None).cast(AUDIT.schema[name].dataType).alias(name) for name in RETURNED))
+    results = results_of(spark, guarded, validated)
     planned = [
         {"cluster": "main", "resource_type": "TOPIC", "resource": name, "topic": name, "action": action}
         for name, action in (("t", "delete"), ("u", "create"))

@@ -107,10 +107,10 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
     context.require_planned_cluster()
     makers, validated = context.created_by(names), context.validated(names)
     for target, info in permitted:
-        maker = makers.get(target.topic)
+        maker, made = makers.get(target.topic), "another client created it"
         # Without an id, it may be a topic that another client created after it had deleted the run's.
-        ours = maker is not None and maker.topic_id is not None and maker.topic_id == info.topic_id
-        made = f"run {maker.run_id} created it" if maker is not None and ours else "another client created it"
+        if maker is not None and maker.topic_id is not None and maker.topic_id == info.topic_id:
+            made = f"run {maker.run_id} created it"
         found = configs.get(target.topic)
         difference = (
             "its configs can't be read"

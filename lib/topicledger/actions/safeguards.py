@@ -30,6 +30,11 @@ class Guard:
         """Its name in `runs approve --allow`: the setting without `max_`."""
         return self.setting.removeprefix("max_")
 
+    @property
+    def advice(self) -> str:
+        """What to do if it refused actions, for reports."""
+        return f"If they are intended: `plan`, `runs approve RUN_ID --allow {self.allowed_as}=N`, `apply`."
+
     def message(self, count: Column | str, most: int) -> Column:
         """Return the reason of a refusal: the number of actions, the setting, and the approval that allows them."""
         column = F.col(count) if isinstance(count, str) else count

@@ -35,7 +35,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     files = " with the plan's files" if summary.pending.files else ""
     version = f"manifests at version {summary.manifest_version}{files}"
     console.print(f"run {plain(summary.run_id)}: {summary.state}, {version}")
-    says_compared = configs_compared
+    says_nothing = not summary.clusters and summary.state in (RunState.FINISHED, RunState.PLANNED)
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
         # As the grid's title, the text would be wrapped at the grid's small width.
@@ -48,9 +48,8 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         for counts in summary.clusters:
             for reason, topics in counts.skipped.items():
                 console.print(f"{topics:,} skipped on {cell(counts.cluster)}: {cell(reason)}", soft_wrap=True)
-    elif summary.state in (RunState.FINISHED, RunState.PLANNED):
+    elif says_nothing:
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
-        says_compared = True
         if Decision.DECLARED in summary.decisions:
             message = "nothing to delete: no topic without a manifest matches"
         console.print(message, soft_wrap=True)
@@ -61,7 +60,9 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     left_alone = ", ".join(
         f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items() if name != Decision.DECLARED
     )
-    console.print(f"left alone: {left_alone}{'' if says_compared else f'; {_NOT_COMPARED}'}", soft_wrap=True)
+    # The message of a run with nothing to send has it.
+    not_compared = "" if configs_compared or says_nothing else f"; {_NOT_COMPARED}"
+    console.print(f"left alone: {left_alone}{not_compared}", soft_wrap=True)
     if (scope := summary.pending.scope) is not None:
         console.print(scope_line(summary, scope), soft_wrap=True)
     for line in summary.pending.removals:

@@ -121,7 +121,7 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
             "policy": each.name,
             "mode": each.mode,
             "needs": _needs(each),
-            "settings": dict(each.settings or {}),
+            "settings": dict(each.options),
         }
         for each in made
     ]
@@ -299,9 +299,7 @@ def verdicts_on(
 ) -> list[PolicyVerdict]:
     """Return the verdicts of `policies.verdicts` on a row; `inputs` stands for those that a rule doesn't return."""
     by_default = _declared(row) if inputs is None else inputs
-    return [
-        _verdict(each, rule.settings or {}, by_default) for each, rule in zip(judged["verdicts"], rules, strict=True)
-    ]
+    return [_verdict(each, rule.options, by_default) for each, rule in zip(judged["verdicts"], rules, strict=True)]
 
 
 def _verdict(judged: Row, settings: Mapping[str, object], by_default: str) -> PolicyVerdict:

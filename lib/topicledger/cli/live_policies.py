@@ -182,7 +182,7 @@ def _found(
         PolicyCounts(
             policy=rule.name,
             mode=rule.mode,
-            settings=json.dumps(dict(rule.settings or {}), default=str),
+            settings=json.dumps(dict(rule.options), default=str),
             **counted.get(place, nothing),
         )
         for place, rule in enumerate(rules)

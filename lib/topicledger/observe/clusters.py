@@ -178,8 +178,8 @@ def new_row(
     before: Recorded | None, name: str, cluster_id: str, how: AcceptedHow, accepted_by: str | None, run_id: str
 ) -> dict[str, object]:
     """Return the row with the next value of `changes`. Raises TableError if the row before has none."""
-    now = datetime.now(UTC)
-    if before is not None and before.changes is None:
+    now, changes = datetime.now(UTC), 0 if before is None else before.changes
+    if changes is None:
         raise TableError(
             f"table {CLUSTERS.name}: the row of {show(name)} has no value in `changes`, so two writers could overwrite "
             "each other. Set `changes` to 1"
@@ -192,7 +192,7 @@ def new_row(
         "accepted_how": how.value,
         "accepted_by": accepted_by,
         "run_id": run_id,
-        "changes": 1 if before is None or before.changes is None else before.changes + 1,
+        "changes": changes + 1,
     }
 
 

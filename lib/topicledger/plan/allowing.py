@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions.safeguards import MAX_DISRUPTIONS, MAX_LOSSES
+from topicledger.actions.safeguards import MAX_DISRUPTIONS, MAX_LOSSES, Guard
 from topicledger.errors import UsageError
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.resources import registry
@@ -25,14 +25,15 @@ LOAD = ""
 REMOVED_ROWS_ARGUMENT = "removed_rows"
 """Key of a run's arguments: the number of rows that loading the plan's files removes, if it was larger than
 guards.max_removed_rows when the plan was made."""
-GUARDS: Collection[str] = (
-    *dict.fromkeys(
-        guard.allowed_as
+OF_ACTIONS: Collection[Guard] = tuple(
+    dict.fromkeys(
+        guard
         for guard in (*(kind.safeguards.guard for kind in registry.in_order()), MAX_LOSSES, MAX_DISRUPTIONS)
         if guard is not None
-    ),
-    REMOVED_ROWS,
+    )
 )
+"""The guards that count actions."""
+GUARDS: Collection[str] = (*(guard.allowed_as for guard in OF_ACTIONS), REMOVED_ROWS)
 """Names of all guards that approvals can raise, as `--allow` has them."""
 
 

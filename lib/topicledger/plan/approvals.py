@@ -237,9 +237,9 @@ def approve(
     """
     ledger.ensure(RUNS)
     row = require_run(ledger, run_id)
-    command = (row["arguments"] or {}).get("command", PROVISIONING[0])
-    if command not in PROVISIONING:
-        raise UsageError(f"run {run_id} was started by {NAMES.get(str(command), command)}: it has no plan to approve")
+    command: str | None = (row["arguments"] or {}).get("command")
+    if command is not None and command not in PROVISIONING:
+        raise UsageError(f"run {run_id} was started by {NAMES.get(command, command)}: it has no plan to approve")
     waits = is_unsent_plan(row) or is_unloaded_plan(ledger, row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.

@@ -161,6 +161,11 @@ class Policy:
     """The settings from which it was made; None for a rule that no setting made."""
 
     @property
+    def options(self) -> Mapping[str, object]:
+        """Its settings; empty for a rule that no setting made."""
+        return self.settings or {}
+
+    @property
     def needs_full_sight(self) -> bool:
         """Whether it evaluates only if every topic of the cluster is visible."""
         return self.needs == "full" or (self.needs is None and isinstance(self.rule, FullSight))

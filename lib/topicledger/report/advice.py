@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from topicledger.config.guards import OF_KINDS
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.model import Refusal
+from topicledger.plan.allowing import OF_ACTIONS
 from topicledger.resources.registry import KINDS
 from topicledger.text import listed, show
 
@@ -35,13 +36,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.BUDGET_NOT_FREED: "Find out why that delete failed, then run again.",
     Refusal.CLUSTER_ID_MISMATCH: "Check that the settings name the right cluster: no change was sent to this one.",
     Refusal.SAME_CLUSTER: "Correct the address of one of the two clusters, or remove it from the settings.",
-    Refusal.MAX_DELETES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow deletes=N`, `apply`.",
-    Refusal.MAX_CHANGES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow changes=N`, `apply`.",
-    Refusal.MAX_MOVES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow moves=N`, `apply`.",
-    Refusal.MAX_LOSSES_EXCEEDED: "If they are intended: `plan`, `runs approve RUN_ID --allow losses=N`, `apply`.",
-    Refusal.MAX_DISRUPTIONS_EXCEEDED: (
-        "If they are intended: `plan`, `runs approve RUN_ID --allow disruptions=N`, `apply`."
-    ),
+    **{guard.error: guard.advice for guard in OF_ACTIONS},
     Refusal.CHANGED_SINCE_PLAN: "See the message for what changed since the plan; then `plan` and `apply` again.",
     Refusal.PLAN_EXPIRED: "Plan and apply again.",
     Refusal.BELOW_MIN_INSYNC: "Declare a replication factor of min.insync.replicas or more, or lower that first.",

@@ -15,9 +15,6 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
     AclRefusal.OWN_RIGHTS: "Do as the message says.",
     AclRefusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
     AclRefusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
-    AclRefusal.MAX_ACL_DELETES_EXCEEDED: (
-        "If they are intended: `plan`, `runs approve RUN_ID --allow acl_deletes=N`, `apply`."
-    ),
 }
 
 OF_DRIFT: Mapping[DriftName, str] = {

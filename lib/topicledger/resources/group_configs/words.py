@@ -27,9 +27,6 @@ WORDS = Words(
     export_help="Also export the group configs (Kafka 4.1 and later).",
     advice={
         GroupConfigRefusal.INVALID_GROUP_CONFIG: "Correct the row of group_configs, as the message says.",
-        GroupConfigRefusal.MAX_GROUP_CONFIG_CHANGES_EXCEEDED: (
-            "If they are intended: `plan`, `runs approve RUN_ID --allow group_config_changes=N`, `apply`."
-        ),
     },
     explain_help="Explain the configs of a group instead of a topic.",
 )

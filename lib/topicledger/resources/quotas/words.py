@@ -10,9 +10,6 @@ from topicledger.resources.quotas.names import QuotaDrift, QuotaRefusal
 
 _OF_ERRORS: Mapping[RefusalName, str] = {
     QuotaRefusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
-    QuotaRefusal.MAX_QUOTA_CHANGES_EXCEEDED: (
-        "If they are intended: `plan`, `runs approve RUN_ID --allow quota_changes=N`, `apply`."
-    ),
 }
 
 OF_DRIFT: Mapping[DriftName, str] = {
