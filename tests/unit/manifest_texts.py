@@ -70,6 +70,19 @@ groups:
 ---
 """
 """Nulls in every place that takes them, and fields that only overrides have in common for several topics."""
+COMPLETED = """\
+cluster: a
+defaults:
+topics: []
+---
+clusters: [a]
+acls:
+  - {principal: "User:x", overrides: {a: {operation: READ, resource_type: TOPIC, resource_name: t}}}
+  - overrides: {a: {consumer: {principal: "User:y", topics: t, groups: g}}}
+quotas: [{producer_byte_rate: 1, overrides: {a: {user: u}}}]
+groups: [{configs: {c: 1}, overrides: {a: {group: h}}}]
+"""
+"""Defaults without any, and entries that only overrides complete."""
 BAD: dict[str, tuple[str, str]] = {
     "a cluster of the entry that isn't listed": (
         f"{HEAD}    overrides:\n      stage: {{num_partitions: 1}}\n",
@@ -90,6 +103,10 @@ BAD: dict[str, tuple[str, str]] = {
     "cluster and clusters": (
         "cluster: a\nclusters: [b]\ntopics: []\n",
         "2: `cluster` and `clusters` exclude each other; give one",
+    ),
+    "clusters, and a cluster of the defaults": (
+        "clusters: [b]\ndefaults: {cluster: a}\ntopics: []\n",
+        "1: `cluster` and `clusters` exclude each other; give one",
     ),
     "cluster and clusters of an entry": (
         f"{HEAD}    cluster: a\n    clusters: [b]\n",

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.unit.manifest_texts import BAD, ODD, OTHERS, PAYMENTS, VARIABLES
+from tests.unit.manifest_texts import BAD, COMPLETED, ODD, OTHERS, PAYMENTS, VARIABLES
 from topicledger.cli import main
 from topicledger.config.reading import load_settings
 from topicledger.errors import ManifestFileError, UsageError
@@ -208,20 +208,55 @@ topics:
   - topic: v
     overrides:
       staging: {configs: {min.compaction.lag.ms: 5, max.compaction.lag.ms: 1}}
+---
+clusters: [nope, staging]
+defaults:
+  state: gone
+  configs: {cleanup.policy: compact, remote.storage.enable: true}
+overrides:
+  staging:
+    state: never
+topics: [{topic: w}, {topic: x}]
+quotas:
+  - {user: u, producer_byte_rate: 1}
+  - {user: v, producer_byte_rate: 1}
+  - {user: w, producer_byte_rate: 1, state: own}
+---
+cluster: nope
+topics:
 """
 
 
+def test_overrides_complete_entries_beside_topics(parse: Parse) -> None:
+    parsed = parse("m.yaml", COMPLETED)
+    assert errors(parsed) == []
+    acls, quotas, groups = (parsed.rows_of(name) for name in ("acls", "quotas", "group_configs"))
+    assert [row.values["principal"] for row in acls if row.values["operation"] == "READ"][:2] == ["User:x", "User:y"]
+    assert [row.values["user"] for row in quotas] == ["u"]
+    assert [row.values["group"] for row in groups] == ["h"]
+
+
 def test_errors_of_rows_have_the_line_of_the_value_and_the_cluster(tmp_path: Path, settings_file: Path) -> None:
-    """A default is one error for all topics; pairs have the entry's line, and the clusters where they collide."""
+    """A default is one error for all that inherit it; an unknown cluster is one for each document."""
     path = tmp_path / "m.yaml"
     path.write_text(SHARED_ERRORS)
     with pytest.raises(ManifestFileError) as raised:
         read(load_settings(settings_file), [path], io.StringIO(""))
     none = "it must be at least 1, or null for the broker's default"
+    nope = "unknown cluster `nope`; known: `a`, `b`, `prod`, `staging`"
     assert str(raised.value).replace(str(path), "m.yaml").split("\n")[:-1] == [
         f"m.yaml:3: topics t, u, v: num_partitions is 0; {none}",
         f"m.yaml:9: topic u on staging: replication_factor is 0; {none}",
-        "m.yaml:10: topic v on staging: configs: min.compaction.lag.ms is 5, more than max.compaction.lag.ms, 1",
+        "m.yaml:12: topic v on staging: configs: min.compaction.lag.ms is 5, more than max.compaction.lag.ms, 1",
+        f"m.yaml:14: {nope}",
+        "m.yaml:16: topics w, x: state is gone; write present or absent",
+        "m.yaml:16: quota: state is gone; write present or absent",
+        "m.yaml:17: topics w, x: configs: remote.storage.enable is true, with which brokers refuse compact in "
+        "cleanup.policy",
+        "m.yaml:20: topics w, x: state is never; write present or absent",
+        "m.yaml:20: quota: state is never; write present or absent",
+        "m.yaml:25: quota: state is own; write present or absent",
+        f"m.yaml:27: {nope}",
     ]
 
 

@@ -445,7 +445,7 @@ def test_rows_that_replace_leaves_are_named(spark: SparkSession) -> None:
     assert line.startswith(f"{words}manifests on eu: 1, quotas on c: 1. ")
     (line,) = left_behind(ledger, files, Replace())
     assert line.startswith(f"{words}quotas on c: 1. ")
-    empty = replace(files, rows=[], resources={}, documents={("a.yaml", "c"): 1})
+    empty = replace(files, rows=[], resources={}, documents={("a.yaml", "c"): [1]})
     (line,) = left_behind(ledger, empty, Replace())
     assert line.startswith(f"{words}manifests on c: 1, quotas on c: 1. ")
     assert left_behind(ledger, files, None) == left_behind(ledger, files, Replace(owners=("x",))) == []

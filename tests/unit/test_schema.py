@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.unit.manifest_texts import BAD, ODD, ORDERS_YAML, OTHERS, PAYMENTS, SCALARS, VARIABLES
+from tests.unit.manifest_texts import BAD, COMPLETED, ODD, ORDERS_YAML, OTHERS, PAYMENTS, SCALARS, VARIABLES
 from topicledger.cli import main
 from topicledger.files.reading import read_manifest_files
 from topicledger.model.config_texts import ConfigTextError, stored
@@ -54,6 +54,7 @@ VALID = {
     "others": OTHERS,
     "variables": VARIABLES,
     "odd": ODD,
+    "completed": COMPLETED,
     "scalars": SCALARS,
 }
 

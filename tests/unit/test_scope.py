@@ -40,6 +40,14 @@ def test_documented_patterns_match_topics_that_tools_create() -> None:
 def test_wrong_patterns_are_errors_in_the_settings(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"scope\.ignore_topics.*not valid in RE2"):
         settings_of(tmp_path, '["(?=x)"]')
+    for pattern in ("-changelog$|", "x*", "", ".*", "a?"):
+        with pytest.raises(SettingsError) as raised:
+            settings_of(tmp_path, f'["a", "{pattern}"]')
+        assert "scope.ignore_topics" in str(raised.value)
+    with pytest.raises(SettingsError, match=r"ignore_topics` pattern '-changelog\$\|' matches every name; match only"):
+        settings_of(tmp_path, '["-changelog$|"]')
+    narrow = ("^[a-z]*$", "-changelog$|^connect-", "x+")
+    assert settings_of(tmp_path, str([*narrow])).scope.ignore_topics == narrow
 
 
 def test_ignored_topics_in_files_are_errors_with_their_line(tmp_path: Path) -> None:

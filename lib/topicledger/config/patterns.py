@@ -26,6 +26,12 @@ def check(pattern: str) -> None:
         raise ValueError(f"pattern {pattern!r} is not valid in RE2: {reason}") from None
 
 
+def matches_all(pattern: str) -> bool:
+    """Return whether a legal pattern matches anywhere in every name, as `-changelog$|` and `x*` do."""
+    # No name is a line break. A pattern that matches it and an empty text needs no character of a name.
+    return all(pc.match_substring_regex(pa.array(["", "\n"]), pattern=pattern).to_pylist())
+
+
 def matches(column: str, pattern: str) -> Column:
     """Return a boolean column: whether the string column matches; null if it is null."""
     check(pattern)

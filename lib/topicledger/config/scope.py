@@ -71,6 +71,6 @@ def read_scope(table: TomlTable) -> ScopeSettings:
     """[scope]"""
     table.only("ignore_topics", *OF_KINDS)
     return ScopeSettings(
-        ignore_topics=table.patterns("ignore_topics"),
-        of_kinds={name: found for name in OF_KINDS if (found := table.patterns(name))},
+        ignore_topics=table.patterns("ignore_topics", some=True),
+        of_kinds={name: found for name in OF_KINDS if (found := table.patterns(name, some=True))},
     )

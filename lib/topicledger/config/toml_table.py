@@ -83,8 +83,11 @@ class TomlTable:
             return ()
         return tuple(value)
 
-    def patterns(self, name: str) -> tuple[str, ...]:
-        """Return a list of patterns (RE2), like `texts`; notes those that RE2 can't compile."""
+    def patterns(self, name: str, *, some: bool = False) -> tuple[str, ...]:
+        """Return a list of patterns (RE2), like `texts`; notes those that RE2 can't compile.
+
+        `some`: notes those that match every name, too.
+        """
         found = self.texts(name)
         if found:
             # The module takes long to import, and few settings need it.
@@ -92,6 +95,8 @@ class TomlTable:
         for pattern in found:
             try:
                 patterns.check(pattern)
+                if some and patterns.matches_all(pattern):
+                    self.problem(name, f"pattern {pattern!r} matches every name; match only what belongs to others")
             except ValueError as error:
                 self.problem(name, str(error))
         return found

@@ -121,7 +121,7 @@ class _Document:
     def read_resource(self, kind: ResourceKind, item: Object, line: int) -> None:
         for cluster, each in on_clusters(item, line, self._outer, self._reader, SHARED):
             defaults = self._defaults(cluster)
-            shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels")}
+            shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels", "lines")}
             kind.entries.read(each, item.line or line, self._reader, cluster, shared)
 
     def read_topics(self, topics: Value, line: int) -> None:

@@ -33,7 +33,7 @@ from topicledger.manifests.files import (
 from topicledger.manifests.files.report import MAX_ERRORS
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import TEMPLATE_HINT, is_template, placeholder_hint, template_hint
-from topicledger.manifests.reasons import broken
+from topicledger.manifests.reasons import broken, by_line
 from topicledger.model.config_texts import refused_together
 from topicledger.text import first_of, listed, nearest, show
 
@@ -125,7 +125,7 @@ def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManif
 
     for topic, _, why in _refused(parsed.rows, settings):
         leave_out(topic, topic.topic, why)
-    for _, row, why in resource_reasons.refused(parsed.resources, settings.scope):
+    for _, row, _, why in resource_reasons.refused(parsed.resources, settings.scope):
         leave_out(row, " ".join(f"{name}={value}" for name, value in row.values.items() if value is not None), why)
     resources = {table: [row for row in rows if id(row) not in gone] for table, rows in parsed.resources.items()}
     rows = [row for row in parsed.rows if id(row) not in gone]
@@ -244,11 +244,11 @@ def _with_ignored(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[t
 
 
 def _unknown_clusters(parsed: ParsedManifests, settings: Settings, hint: str) -> Iterator[FileError]:
-    of_rows = [(row.file, row.cluster, row.line) for row in parsed.every_row]
-    told = {(file, cluster) for file, cluster, _ in of_rows}
-    # A document's clusters may have none of its entries.
-    others = ((*place, line) for place, line in parsed.documents.items() if place not in told)
-    for file, cluster, line in chain(of_rows, others):
+    # A document's cluster is wrong at one line, not at each of its entries; it may have none.
+    of_documents = ((*place, line) for place, lines in parsed.documents.items() for line in lines)
+    of_rows = ((row.file, row.cluster, row.line) for row in parsed.every_row)
+    own = (each for each in of_rows if each[:2] not in parsed.documents)
+    for file, cluster, line in chain(of_documents, own):
         if cluster in settings.clusters:
             continue
         message = f"unknown cluster `{show(cluster)}`; {nearest(cluster, settings.clusters)}{hint}"
@@ -281,7 +281,7 @@ def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[
     yield from broken(rows)
     for row in rows:
         if row.configs and (reason := refused_together(row.configs)) is not None:
-            yield row, row.line, reason
+            yield from ((row, line, why) for line, why in by_line(row, [reason]))
     if settings.owners != Owners():
         asked = [(row.cluster, row.topic, row.replaces, row.owner) for row in rows]
         why = not_yours_to_replace(settings.owners, asked)

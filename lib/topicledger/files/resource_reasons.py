@@ -8,6 +8,7 @@ from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.manifests.files import FileError, ResourceRow
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import placeholder_hint
+from topicledger.manifests.reasons import by_line
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.text import show
@@ -21,31 +22,30 @@ def errors(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) 
     In: the declared resources beside topics, by table.
     """
     found = []
-    for kind, row, why in refused(declared, scope):
+    for kind, row, line, why in refused(declared, scope):
         message = f"{kind.resource_type}: {show(why, _REASON_CHARACTERS)}"
         message += placeholder_hint(texts_of(row), message)
-        found.append(FileError(file=row.file, line=row.line, message=message))
+        found.append(FileError(file=row.file, line=line, message=message))
     for kind in KINDS:
         found += _repeated(kind.table.key, kind.words.declared, declared.get(kind.table.name, ()))
-    # The rows of a shorthand often have the same error.
+    # The rows of a shorthand, and those that inherit a default, often have the same error.
     return list(dict.fromkeys(found))
 
 
 def refused(
     declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings
-) -> Iterator[tuple[ResourceKind, ResourceRow, str]]:
-    """Yield each row that a run would refuse by itself, or that the settings leave to others, with the reasons."""
+) -> Iterator[tuple[ResourceKind, ResourceRow, int, str]]:
+    """Yield each row that a run would refuse by itself, or that the settings leave to others: its line, the reasons."""
     for kind in KINDS:
         rows = declared.get(kind.table.name, ())
         for row in rows:
-            why = reasons(kind, row)
-            if why is not None:
-                yield kind, row, why
+            for line, why in by_line(row, filter(None, kind.rows.reasons(row))):
+                yield kind, row, line, why
         for name, column in kind.names.ignores.items():
             ignored = scope.ignored(name, [_text(row.values.get(column)) for row in rows])
             for row, matched in zip(rows, ignored, strict=True):
                 if matched:
-                    yield kind, row, matches_ignored(column, name)
+                    yield kind, row, row.line, matches_ignored(column, name)
 
 
 def _text(value: object) -> str | None:

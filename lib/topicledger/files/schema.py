@@ -26,7 +26,7 @@ JsonSchema: TypeAlias = dict[str, Any]
 
 _VARIABLE: JsonSchema = dict(variables.SCHEMA)
 _SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
-_NAMED: JsonSchema = {"required": ["cluster"], "properties": {"cluster": {"type": "string"}}}
+_NAMED: JsonSchema = {"type": "object", "required": ["cluster"], "properties": {"cluster": {"type": "string"}}}
 _TEXTS: JsonSchema = {"type": "object", "additionalProperties": _SCALAR}
 _SCALAR_OR_NULL: JsonSchema = {"type": ["string", "number", "boolean", "null"]}
 _CONFIGS: JsonSchema = {"$ref": "#/$defs/topic-configs"}
@@ -58,7 +58,7 @@ def manifest_schema() -> JsonSchema:
                 "anyOf": [{"$ref": each} for each in entries.values()],
                 "oneOf": [_NAMED, {"required": [CLUSTERS]}],
             },
-            "topics-entry": _entry(_fields(MANIFESTS, FIELDS), [["topic"]]),
+            "topics-entry": {**_entry(_fields(MANIFESTS, FIELDS)), "required": ["topic"]},
             **{f"{name}-entry": _of_kind(kind) for name, kind in SECTIONS.items()},
             "topic-configs": _configs(),
             "overridden-configs": _overridden_configs(),
@@ -84,38 +84,32 @@ def _document(entries: Mapping[str, str]) -> JsonSchema:
             "anyOf": [
                 {**_NAMED, "required": ["cluster", CLUSTERS]},
                 {"required": ["cluster", "defaults"], "properties": {**_NAMED["properties"], "defaults": _NAMED}},
+                {"required": [CLUSTERS, "defaults"], "properties": {"defaults": _NAMED}},
             ]
         },
         "anyOf": [{"required": [name]} for name in lists],
     }
 
 
-def _entry(
-    fields: Mapping[str, JsonSchema], needed: Collection[Collection[str]], *, exclusive: bool = False
-) -> JsonSchema:
-    """Return the schema of an entry.
-
-    `needed`: groups of fields, of which one at least is required; `exclusive`: exactly one.
-    """
+def _entry(fields: Mapping[str, JsonSchema]) -> JsonSchema:
     changed = {name: each for name, each in fields.items() if name not in FIXED}
     return {
         **_object({**fields, **_clusters(), OVERRIDES: _overrides(changed)}),
         "not": {**_NAMED, "required": ["cluster", CLUSTERS]},
-        ("oneOf" if exclusive else "anyOf"): [{"required": [*each]} for each in needed],
     }
 
 
 def _of_kind(kind: ResourceKind) -> JsonSchema:
     fields = _fields_of(kind)
     shorthands = [name for name in kind.entries.schemas() if name not in kind.entries.fields]
-    # Overrides may complete a shorthand.
     needed = {name: {"required": fields[name].pop("required")} for name in shorthands}
-    complete = [{"anyOf": [{"required": [OVERRIDES]}, {"properties": needed}]}] if needed else []
     columns = [name for name in kind.entries.columns_needed if name != "cluster"]
     # Without required columns, any of the table's own fields makes an entry.
     groups = [columns] if columns else [[name] for name in kind.entries.fields if name in _own(kind)]
-    entry = _entry(fields, [*groups, *([name] for name in shorthands)], exclusive=bool(columns))
-    return {**entry, "allOf": complete} if complete else entry
+    one = [{"required": each} for each in (*groups, *([name] for name in shorthands))]
+    complete = {("oneOf" if columns else "anyOf"): one, **({"properties": needed} if needed else {})}
+    # Overrides may complete an entry.
+    return {**_entry(fields), "anyOf": [{"required": [OVERRIDES]}, complete]}
 
 
 def _clusters() -> dict[str, JsonSchema]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from topicledger.kafka.config_values import is_odd
-from topicledger.manifests.files import ManifestRow
+from topicledger.manifests.files import FileRow, ManifestRow
 from topicledger.manifests.rows import (
     ABSENT,
     ABSENT_REPLACES,
@@ -30,6 +30,7 @@ from topicledger.manifests.rows import (
     WITH_INTERNAL,
 )
 from topicledger.model import INTERNAL_TOPICS
+from topicledger.model.config_texts import refused_together
 from topicledger.model.placement import is_legal
 from topicledger.text import show
 
@@ -177,6 +178,7 @@ _OF_FIELDS: Mapping[str, Callable[[Any], str | None]] = {
     "replication_factor": _replicas,
     "assignments": _assignments,
     "placement": _legal_placement,
+    "configs": refused_together,
 }
 
 
@@ -192,8 +194,14 @@ def _quoted(names: Iterable[str]) -> str:
 def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, int, str]]:
     """Yield the rows that break a rule, each with the lines that do, and all reasons of a line as one text."""
     for row in rows:
-        by_line: dict[int, list[str]] = {}
-        for reason in reasons(row):
-            by_line.setdefault((row.lines or {}).get(reason, row.line), []).append(reason)
-        for line, found in by_line.items():
-            yield row, line, "; ".join(found)
+        for line, why in by_line(row, reasons(row)):
+            yield row, line, why
+
+
+def by_line(row: FileRow, found: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines to correct, each with the reasons found there as one text."""
+    at: dict[int, list[str]] = {}
+    for reason in found:
+        at.setdefault((row.lines or {}).get(reason, row.line), []).append(reason)
+    for line, several in at.items():
+        yield line, "; ".join(several)

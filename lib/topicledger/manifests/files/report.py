@@ -80,7 +80,7 @@ class Report:
     def of_document(self, clusters: Sequence[str], line: int | None) -> None:
         """Keep the clusters of a whole document."""
         for cluster in clusters:
-            self._result.documents.setdefault((self.file, cluster), line)
+            self._result.documents.setdefault((self.file, cluster), []).append(line)
 
     def visit(self, count: int) -> None:
         """Count values that are read or made; raises TooMuchError above the limit."""

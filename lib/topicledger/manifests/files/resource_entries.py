@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.report import weight
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import Lines, Object, Value, describe, named, unset_in
+from topicledger.manifests.reasons import field_reason
 from topicledger.text import nearest
 
 SHARED = ("cluster", "state", "owner", "labels")
@@ -31,6 +33,8 @@ class Shared:
     labels: dict[str, str] | None
     right: bool = True
     """Whether no error was reported."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """The lines of values that no row can have, by reason."""
 
     def row(self, values: Mapping[str, object], reader: Reader, line: int, shorthand: str | None = None) -> ResourceRow:
         """Return the row of an entry without errors."""
@@ -43,6 +47,7 @@ class Shared:
             shorthand=shorthand,
             file=reader.report.file,
             line=line,
+            lines=self.lines or None,
         )
 
 
@@ -69,9 +74,13 @@ def given_in(item: Object) -> Given:
 
 
 def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> Shared:
-    """Read the fields `SHARED` of an entry. `defaults`: the document's default `state`, `owner` and `labels`."""
+    """Read the fields `SHARED` of an entry.
+
+    `defaults`: the document's default `state`, `owner` and `labels`, and the `lines` of those that no row can have.
+    """
     right = not reader.duplicates(item, item.line)
-    found: dict[str, object] = {"cluster": cluster, **defaults}
+    found: dict[str, Any] = {"cluster": cluster, **defaults}
+    lines: dict[str, int] = dict(found.pop("lines", {}))
     for name in SHARED:
         value, at = given.get(name, (None, 0))
         if value is None:
@@ -81,6 +90,8 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
             continue
         found[name] = reader.texts(name, value, at) if name == "labels" else reader.text(name, value, at)
         right &= found[name] is not None
+        if (reason := field_reason(name, found[name])) is not None:
+            lines[reason] = at
     if found["cluster"] is None and right:
         reader.report.error(item.line, "`cluster` is missing")
         right = False
@@ -91,7 +102,7 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
         joined = {**{name: text for name, text in of_defaults.items() if name not in unset}, **labels}
         found["labels"] = joined or None
     values = {name: found.get(name) for name in SHARED}
-    return Shared(**values, right=right)  # type: ignore[arg-type]
+    return Shared(**values, right=right, lines=lines)
 
 
 def row_reader(table: str, columns: Mapping[str, Read]) -> Callable[..., None]:

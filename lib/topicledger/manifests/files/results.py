@@ -112,6 +112,8 @@ class ResourceRow:
     """The file as it was named, `stdin` for `-`."""
     line: int
     """The line on which the entry begins, from 1."""
+    lines: Mapping[str, int] | None = None
+    """The lines of values that no row can have, such as in defaults, by reason."""
 
     def value(self, column: str) -> object:
         """Return the value of a column of its table, or the entry's `file` or `line`."""
@@ -188,8 +190,8 @@ class ParsedManifests:
     """Values of the variables that the files have, by name."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Number of rows left out by cluster, because only other clusters were asked for."""
-    documents: dict[tuple[str, str], int | None] = field(default_factory=dict)
-    """The clusters of whole documents, which may have no entry there: file and cluster -> the first line with it."""
+    documents: dict[tuple[str, str], list[int | None]] = field(default_factory=dict)
+    """The clusters of whole documents, which may have no entry there: file and cluster -> the lines with it."""
 
     @property
     def clusters(self) -> Sequence[str]:
@@ -212,7 +214,7 @@ class ParsedManifests:
             return self
         others = [row.cluster for row in self.every_row if row.cluster not in clusters]
         kept = self.only(lambda row: row.cluster in clusters)
-        documents = {place: line for place, line in self.documents.items() if place[1] in clusters}
+        documents = {place: lines for place, lines in self.documents.items() if place[1] in clusters}
         return replace(kept, left_out=dict(sorted(Counter(others).items())), documents=documents)
 
     def only(self, wanted: Callable[[FileRow], bool]) -> ParsedManifests:
