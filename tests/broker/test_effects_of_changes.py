@@ -23,6 +23,7 @@ CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("cleanup.policy", "gets compact"): ("delete", "compact,delete"),
     ("cleanup.policy", "gets delete"): ("compact", "compact,delete"),
     ("cleanup.policy", "loses delete"): ("compact,delete", "compact"),
+    ("compression.type", "gets uncompressed"): ("producer", "uncompressed"),
     ("delete.retention.ms", "lowered"): ("86400000", "3600000"),
     ("errors.deadletterqueue.group.enable", "gets false"): ("true", "false"),
     ("file.delete.delay.ms", "raised"): ("60000", "120000"),
@@ -50,6 +51,7 @@ CHANGES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("retention.ms", "lowered"): ("86400000", "3600000"),
     ("retention.ms", "unlimited"): ("86400000", "-1"),
     ("segment.bytes", "lowered"): ("4194304", "1048576"),
+    ("segment.jitter.ms", "raised"): ("0", "3600000"),
     ("segment.ms", "lowered"): ("86400000", "3600000"),
     ("unclean.leader.election.enable", "gets true"): ("false", "true"),
 }
