@@ -346,6 +346,12 @@ def test_selecting_keeps_the_order_asked_for_and_nothing_means_all(load: Load) -
         ('mode = "refuse"', 'mode = "refuse"\nneeds = "full"'),
         ("most = 1", "most = 2"),
         ("1979-05-27", "1979-05-28"),
+        # Reverts change topics although [changes] is off.
+        ("max_deletes = 1", "max_deletes = 1\nmax_changes = 0"),
+        ("max_deletes = 1", "max_deletes = 1\nmax_losses = 1"),
+        ("max_deletes = 1", "max_deletes = 1\nmax_disruptions = 1"),
+        ('mode = "refuse"', 'mode = "refuse"\nscope = "all"'),
+        ("[[policies.create]]", '[[policies.change]]\nuse = "x"\n[[policies.create]]'),
     ],
 )
 def test_the_digest_changes_with_what_bears_on_decisions(load: Load, change: tuple[str, str]) -> None:

@@ -12,6 +12,7 @@ APPROVED_CLASSES = ("deletes", "losses", "disruptions", "moves", *dict.fromkeys(
 """Classes of plans that may need more approvals."""
 OF_KINDS: Mapping[str, str] = {name: meaning for kind in NAMES for name, meaning in kind.guards.items()}
 """Guards of resources beside topics: name -> meaning."""
+_OF_CHANGES = ("max_changes", "max_losses")
 MAX_APPROVALS = 20
 """Largest accepted number of approvals; a larger number is a mistake."""
 
@@ -45,6 +46,15 @@ class GuardSettings:
     """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses),
     `disruptions` (see max_disruptions), `moves` (of replicas), or changes of other resources by the names in
     docs/approvals.md; the largest number applies."""
+
+    def digested(self, *, changes: bool) -> dict[str, object]:
+        """Return the part that decisions depend on. `changes`: whether [changes] is on; reverts change without it."""
+        limits = {name: getattr(self, name) for name in ("max_deletes", *_OF_CHANGES, "max_disruptions", "max_moves")}
+        kept = ("max_deletes", *(_OF_CHANGES if changes else ()))
+        found = {name: most for name, most in limits.items() if name in kept or most != getattr(GuardSettings(), name)}
+        if any(asked := (self.approvals, self.approvals_for)):
+            found["approvals"] = asked
+        return found | {name: most for name, most in self.of_kinds.items() if most}
 
     def most(self, name: str) -> int:
         """Return the limit of one of `OF_KINDS`."""

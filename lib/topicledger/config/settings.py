@@ -336,22 +336,16 @@ class Settings:
             for kind, specs in (
                 ("create", self.policies.create),
                 ("delete", self.policies.delete),
-                *((("change", self.policies.change),) if self.changes else ()),
+                *((("change", self.policies.change),) if self.changes or self.policies.change else ()),
                 *((name, specs) for name, specs in self.policies.of_kinds.items() if specs),
             )
         }
-        # Settings that a run without changes doesn't need are left out, so that its digest is as in earlier versions.
-        guards: dict[str, object] = {"max_deletes": self.guards.max_deletes}
+        # Defaults that a run without [changes] doesn't need are left out, so that its digest is as in earlier versions.
+        guards = self.guards.digested(changes=bool(self.changes))
         changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
-        if changes:
-            guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
-            guards |= {"max_disruptions": most} if (most := self.guards.max_disruptions) else {}
-            changes["scopes"] = [spec.scope for spec in self.policies.create]
-        if self.guards.max_moves:
-            guards["max_moves"] = self.guards.max_moves
-        if any(asked := (self.guards.approvals, self.guards.approvals_for)):
-            guards["approvals"] = asked
-        guards |= {name: most for name, most in self.guards.of_kinds.items() if most}
+        scopes = [spec.scope for spec in self.policies.create]
+        if changes or "all" in scopes:
+            changes["scopes"] = scopes
         return digest_of(
             {
                 "tables": {"root": self.tables.root},

@@ -24,7 +24,7 @@ from topicledger.ledger.run import SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import Action, Phase, RunState
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, USAGE, Table
+from topicledger.schemas import AUDIT, DECLARING, DRIFT, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, USAGE, Table
 from topicledger.text import cell, document, grid_of, plain
 
 COMMAND = "maintain"
@@ -42,7 +42,7 @@ AGED: Mapping[str, str] = {
 MANY_FILES = 50
 """Files of a partition from which compaction is worthwhile, as in spark.databricks.delta.autoCompact.minNumFiles."""
 
-_PINNED = (MANIFESTS.name, OBSERVED_CONFIGS.name)
+_PINNED = frozenset(table.name for table in (*DECLARING, OBSERVED_CONFIGS))
 """Tables that an open run reads at the version with which it began."""
 _OPEN = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
 
