@@ -166,7 +166,7 @@ def test_refused_row_protects_what_it_may_mean(spark: SparkSession) -> None:
         ),
     }
     found = decided(spark, {"main": Cluster(declared, live), "other": Cluster([]), **more})
-    assert {name: removed(found.pop(name)) for name in more} == dict.fromkeys(more, set())
+    assert not any(removed(found.pop(name)) for name in more)
     assert sum(row["phase"] == "manifest" for rows in found.values() for row in rows.values()) == len(MISTAKES)
     for mistake, principal in principals.items():
         for each in some(principal):

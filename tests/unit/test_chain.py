@@ -303,7 +303,7 @@ def test_signed_runs_are_not_verified_without_their_key() -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_of_two_rows_the_authentic_one_is_the_run_to_verify_from(hours: int) -> None:
+def test_verification_begins_at_the_authentic_one_of_two_rows(hours: int) -> None:
     copied = replace(THIRD, digest="1" * 64, finished_at=THIRD.finished_at + timedelta(hours=hours), text="changed")
     assert verified([*RUNS, copied], since="third").earlier == 2
 
