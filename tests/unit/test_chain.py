@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from topicledger.errors import UsageError
 from topicledger.ledger.chain import NEVER, Chain, RunRow
 from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.proof import FORMAT, KEY_ID, SEALS_ABANDONED, Signer
@@ -269,3 +270,63 @@ def test_rows_of_a_run_that_is_not_in_runs_are_a_finding() -> None:
     (found,) = without_digest({""}, RUNS, None, SIGNS)
     assert isinstance(found, ProofFinding)
     assert (found.run_id, found.kind.value) == (None, "run_removed")
+
+
+NONE = Signer(None)
+FORGED = replace(sealed("forged", SECOND, signs=NONE, hours=9), proof={**NONE.about})
+LOST = replace(sealed("lost"), digest="0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ([*RUNS, FORGED], ("forged", "not_signed")),
+        ([*RUNS, replace(FIRST, digest="", previous=[], proof={})], ("first", "run_added")),
+        ([*RUNS, sealed("elsewhere", hours=1)], ("elsewhere", "run_added")),
+        ([*RUNS, sealed("later", THIRD, LOST, hours=3)], ("later", "run_removed")),
+    ],
+    ids=["without a key", "a second row", "of another ledger", "after a run that is gone"],
+)
+def test_with_a_key_what_somebody_added_is_found(rows: list[RunRow], kind: tuple[str, str]) -> None:
+    assert kind in findings(verified(rows))
+
+
+def test_without_a_key_a_run_that_no_later_run_names_was_added() -> None:
+    first = sealed("first", signs=NONE)
+    rows = [first, sealed("added", signs=NONE), sealed("second", first, signs=NONE, hours=1)]
+    assert findings(verified(rows, NONE)) == [("added", "run_added")]
+
+
+def test_signed_runs_are_not_verified_without_their_key() -> None:
+    with pytest.raises(UsageError, match="run first is signed"):
+        verified(RUNS, NONE)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_verification_begins_at_the_authentic_one_of_two_rows(hours: int) -> None:
+    copied = replace(THIRD, digest="1" * 64, finished_at=THIRD.finished_at + timedelta(hours=hours), text="changed")
+    assert verified([*RUNS, copied], since="third").earlier == 2
+
+
+def test_rows_of_a_run_are_read_if_one_of_its_rows_is_not_before_the_first() -> None:
+    """Rows of a run before the first aren't read; a second row with its id must not hide rows of `audit`."""
+    left_out: list[set[str]] = []
+    for rows in (RUNS, [*RUNS, replace(FIRST, digest="1" * 64, text="changed")]):
+        verify_rows(rows, SIGNS, lambda ids: left_out.append(set(ids)) or {}, since="third")
+    assert left_out == [{"first", "second"}, {"second"}]
+
+
+def test_a_row_without_times_is_before_no_run() -> None:
+    untimed = replace(claims_other_key(SECOND, FIRST), started_at=NEVER)
+    assert ("second", "out_of_order") in findings(
+        verified([FIRST, untimed, THIRD], since="third", other_keys=(EARLIER_ID,))
+    )
+
+
+def test_a_maintenance_that_nobody_signed_explains_no_missing_rows() -> None:
+    arguments = {"command": "maintain", "audit_retention_days": "0"}
+    kept = replace(FIRST, proof={**FIRST.proof, "audit_rows": "1", "audit_sha256": "0"})
+    swept = replace(sealed("swept", kept, hours=30), arguments=arguments)
+    assert findings(verified([kept, swept])) == []
+    forged = replace(sealed("swept", kept, signs=NONE, hours=30), arguments=arguments)
+    assert ("first", "rows_removed") in findings(verified([kept, forged]))

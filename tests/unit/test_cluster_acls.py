@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from unittest.mock import MagicMock, create_autospec
 import pytest
 
 from topicledger.apply.executor import Executor
+from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, RequestLost, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
@@ -18,6 +20,7 @@ from topicledger.model import PhaseResult, Target, TopicResult, Violation
 from topicledger.naming import Sections
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
+from topicledger.resources.acls.actions import ADD, DELETE
 from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.requests import ALLOW_EVERYONE, SUPER_USERS, authorizer_settings
 from topicledger.resources.quotas import requests as quota_requests
@@ -27,6 +30,10 @@ FOREIGN = Acl("User:app", "ALLOW", "IDEMPOTENT_WRITE", "CLUSTER", "LITERAL", "ka
 OTHER = FOREIGN._replace(operation="ALTER")
 OWN = FOREIGN._replace(principal="User:run", operation="ALL")
 OF_TOPIC = Acl("User:app", "ALLOW", "READ", "TOPIC", "LITERAL", "orders", "*")
+
+
+LAST, FIRST = ((Violation(policy=each, message="it would"),) for each in ("last_acl", "first_acl"))
+"""The plan's warnings."""
 
 
 def target(acl: Acl, action: AclAction, **given: Any) -> Target:
@@ -114,6 +121,80 @@ def test_setting_of_brokers_that_is_unknown_counts_as_set(
     assert applied(admin, add(FOREIGN)) == {" ".join(FOREIGN): error}
 
 
+def test_first_acls_must_leave_the_run_all_that_it_needs(admin: MagicMock) -> None:
+    admin.describe_acls.return_value = []
+    parts = [OWN._replace(operation=each) for each in ("ALTER", "CREATE", "ALTER_CONFIGS")]
+    assert set(applied(admin, *map(add, parts)).values()) == {None}
+    assert set(applied(admin, *map(add, parts[:2])).values()) == {"OWN_RIGHTS"}
+    from_one_host = OWN._replace(host="10.0.0.1")
+    assert applied(admin, add(from_one_host)) == {" ".join(from_one_host): "OWN_RIGHTS"}
+
+
+def test_added_acl_that_brokers_do_not_show_yet_counts(admin: MagicMock) -> None:
+    """A6"""
+    admin.describe_acls.return_value = []
+    run = executor(admin)
+    assert errors(list(run.apply([add(OWN)]))) == {" ".join(OWN): None}
+    assert errors(list(run.apply([add(FOREIGN)]))) == {" ".join(FOREIGN): None}
+
+
+def test_first_acl_is_not_added_if_acls_cannot_be_listed_or_the_cluster_is_another(admin: MagicMock) -> None:
+    admin.describe_acls.side_effect = NotListed("not permitted")
+    assert applied(admin, add(FOREIGN), add(OF_TOPIC)) == {
+        " ".join(FOREIGN): "NOT_PERMITTED",
+        " ".join(OF_TOPIC): "NOT_PERMITTED",
+    }
+
+    def another(_: object) -> list[Acl]:
+        admin.connect_to_controller.return_value = "kafka-other"
+        return [OTHER]
+
+    admin.describe_acls.side_effect = another
+    with pytest.raises(ClusterError, match="kafka-other"):
+        applied(admin, add(FOREIGN))
+    admin.create_acls.assert_not_called()
+
+
+ALL = OF_TOPIC._replace(operation="ALL")
+BY_EVERYONE = OF_TOPIC._replace(principal="User:*")
+
+
+def replaced(old: Acl, *new: Acl) -> Target:
+    return delete(old, after={"replaced_by": json.dumps([each._asdict() for each in new])}, violations=LAST)
+
+
+def test_removal_is_sent_only_if_all_acls_that_replace_it_exist(admin: MagicMock) -> None:
+    """An add was refused, or failed; a restart compares, too. Principals of the new ACLs are listed, too."""
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: False}
+    cases: list[tuple[list[Acl], str | None]] = [
+        ([], "REPLACEMENT_MISSING"),
+        ([OF_TOPIC], "REPLACEMENT_MISSING"),
+        ([OF_TOPIC, BY_EVERYONE], None),
+    ]
+    for there, error in cases:
+        admin.describe_acls.return_value = [ALL, *there]
+        assert applied(admin, replaced(ALL, OF_TOPIC, BY_EVERYONE)) == {" ".join(ALL): error}
+        assert admin.delete_acls.called == (error is None)
+        admin.describe_acls.assert_called_with({"User:app", "User:*"})
+    admin.describe_acls.side_effect = NotListed("not permitted")
+    (row,) = executor(admin).apply([replaced(ALL, OF_TOPIC)])
+    assert (row.error, row.error_message) == ("REPLACEMENT_MISSING", "not permitted")
+
+
+def test_removal_waits_until_brokers_show_the_acl_that_was_just_added(admin: MagicMock) -> None:
+    """A6"""
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: False}
+    run = executor(admin)
+    assert errors(list(run.apply([add(OF_TOPIC)]))) == {" ".join(OF_TOPIC): None}
+    admin.describe_acls.side_effect = [[ALL], [ALL], [ALL, OF_TOPIC]]
+    assert errors(list(run.apply([replaced(ALL, OF_TOPIC)]))) == {" ".join(ALL): None}
+
+
+def test_adds_are_sent_before_removals() -> None:
+    orders = {each.name: each.order for each in (ADD, DELETE)}
+    assert orders["acl_add"] < orders["acl_delete"]
+
+
 def test_acl_that_became_the_last_on_the_cluster_is_not_removed(admin: MagicMock) -> None:
     admin.describe_acls.return_value = [FOREIGN, OTHER]
     assert applied(admin, delete(FOREIGN)) == {" ".join(FOREIGN): None}
@@ -124,8 +205,6 @@ def test_acl_that_became_the_last_on_the_cluster_is_not_removed(admin: MagicMock
     assert applied(admin, delete(OF_TOPIC, violations=LAST)) == {" ".join(OF_TOPIC): None}
 
 
-LAST, FIRST = ((Violation(policy=each, message="it would"),) for each in ("last_acl", "first_acl"))
-"""The plan's warnings."""
 COVERING = {
     "none": ([], True),
     "the same name": ([OF_TOPIC._replace(principal="User:else")], False),
