@@ -280,7 +280,9 @@ def _accepted(accepted: catalogue.Accepted) -> str:
 def _directions(changes: catalogue.Changes) -> Iterator[str]:
     for direction, effects in changes.by_direction.items():
         for effect in effects:
-            words = "" if effect.words == catalogue.EFFECTS[effect.of_class] else f" ({effect.words})"
+            # The page says once what compacted topics lose.
+            usual = effect.compacted or effect.words == catalogue.EFFECTS[effect.of_class]
+            words = "" if usual else f" ({effect.words})"
             begins = re.sub(r"^(gets|loses) (.+)$", r"\1 `\2`", direction) + _condition(effect)
             yield f"{begins}: {effect.of_class}{words}"
 
