@@ -238,6 +238,10 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return f"`{str(field.default).lower()}`"
 
 
+_OLDEST = "0.8.1"
+"""The version of Kafka that the page begins with: it isn't named at each config that it has."""
+
+
 def topic_configs() -> str:
     """Return the catalogue of topic configs as a table."""
     lines = []
@@ -247,7 +251,8 @@ def topic_configs() -> str:
             [f"`{each.default}`" if each.default else "none"]
             + [f"`{value}` from {version}" for version, value in each.defaults_since.items()]
         )
-        versions = f"since {each.since}" if each.until is None else f"{each.since} to {each.until}"
+        since = "" if each.since == _OLDEST else f"since {each.since}"
+        versions = since if each.until is None else f"{each.since} to {each.until}"
         cautions = [] if each.caution is None else [f"any: {each.caution}"]
         accepted = _accepted(each.accepted)
         parts = (
