@@ -104,6 +104,8 @@ WRONG = {
     "a broker that is too high": "cluster: a\ntopics: [{topic: t, assignments: {'0': [2147483648]}}]\n",
     "a field that a shorthand lacks": "cluster: a\nacls: [{consumer: {principal: 'User:a', topic: t, groups: g}}]\n",
     "a rate as text": "cluster: a\nquotas: [{user: u, producer_byte_rate: much}]\n",
+    "a rate of zero": "cluster: a\nquotas: [{user: u, producer_byte_rate: 0}]\n",
+    "a part of a byte": "cluster: a\nquotas: [{user: u, producer_byte_rate: 2.5}]\n",
     "a group without a name": "cluster: a\ngroups: [{configs: {a: b}}]\n",
     "an entry without a cluster": "- {topic: t}\n",
     "an entry whose cluster is null": "- {cluster: null, topic: t}\n",

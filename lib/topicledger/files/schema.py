@@ -190,10 +190,8 @@ def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
 
 
 def _fields_of(kind: ResourceKind) -> dict[str, JsonSchema]:
-    return {
-        **_fields(kind.table, kind.entries.fields),
-        **{name: dict(schema) for name, schema in kind.entries.schemas().items()},
-    }
+    fields = _fields(kind.table, kind.entries.fields)
+    return {**fields, **{name: {**fields.get(name, {}), **schema} for name, schema in kind.entries.schemas().items()}}
 
 
 def _own(kind: ResourceKind) -> Collection[str]:
