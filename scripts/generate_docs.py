@@ -238,6 +238,10 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return f"`{str(field.default).lower()}`"
 
 
+_OLDEST = "0.8.1"
+"""The version of Kafka that the page begins with: it isn't named at each config that it has."""
+
+
 def topic_configs() -> str:
     """Return the catalogue of topic configs as a table."""
     lines = []
@@ -247,7 +251,8 @@ def topic_configs() -> str:
             [f"`{each.default}`" if each.default else "none"]
             + [f"`{value}` from {version}" for version, value in each.defaults_since.items()]
         )
-        versions = f"since {each.since}" if each.until is None else f"{each.since} to {each.until}"
+        since = "" if each.since == _OLDEST else f"since {each.since}"
+        versions = since if each.until is None else f"{each.since} to {each.until}"
         cautions = [] if each.caution is None else [f"any: {each.caution}"]
         accepted = _accepted(each.accepted)
         parts = (
@@ -280,7 +285,9 @@ def _accepted(accepted: catalogue.Accepted) -> str:
 def _directions(changes: catalogue.Changes) -> Iterator[str]:
     for direction, effects in changes.by_direction.items():
         for effect in effects:
-            words = "" if effect.words == catalogue.EFFECTS[effect.of_class] else f" ({effect.words})"
+            # The page says once what compacted topics lose.
+            usual = effect.compacted or effect.words == catalogue.EFFECTS[effect.of_class]
+            words = "" if usual else f" ({effect.words})"
             begins = re.sub(r"^(gets|loses) (.+)$", r"\1 `\2`", direction) + _condition(effect)
             yield f"{begins}: {effect.of_class}{words}"
 

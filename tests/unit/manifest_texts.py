@@ -51,6 +51,7 @@ topics:
 acls:
   - {principal: "User:x", resource_name: t, resource_type: "${T}", operation: "${O}", permission: "${P}",
      pattern_type: "${L}"}
+  - producer: {principal: "User:x", topics: t, idempotent: "${I}"}
 """
 """Variables in fields that have few values, and a text that YAML reads as a number."""
 
@@ -187,6 +188,14 @@ BAD: dict[str, tuple[str, str]] = {
     "a wrong value that every cluster overrides": (
         f"{HEAD}    num_partitions: x\n    overrides: {{a: {{num_partitions: 1}}, b: {{num_partitions: 2}}}}\n",
         '4: `num_partitions` must be an integer, not the string "x"; write plain digits, not quoted',
+    ),
+    "a wrong value that the file's overrides replace on every cluster": (
+        "clusters: [a]\noverrides: {a: {num_partitions: 1}}\ntopics:\n  - topic: t\n    num_partitions: x\n",
+        '5: `num_partitions` must be an integer, not the string "x"; write plain digits, not quoted',
+    ),
+    "a state that is no text": (
+        "cluster: a\nquotas:\n  - {user: u, producer_byte_rate: 1, state: 1}\n",
+        "3: `state` must be a string, not the number 1; quote it",
     ),
     "a blank in a config of defaults without topics": (
         "cluster: a\ndefaults:\n  configs:\n    retention ms: 7d\ntopics: []\n",

@@ -6,6 +6,8 @@ import pytest
 
 from topicledger.model.config_texts import ConfigTextError, refused_together, shown, stored
 
+SAME_MS, SAME = "configs: local.retention.ms is", "with remote.log.copy.disable=true, it must be the same as"
+
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
@@ -118,6 +120,29 @@ def test_a_value_that_no_kafka_accepts_is_an_error(name: str, text: str, message
             )
         ),
         ({"local.retention.bytes": "8", "retention.bytes": "7"}, None),
+        *(
+            (
+                {"remote.storage.enable": "true", "remote.log.copy.disable": copies, local: value, whole: most},
+                message,
+            )
+            for copies, local, value, whole, most, message in (
+                ("true", "local.retention.ms", "5", "retention.ms", "7", f"{SAME_MS} 5; {SAME} retention.ms, 7"),
+                ("true", "local.retention.ms", "5", "retention.ms", "-1", f"{SAME_MS} 5; {SAME} retention.ms, -1"),
+                ("true", "local.retention.ms", "-2", "retention.ms", "7", None),
+                ("true", "local.retention.ms", "7", "retention.ms", "07", None),
+                ("false", "local.retention.ms", "5", "retention.ms", "7", None),
+                (
+                    "false",
+                    "remote.copy.lag.ms",
+                    "8",
+                    "local.retention.ms",
+                    "7",
+                    "configs: remote.copy.lag.ms is 8, more than local.retention.ms, 7",
+                ),
+                ("false", "remote.copy.lag.ms", "-1", "local.retention.ms", "7", None),
+                ("false", "remote.copy.lag.bytes", "8", "local.retention.bytes", "-2", None),
+            )
+        ),
     ],
 )
 def test_values_that_brokers_refuse_together_are_found(configs: dict[str, str], message: str | None) -> None:

@@ -150,6 +150,10 @@ LOSSES = {
         f"cleanup.policy compact -> delete, compact {SHORTER}",
     ),
     "only compacted": (alters("t", {}, {"cleanup.policy": "compact"}, cleanup_policy="compact,delete"), None),
+    "a smaller index, compacted": (
+        alters("t", {}, {"segment.index.bytes": "8"}, segment_index_bytes="16", cleanup_policy="compact"),
+        "segment.index.bytes 16 -> 8 can lose versions of keys for slow readers",
+    ),
     "kept for good": (alters("t", {}, {"cleanup.policy": ""}, cleanup_policy="delete"), None),
     "fewer in sync": (
         alters("t", {}, {"min.insync.replicas": "1"}, min_insync_replicas="2"),
@@ -319,6 +323,10 @@ DISRUPTIONS = {
     "no longer deleted": (
         alters("t", {}, {"cleanup.policy": "compact"}, cleanup_policy="compact,delete"),
         f"cleanup.policy compact,delete -> compact {FILLS}",
+    ),
+    "no longer compacted": (
+        alters("t", {}, {"cleanup.policy": "delete"}, cleanup_policy="compact,delete"),
+        f"cleanup.policy compact,delete -> delete {FILLS}",
     ),
     "perhaps no longer deleted": (
         alters("t", {}, {"cleanup.policy": "compact"}),

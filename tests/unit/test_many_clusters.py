@@ -17,7 +17,7 @@ from tests.unit.manifest_texts import BAD, COMPLETED, ODD, OTHERS, PAYMENTS, VAR
 from topicledger.cli import main
 from topicledger.config.reading import load_settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.files.read import read
+from topicledger.files.read import read, remarks
 from topicledger.files.reading import read_manifest_files
 from topicledger.manifests.files import FIELDS, FileError, ParsedManifests
 from topicledger.manifests.files.variables import variables_in
@@ -526,3 +526,13 @@ def test_an_error_on_several_clusters_is_reported_once(tmp_path: Path, settings_
         read(load_settings(settings_file), [path], io.StringIO(""))
     assert str(caught.value).count("num_partitions is 0") == 1
     assert str(caught.value).endswith("1 error: nothing was loaded or planned")
+
+
+def test_a_warning_on_several_clusters_names_no_other_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("clusters: [a, b]\ntopics:\n  - {topic: t, owner: '{{ x }}'}\n")
+    config = tmp_path / "s.toml"
+    brokers = 'bootstrap_servers = ["localhost:9"]\n'
+    config.write_text(f'[tables]\nroot = "{tmp_path}"\n[clusters.a]\n{brokers}[clusters.b]\n{brokers}')
+    (warning,) = remarks(read(load_settings(config), [path], io.StringIO("")))
+    assert warning.endswith("render the template first")

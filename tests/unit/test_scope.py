@@ -40,7 +40,7 @@ def test_documented_patterns_match_topics_that_tools_create() -> None:
 def test_wrong_patterns_are_errors_in_the_settings(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"scope\.ignore_topics.*not valid in RE2"):
         settings_of(tmp_path, '["(?=x)"]')
-    for pattern in ("-changelog$|", "x*", "", ".*", "a?"):
+    for pattern in ("-changelog$|", "x*", "", ".*", "a?", ".+", "^.*$", "^[^/]"):
         with pytest.raises(SettingsError) as raised:
             settings_of(tmp_path, f'["a", "{pattern}"]')
         assert "scope.ignore_topics" in str(raised.value)

@@ -15,6 +15,12 @@ def test_every_class_of_configs_is_used_and_counted_by_one_guard() -> None:
     assert sorted((*LOSSES, *DISRUPTIONS)) == sorted(ChangeClass)
 
 
+def test_changes_that_no_guard_counts_have_a_caution() -> None:
+    """They stop consumers or idempotent producers, or the next failover."""
+    cautioned = {name for name, each in topic_configs().items() if each.caution is not None}
+    assert cautioned == {"message.downconversion.enable", "message.format.version", "min.insync.replicas"}
+
+
 def test_a_default_is_one_of_the_accepted_values() -> None:
     for each in topic_configs().values():
         accepted = each.accepted

@@ -6,6 +6,7 @@ and reports patterns that use them. A pattern may match anywhere in the name, as
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from functools import reduce
 
@@ -15,6 +16,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.arrow import over_arrow
+
+# Each character that topic names can have, alone and many times: a pattern that matches these matches every name.
+_NAMES = [each * times for each in f"{string.ascii_letters}{string.digits}._-" for times in (1, 100)]
 
 
 def check(pattern: str) -> None:
@@ -27,9 +31,8 @@ def check(pattern: str) -> None:
 
 
 def matches_all(pattern: str) -> bool:
-    """Return whether a legal pattern matches anywhere in every name, as `-changelog$|` and `x*` do."""
-    # No name is a line break. A pattern that matches it and an empty text needs no character of a name.
-    return all(pc.match_substring_regex(pa.array(["", "\n"]), pattern=pattern).to_pylist())
+    """Return whether a legal pattern matches anywhere in every name, as `-changelog$|`, `x*` and `.+` do."""
+    return all(pc.match_substring_regex(pa.array(_NAMES), pattern=pattern).to_pylist())
 
 
 def matches(column: str, pattern: str) -> Column:

@@ -146,7 +146,8 @@ def remarks(parsed: ParsedManifests) -> list[str]:
 def _shown(warnings: Sequence[FileError]) -> list[str]:
     """Return the first warnings, each one once a file."""
     places: dict[tuple[str, str], list[FileError]] = {}
-    for each in warnings:
+    # One entry for several clusters has the same warning on each of them.
+    for each in dict.fromkeys(warnings):
         places.setdefault((each.file, each.message), []).append(each)
     more = {True: "; other lines of the file, too", False: ""}
     lines = [f"warning: {each[0]}{more[len(each) > 1]}" for each in islice(places.values(), _WARNINGS_SHOWN)]

@@ -27,6 +27,7 @@ JsonSchema: TypeAlias = dict[str, Any]
 _VARIABLE: JsonSchema = dict(variables.SCHEMA)
 _SCALAR: JsonSchema = {"type": ["string", "number", "boolean"]}
 _NAMED: JsonSchema = {"type": "object", "required": ["cluster"], "properties": {"cluster": {"type": "string"}}}
+_NAME: JsonSchema = {"type": "string", "minLength": 1}
 _TEXTS: JsonSchema = {"type": "object", "additionalProperties": _SCALAR}
 _SCALAR_OR_NULL: JsonSchema = {"type": ["string", "number", "boolean", "null"]}
 _CONFIGS: JsonSchema = {"$ref": "#/$defs/topic-configs"}
@@ -106,7 +107,8 @@ def _of_kind(kind: ResourceKind) -> JsonSchema:
     columns = [name for name in kind.entries.columns_needed if name != "cluster"]
     # Without required columns, any of the table's own fields makes an entry.
     groups = [columns] if columns else [[name] for name in kind.entries.fields if name in _own(kind)]
-    one = [{"required": each} for each in (*groups, *([name] for name in shorthands))]
+    one: list[JsonSchema] = [{"required": each, "properties": dict.fromkeys(each, _NAME)} for each in groups]
+    one += [{"required": [name]} for name in shorthands]
     complete = {("oneOf" if columns else "anyOf"): one, **({"properties": needed} if needed else {})}
     # Overrides may complete an entry.
     return {**_entry(fields), "anyOf": [{"required": [OVERRIDES]}, complete]}
@@ -166,11 +168,11 @@ def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
     if name in _PATTERNS:
         return {"anyOf": [{"type": "string", "pattern": f"^({_PATTERNS[name]})$"}, _VARIABLE, {"type": "null"}]}
     if name == "assignments":
-        broker = {"anyOf": [{"type": "integer", "minimum": 0}, _VARIABLE]}
+        broker = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAXIMA["int"]}, _VARIABLE]}
         brokers = {"type": "array", "items": broker, "minItems": 1, "uniqueItems": True}
         return {
             "type": ["object", "null"],
-            "patternProperties": {"^[0-9]+$": brokers},
+            "patternProperties": {"^(0|[1-9][0-9]*)$": brokers},
             "additionalProperties": False,
             "minProperties": 1,
         }
@@ -188,10 +190,8 @@ def _field(table: Table, name: str, of_type: DataType) -> JsonSchema:
 
 
 def _fields_of(kind: ResourceKind) -> dict[str, JsonSchema]:
-    return {
-        **_fields(kind.table, kind.entries.fields),
-        **{name: dict(schema) for name, schema in kind.entries.schemas().items()},
-    }
+    fields = _fields(kind.table, kind.entries.fields)
+    return {**fields, **{name: {**fields.get(name, {}), **schema} for name, schema in kind.entries.schemas().items()}}
 
 
 def _own(kind: ResourceKind) -> Collection[str]:

@@ -36,7 +36,6 @@ _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[d
 _PAIRED = {
     name for name, each in topic_configs().items() if each.accepted.at_most is not None or each.accepted.never_with
 }
-_AS_THE_OTHER = -2
 _MOST_DIGITS = 39
 """Longest number that is read, with sign and point."""
 MAXIMA = {"int": 2**31 - 1, "long": 2**63 - 1}
@@ -94,18 +93,24 @@ def refused_together(configs: Mapping[str, str]) -> str | None:
     for name in configs.keys() & _PAIRED:
         accepted, value = topic_configs()[name].accepted, configs[name].strip(BLANKS)
         most = configs.get(accepted.at_most or "", "").strip(BLANKS)
-        holds = all(configs.get(name, "").strip(BLANKS).lower() == text for name, text in accepted.at_most_with.items())
-        if holds and _WHOLE.fullmatch(value) and _WHOLE.fullmatch(most) and _exceeds(int(value), int(most)):
-            return f"configs: {name} is {shown(name, value)}, more than {accepted.at_most}, {shown(name, most)}"
+        if _have(configs, accepted.at_most_with) and _WHOLE.fullmatch(value) and _WHOLE.fullmatch(most):
+            number, limit, both = int(value), int(most), f"{accepted.at_most}, {shown(name, most)}"
+            # A negative `least` stands for the limit.
+            if number < 0 and number == accepted.least:
+                continue
+            if limit >= 0 and not 0 <= number <= limit:
+                return f"configs: {name} is {shown(name, value)}, more than {both}"
+            if accepted.same_with and number != limit and _have(configs, accepted.same_with):
+                why = " and ".join(f"{other}={text}" for other, text in accepted.same_with.items())
+                return f"configs: {name} is {shown(name, value)}; with {why}, it must be the same as {both}"
         for other, refused in accepted.never_with.items() if value.lower() == "true" else ():
             if refused in _COMMA.split(configs.get(other, "").strip(BLANKS)):
                 return f"configs: {name} is {value}, with which brokers refuse {refused} in {other}"
     return None
 
 
-def _exceeds(number: int, most: int) -> bool:
-    """Whether a number exceeds the limit `most`; -1 is no limit, and -2 is the same as `most`."""
-    return number != _AS_THE_OTHER and most >= 0 and (number < 0 or number > most)
+def _have(configs: Mapping[str, str], values: Mapping[str, str]) -> bool:
+    return all(configs.get(name, "").strip(BLANKS).lower() == text for name, text in values.items())
 
 
 def _whole(config: TopicConfig, text: str, trimmed: str) -> str:

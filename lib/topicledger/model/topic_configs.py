@@ -7,8 +7,9 @@
 - `values`: the only values that are accepted, of a list: the only elements. `least`, `most`: limits of a number;
   `also`: values beside these limits. `pattern`: a regular expression for the whole value, in the syntax that Python and
   ECMAScript share; `form`: what it says.
-- `at_most`: the config that it may not exceed; `at_most_with`: only with these values of others. `never_with`: values
-  of other configs that brokers refuse with `true`.
+- `at_most`: the config that it may not exceed, but for `least`, if that is negative, which stands for its value;
+  `at_most_with`: only with these values of others; `same_with`: with these, too, it must be the same. `never_with`:
+  values of other configs that brokers refuse with `true`.
 - `default`: of a broker without settings. `since`, `until`: first and last version of Kafka that has the config.
 - `defaults_since`, `leasts_since`: what a version of Kafka changed, by version. `ignored_since`: the version from which
   on brokers accept it without using it.
@@ -131,6 +132,8 @@ class Accepted:
     """The config that it may not exceed."""
     at_most_with: Mapping[str, str]
     """Config -> the value with which brokers check `at_most`; empty: they always do."""
+    same_with: Mapping[str, str]
+    """Config -> the value with which, beside those of `at_most_with`, it must be the same as `at_most`."""
     never_with: Mapping[str, str]
     """Config -> the value, or element, that brokers refuse if this config is `true`."""
 
@@ -225,6 +228,7 @@ def _config(name: str, table: dict[str, Any]) -> TopicConfig:
             leasts_since=table.pop("leasts_since", {}),
             at_most=table.pop("at_most", None),
             at_most_with=table.pop("at_most_with", {}),
+            same_with=table.pop("same_with", {}),
             never_with=table.pop("never_with", {}),
         ),
         default=table.pop("default"),

@@ -152,7 +152,7 @@ def on_clusters(
         duplicates=item.duplicates,
         line=item.line or line,
     )
-    if overrides and read is not None:
+    if read is not None and all(name in overrides or name in outer.overrides for name in names):
         read(rest)
     for name in names:
         entry = rest

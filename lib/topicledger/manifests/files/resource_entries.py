@@ -89,8 +89,9 @@ def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defa
                 found[name] = None
             continue
         found[name] = reader.texts(name, value, at) if name == "labels" else reader.text(name, value, at)
-        right &= found[name] is not None
-        if (reason := field_reason(name, found[name])) is not None:
+        if found[name] is None:
+            right = False
+        elif (reason := field_reason(name, found[name])) is not None:
             lines[reason] = at
     if found["cluster"] is None and right:
         reader.report.error(item.line, "`cluster` is missing")

@@ -122,7 +122,7 @@ def schemas() -> Mapping[str, Mapping[str, object]]:
                 each: {"anyOf": [text, {**texts, "minItems": 1} if each in needed else texts]}
                 for each in shorthand.lists
             },
-            **{each: {"type": "boolean"} for each in shorthand.flags},
+            **{each: {"anyOf": [{"type": "boolean"}, variables.SCHEMA]} for each in shorthand.flags},
         }
         fields |= {each: {"anyOf": [field, {"type": "null"}]} for each, field in fields.items() if each not in needed}
         found[name] = {"type": "object", "properties": fields, "required": [*needed], "additionalProperties": False}

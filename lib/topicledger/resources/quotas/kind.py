@@ -35,7 +35,7 @@ KIND = ResourceKind(
         columns_are=lambda columns: not set(columns).isdisjoint(ENTITY),
         columns_needed=("cluster",),
         numbers=LIMITS,
-        schemas=dict,
+        schemas=entries.schemas,
         expansions=None,
     ),
     observed=ObservedResources(
