@@ -203,7 +203,7 @@ def test_stopped_run_leaves_or_cancels_moves_and_can_be_resumed(
     # The moves take minutes at this throttle, longer than any start of a driver.
     estate, config = planned_moves(spark, tmp_path, kafka_three, topic, "stop", SETTINGS.format(100_000), 12_000_000)
     driver = begin(
-        config, "stop", *(["--cancel"] if cancel else []), *(["--deadline", "60"] if how == "deadline" else [])
+        config, "stop", *(["--cancel"] if cancel else []), *(["--deadline", "100"] if how == "deadline" else [])
     )
     try:
         until(lambda: moved_now(estate, kafka_three, topic), seconds=180, every=0.2)
