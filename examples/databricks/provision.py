@@ -1,6 +1,6 @@
 # Databricks notebook source
 # Runs `provision` where secrets can't be environment variables of the cluster, as on serverless compute.
-# Executors don't have the secret: set [kafka] observe = "driver" in the settings.
+# Executors don't have the secret: leave [kafka] observe on "auto", by which a client of Spark Connect asks the clusters.
 import os
 
 from topicledger import cli
