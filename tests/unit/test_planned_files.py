@@ -132,7 +132,7 @@ def test_misspelt_owners_are_named_and_refused_for_a_plan_of_files(
     assert capsys.readouterr().err == "--replace-owner payment: no row has this owner; did you mean `payments`?\n"
     of_file = manifest_rows(spark, {"topic": "t2"}, {"topic": "t3", "owner": "new"})
     check_owners(ledger, settings, ("payments", "new"), [of_file], required=True)
-    with pytest.raises(UsageError, match="--owner unowned: no row has this owner; known: `new`, `payments`; leave it out"):
+    with pytest.raises(UsageError, match="--owner unowned: no row has this owner; known: `new`, `payments`; leave"):
         check_owners(ledger, settings, ("payments", "unowned"), [of_file], required=True)
 
 
