@@ -128,9 +128,15 @@ if [[ -n $elsewhere && $master == k8s://* ]]; then
     job=${job/#"$here"/"$image"}
 fi
 
+# Spark makes the place of its own catalog in the working folder by default; a metastore has its own.
+warehouse=()
+if [[ -z $elsewhere && " ${extra[*]-}" != *spark.sql.catalogImplementation* ]]; then
+    warehouse=(--conf "spark.sql.warehouse.dir=file:$scratch/warehouse")
+fi
+
 command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
     --py-files "$py_files" --jars "${jars#,}" ${local_files[@]+"${local_files[@]}"} ${log_store[@]+"${log_store[@]}"}
-    ${extra[@]+"${extra[@]}"})
+    ${warehouse[@]+"${warehouse[@]}"} ${extra[@]+"${extra[@]}"})
 if [[ -n $elsewhere ]]; then
     # Spark would say so with exit code 1, which means: start it again.
     [[ $master != spark://* ]] || fail 2 "Spark's standalone clusters run no Python in deploy mode cluster: leave --deploy-mode out"

@@ -4,8 +4,9 @@
 #
 #   owners.sh BASE FOLDER
 #
-# The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Files right in FOLDER name no owner: if one of
-# them differs, no --owner is printed. Ends with 1 if a folder's name can't be passed on.
+# The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Files right in FOLDER, and in FOLDER/unowned/,
+# which `export` writes, name no owner: if one of them differs, no --owner is printed. Ends with 1 if a folder's name
+# can't be passed on.
 set -euo pipefail
 
 base=$1 folder=${2%/}
@@ -13,7 +14,7 @@ base=$1 folder=${2%/}
 # Without renames: a file that moves to another owner concerns both.
 found=$(git diff --name-only --no-renames -z "$base" HEAD -- "$folder/" | while IFS= read -r -d '' path; do
     owner=${path#"$folder"/}
-    if [[ $owner != */* ]]; then
+    if [[ $owner != */* || $owner == unowned/* ]]; then
         printf 'any owner\n'
         continue
     fi

@@ -1,6 +1,6 @@
 # Databricks notebook source
 # Runs `provision` where secrets can't be environment variables of the cluster, as on serverless compute.
-# Executors don't have the secret: set [kafka] observe = "driver" in the settings.
+# Executors lack the secret: [kafka] observe = "auto" lets the client of Spark Connect ask the clusters.
 import os
 
 from topicledger import cli

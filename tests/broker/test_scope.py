@@ -128,6 +128,9 @@ def test_a_team_plans_and_applies_only_its_own_changes(
     nobody = invoke("plan", "--config", config, "--owner", "nobody")
     assert nobody.exit_code == 0, nobody.output
     assert "scope: owner nobody: nothing is inside; 2 topics" in nobody.stdout
+    lost = invoke("plan", "--config", config, "--owner", "nobody", folder)
+    assert (lost.exit_code, lost.stdout) == (2, ""), "the file's changes would be left out, and the check green"
+    assert "--owner nobody: no row has this owner; known: `a`, `b`; leave it out" in lost.stderr
 
 
 @pytest.mark.thorough

@@ -212,6 +212,10 @@ def test_a_change_removes_rows_of_owners_whose_folders_it_touches(tmp_path: Path
         (tmp_path / "topics" / name / "one.yaml").write_text("changed\n")
     both = [f"--{option}={name}" for option in ("owner", "replace-owner") for name in "ab"]
     assert owners().stdout.splitlines() == both, "other owners' merged changes that aren't loaded stay out of the plan"
+    (tmp_path / "topics" / "unowned").mkdir()
+    for name in ("a", "unowned"):
+        (tmp_path / "topics" / name / "one.yaml").write_text("changed again\n")
+    assert owners().stdout.splitlines() == ["--replace-owner=a"], "rows without an owner belong to no --owner"
     (tmp_path / "topics" / "--all").mkdir()
     (tmp_path / "topics" / "--all" / "x.yaml").write_text("x\n")
     refused = owners()

@@ -17,7 +17,7 @@ from pyspark.sql import Row, SparkSession
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows, plain
 from topicledger.cli import loading
-from topicledger.cli.scope import warn_of_unknown_owners
+from topicledger.cli.scope import check_owners
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped, UsageError
@@ -120,14 +120,20 @@ def test_a_plan_that_removes_rows_needs_its_files(spark: SparkSession) -> None:
         require_loaded(run)
 
 
-def test_misspelt_owners_of_replace_are_named(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_misspelt_owners_are_named_and_refused_for_a_plan_of_files(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     tables = {MANIFESTS.name: manifest_rows(spark, {"topic": "t", "owner": "payments"})}
     ledger: Any = SimpleNamespace(
         read_if_exists=lambda table: tables.get(table.name, frame(spark, plain(table.schema), []))
     )
     settings: Any = SimpleNamespace(owners=Owners())
-    warn_of_unknown_owners(ledger, settings, ("payment", "PAYMENTS"), option="--replace-owner")
+    check_owners(ledger, settings, ("payment", "PAYMENTS"), option="--replace-owner")
     assert capsys.readouterr().err == "--replace-owner payment: no row has this owner; did you mean `payments`?\n"
+    of_file = manifest_rows(spark, {"topic": "t2"}, {"topic": "t3", "owner": "new"})
+    check_owners(ledger, settings, ("payments", "new"), [of_file], required=True)
+    with pytest.raises(UsageError, match="--owner unowned: no row has this owner; known: `new`, `payments`; leave"):
+        check_owners(ledger, settings, ("payments", "unowned"), [of_file], required=True)
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyspark
 import pytest
@@ -65,6 +66,13 @@ def test_queries_are_for_few_rows_within_and_for_many_again_when_asked(spark: Sp
     with for_few_rows(session):
         pass
     assert {name: session.conf.get(name) for name in FEW_ROWS} == before
+
+
+def test_sparks_own_catalog_is_outside_the_working_folder(spark: SparkSession) -> None:
+    spark.sql("SHOW DATABASES").collect()
+    folder = Path(urlsplit(spark.conf.get("spark.sql.warehouse.dir") or "").path)
+    assert folder.is_dir()
+    assert not folder.is_relative_to(Path.cwd())
 
 
 def test_a_setting_that_somebody_chose_stays(spark: SparkSession) -> None:

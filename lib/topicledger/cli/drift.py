@@ -20,7 +20,7 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
-from topicledger.cli.scope import scope_options, warn_of_unknown_owners
+from topicledger.cli.scope import check_owners, scope_options
 from topicledger.config.severities import Severity
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.audit import audit
@@ -73,7 +73,7 @@ def drift(
     with interruptible():
         settings = open_settings(options)
         ledger = open_ledger(options, settings, "drift")
-        warn_of_unknown_owners(ledger, settings, limits.owners)
+        check_owners(ledger, settings, limits.owners)
         with started(request, options, settings, ledger) as run:
             progress = options.metrics.count(Progress())
             with with_resume_hint(run):

@@ -12,7 +12,7 @@ from typing import Literal
 import click
 
 from topicledger.apply.display import display_only
-from topicledger.cli.scope import named, warn_of_unknown_owners
+from topicledger.cli.scope import check_owners, named
 from topicledger.config import ownership
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
@@ -104,7 +104,7 @@ def files_of(
     unloaded = planned_files.unloaded(ledger, kept, removals)
     if replacing is not None:
         rows = [each.rows for each in unloaded.values()]
-        warn_of_unknown_owners(ledger, settings, replacing.owners, rows, option="--replace-owner")
+        check_owners(ledger, settings, replacing.owners, rows, option="--replace-owner")
     return runs.Files(
         argument=argument,
         paths=paths,

@@ -22,7 +22,7 @@ from topicledger.cli.options import (
     print_result,
     requested_by_option,
 )
-from topicledger.cli.scope import named, warn_of_unknown_owners
+from topicledger.cli.scope import check_owners, named
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
 from topicledger.files.changes import frames
@@ -105,7 +105,7 @@ def load_manifests(
     ledger = open_ledger(options, settings, "load_manifests", new=True)
     if replacing is not None:
         of_files = list(frames(ledger.spark, parsed.tables).values())
-        warn_of_unknown_owners(ledger, settings, replacing.owners, of_files, option="--replace-owner")
+        check_owners(ledger, settings, replacing.owners, of_files, option="--replace-owner")
     if dry_run:
         loaded = compare(ledger, settings, parsed, replace=replacing)
     else:

@@ -10,7 +10,7 @@ import click
 
 from topicledger.cli import explain, explain_resources, live_policies, upgrades
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings
-from topicledger.cli.scope import topic_scope_options, warn_of_unknown_owners
+from topicledger.cli.scope import check_owners, topic_scope_options
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
@@ -117,7 +117,7 @@ def policies_audit(
     building.check(settings)
     ledger = open_ledger(options, settings, "policies")
     clusters = settings.select(options.cluster)
-    warn_of_unknown_owners(ledger, settings, limits.owners)
+    check_owners(ledger, settings, limits.owners)
     if version is not None:
         return upgrades.audit_upgrade(ledger, settings, clusters, version, limits, options, detailed=detailed_exitcode)
     return live_policies.audit_policies(ledger, settings, clusters, named, limits, options, detailed=detailed_exitcode)

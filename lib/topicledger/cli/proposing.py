@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from topicledger import atomic
 from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, interruptible, open_ledger, open_settings, print_result
-from topicledger.cli.scope import warn_of_unknown_owners
+from topicledger.cli.scope import check_owners
 from topicledger.config.patterns import matches
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.files.writing import as_yaml
@@ -69,7 +69,7 @@ def propose(options: Options, request: Proposing) -> int:
     with interruptible():
         settings = open_settings(options)
         ledger = open_ledger(options, settings, "prune")
-        warn_of_unknown_owners(ledger, settings, request.owners)
+        check_owners(ledger, settings, request.owners)
         found = _find(ledger, request, options.cluster or tuple(settings.clusters))
     unused = [each for each in found if each.used is None]
     text = _as_file(unused, request.days) if unused else ""

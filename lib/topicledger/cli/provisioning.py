@@ -35,7 +35,7 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
-from topicledger.cli.scope import scope_options, warn_of_unknown_owners
+from topicledger.cli.scope import check_owners, scope_options
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.files.load import Replace
@@ -301,7 +301,7 @@ def run_request(
             planned = loading.files_of(ledger, settings, parsed, list(map(str, files)), replacing, request)
             request = dataclasses.replace(request, manifests=planned)
         unloaded = [each.rows for each in request.unloaded.values()]
-        warn_of_unknown_owners(ledger, settings, request.scope.owners, unloaded)
+        check_owners(ledger, settings, request.scope.owners, unloaded, required=plans_files)
         # This comes before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.

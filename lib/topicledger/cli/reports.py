@@ -12,7 +12,7 @@ import click
 from topicledger import report
 from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
-from topicledger.cli.scope import topic_scope_options, warn_of_unknown_owners
+from topicledger.cli.scope import check_owners, topic_scope_options
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
 from topicledger.model.scope import Scope
@@ -80,7 +80,7 @@ def report_command(
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "report")
     ledger.ensure(RUNS, PLANS, AUDIT)
-    warn_of_unknown_owners(ledger, settings, limits.owners)
+    check_owners(ledger, settings, limits.owners)
     if asked is None:
         asked = report.of_run(ledger, str(options.run_id), options.cluster)
     asked = report.limited(ledger, settings.owners, asked, limits)
@@ -101,7 +101,7 @@ def _write_estate(options: Options, limits: Scope, now: datetime, out: Path, ind
     settings.select(options.cluster)
     ledger = open_ledger(options, settings, "report")
     with for_few_rows(ledger.spark):
-        warn_of_unknown_owners(ledger, settings, limits.owners)
+        check_owners(ledger, settings, limits.owners)
         found = read_estate(ledger, settings, limits, now)
     _write_page(report.render_estate(found), out, index)
     counts = {

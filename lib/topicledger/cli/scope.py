@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from topicledger.config import patterns
 from topicledger.config.ownership import owner_key
 from topicledger.config.settings import Settings
+from topicledger.errors import UsageError
 from topicledger.ledger.tables import Ledger
 from topicledger.model.scope import Scope
 from topicledger.resources.registry import KINDS
@@ -83,17 +84,19 @@ def scope_options(command: Command) -> Command:
     return owner_option(_topic(_resource(call)))
 
 
-def warn_of_unknown_owners(
+def check_owners(
     ledger: Ledger,
     settings: Settings,
     owners: Sequence[str],
     unloaded: Sequence[DataFrame] = (),
     *,
     option: str = "--owner",
+    required: bool = False,
 ) -> None:
     """Print a line for each of these owners that neither a row nor the settings name: it is likely misspelt.
 
     `unloaded`: rows of files that count as if they were loaded. `option`: the option that names the owners.
+    Raises UsageError for the first one if they are `required`: a plan of files would silently leave out their changes.
     """
     if not owners:
         return
@@ -106,4 +109,7 @@ def warn_of_unknown_owners(
     for each in owners:
         if owner_key(each) not in keys:
             hint = nearest(each, known)
-            click.echo(f"{option} {show(each)}: no row has this owner{'; ' + hint if hint else ''}", err=True)
+            message = f"{option} {show(each)}: no row has this owner{'; ' + hint if hint else ''}"
+            if required:
+                raise UsageError(f"{message}; leave it out to plan the files' changes of every owner")
+            click.echo(message, err=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import logging
 import os
+import shutil
 import socket
 import stat
 import sys
@@ -44,6 +46,7 @@ JAVA_OPTIONS = (
 SERVE = "serve"
 REMOTE = "SPARK_REMOTE"
 """Environment variable with the address of a Spark Connect server, such as sc://host:15002."""
+_METASTORE = "spark.sql.catalogImplementation"
 _PORT = 15002
 _CONNECT_SECONDS = 20.0
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -104,6 +107,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
         **(LOCAL_FILES if files else {}),
         **(_unless_named(LOOPBACK) if is_local(master) and "SPARK_LOCAL_IP" not in os.environ else {}),
         **(_unless_named(S3_LOG_STORE) if "spark.jars" in own_jars and jars.log_store() else {}),
+        **_warehouse(),
         **own_jars,
     }
     builder = builder.master(master)
@@ -197,6 +201,15 @@ def _log_folder() -> Path:
     folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR") or default)
     folder.mkdir(mode=0o700 if folder == own else 0o777, parents=True, exist_ok=True)
     return folder
+
+
+def _warehouse() -> Mapping[str, str]:
+    """Place of Spark's own catalog, which Spark makes in the working folder by default; a metastore has its own."""
+    if _METASTORE in jars.spark_settings():
+        return {}
+    folder = tempfile.mkdtemp(prefix="topicledger-warehouse-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return _unless_named({"spark.sql.warehouse.dir": Path(folder).as_uri()})
 
 
 def open_log(folder: Path) -> int:

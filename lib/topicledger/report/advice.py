@@ -12,7 +12,7 @@ from topicledger.plan.allowing import OF_ACTIONS
 from topicledger.resources.registry import KINDS
 from topicledger.text import listed, show
 
-_MANIFEST = "Correct the row of manifests and load it again."
+_MANIFEST = "Correct the row, and load it again."
 _RULE = "Change the declaration so that it complies with the policy, or change the policy in the settings."
 
 OF_ERRORS: Mapping[str, str] = {

@@ -22,7 +22,7 @@ class AclRefusal(RefusalName):
     NOT_MANAGED = "NOT_MANAGED"
     """The ACL would be removed, but `acls.manage` doesn't name its principal."""
     OWN_RIGHTS = "OWN_RIGHTS"
-    """It would revoke access of the run's own principal."""
+    """It would revoke access of the run's own principal, or of one in `acls.super_users`."""
     LAST_CLUSTER_ACL = "LAST_CLUSTER_ACL"
     """Without the last ACL on `kafka-cluster`, everybody may do everything to the cluster."""
     PRINCIPAL_UNKNOWN = "PRINCIPAL_UNKNOWN"
