@@ -34,8 +34,8 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     },
     "apply": {
         ExitCode.TOPICS_FAILED: _FAILED,
-        ExitCode.GUARD_STOPPED: f"{_GUARD}: the rest was applied. Or an approval is missing, or the plan is too old: "
-        "nothing more was sent.",
+        ExitCode.GUARD_STOPPED: f"{_GUARD}: the rest, if any, was applied. Or an approval is missing, or the plan is "
+        "too old: nothing more was sent.",
     },
     "provision": {
         ExitCode.TOPICS_FAILED: _FAILED,
