@@ -27,7 +27,6 @@ from topicledger.ledger.session import (
     S3_LOG_STORE,
     for_few_rows,
     log_folder,
-    log_folder,
     open_log,
     workers_python,
 )
