@@ -34,7 +34,7 @@ def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECO
     for thread in threads:
         thread.start()
     for thread, (number, *_) in zip(threads, posts, strict=True):
-        thread.join()
+        thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
             log.warning("notify[%d]: no answer within %g s; the run continues", number, seconds)
     wanted, got = Counter(number for number, *_ in posts), Counter(arrived)
