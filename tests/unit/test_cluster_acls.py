@@ -138,7 +138,7 @@ def test_added_acl_that_brokers_do_not_show_yet_counts(admin: MagicMock) -> None
     assert errors(list(run.apply([add(FOREIGN)]))) == {" ".join(FOREIGN): None}
 
 
-def test_first_acl_is_not_added_if_acls_cannot_be_listed_or_the_cluster_is_another(admin: MagicMock) -> None:
+def test_first_acl_is_not_added_if_acls_are_unknown_or_the_cluster_differs(admin: MagicMock) -> None:
     admin.describe_acls.side_effect = NotListed("not permitted")
     assert applied(admin, add(FOREIGN), add(OF_TOPIC)) == {
         " ".join(FOREIGN): "NOT_PERMITTED",
