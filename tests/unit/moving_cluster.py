@@ -113,13 +113,17 @@ class MovingCluster:
         return TopicResult()
 
     def topic_configs(self, topics: Sequence[str], names: Mapping[str, Collection[str]]) -> list[TopicConfigs]:
-        return [TopicConfigs(topic=topic, configs=self._entries(topic)) for topic in topics if topic in self.ids]
+        return [
+            TopicConfigs(topic=topic, configs=self._entries(topic, names[topic]))
+            for topic in topics
+            if topic in self.ids
+        ]
 
-    def _entries(self, topic: str) -> tuple[ConfigEntry, ...]:
+    def _entries(self, topic: str, names: Collection[str]) -> tuple[ConfigEntry, ...]:
         return tuple(
             ConfigEntry(name=name, value=value, config_source=SET_ON_TOPIC, read_only=False, is_sensitive=False)
             for (kind, resource, name), value in self.configs.items()
-            if (kind, resource) == (TOPIC, topic)
+            if (kind, resource) == (TOPIC, topic) and name in names
         )
 
     def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -16,15 +17,18 @@ from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
+from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
+from topicledger.model import Target, Work
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.resources import changed_declarations
 from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
-from topicledger.resources.acls.decide import decide, protected
+from topicledger.resources.acls.decide import decide
 from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.policies import SUBJECT
@@ -319,12 +323,20 @@ def planned_delete(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_row_refused_since_the_plan_protects_too(spark: SparkSession) -> None:
-    """The plan was made before the mistake: the removal is refused when the plan is applied."""
+    """The plan was made before the mistake, which is also in the cluster, and the run is about one cluster only."""
     plans = frame(spark, PLANS.schema, [planned_delete(right()), planned_delete(right("User:b"))])
-    wrong = frame(spark, ACLS.schema, [right(host="wrong", cluster="main")])
-    judged = wrong.transform(manifests.judge(["main"], None))
-    (row,) = dicts(plans.transform(protected(judged, ["main"])))
+    wrong = frame(spark, ACLS.schema, [right(host="wrong", cluster="mian")])
+    settings = replace(SETTINGS, clusters={name: cluster_settings(name, "localhost:1") for name in ("main", "other")})
+    run = SimpleNamespace(
+        settings=settings, selected=("main",), scope=EVERYTHING, reverts=None, of_files=False,
+        of_earlier_manifests=False, latest_version_of=lambda _: 1, resources=lambda *_: wrong,
+        ledger=SimpleNamespace(exists=lambda _: True, latest_version=lambda _: 2),
+    )  # fmt: skip
+    work = {"main": (0, [[Target(resource=text(right()), action=AclAction.ACL_DELETE)]])}
+    refusing = changed_declarations(cast(Run, run), cast(Work, work))
+    (row,) = (row for transform in refusing for row in dicts(plans.transform(transform)))
     assert (row["resource"], row["error"]) == (text(right()), "CHANGED_SINCE_PLAN")
+    assert "a refused row may be meant to keep or to replace it" in row["error_message"]
 
 
 OPEN = replace(STATUS, allow_everyone=True)

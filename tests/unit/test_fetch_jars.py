@@ -52,6 +52,22 @@ def test_the_pinned_jars_are_accepted_and_other_pins_make_them_incomplete(jars: 
     assert jars.content != before
 
 
+def test_fetched_jars_that_are_not_the_pinned_ones_are_not_installed(
+    jars: Jars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def brings(content: bytes) -> None:
+        monkeypatch.setattr(fetch_jars, "run_ivy", lambda _, __, target: (target / "a-1.jar").write_bytes(content))
+
+    monkeypatch.setattr(fetch_jars, "BUILD", tmp_path)
+    brings(b"bad")
+    with pytest.raises(FetchError, match=r"a-1.jar has the SHA-256"):
+        fetch_jars.fetch(jars)
+    assert not jars.folder.exists()
+    brings(b"good")
+    fetch_jars.fetch(jars)
+    assert fetch_jars.is_complete(jars)
+
+
 def test_every_jar_that_is_fetched_by_default_is_pinned() -> None:
     for jars in (*WANTED, *FOR_S3, *FOR_YARN):
         modules = [f"{name}-{revision}.jar" for _, name, revision in jars.coordinates]

@@ -439,7 +439,7 @@ def test_fewer_replicas_count_for_losses_beside_altered_configs(spark: SparkSess
         spark,
         alters("both", {}, {"retention.ms": "5"}, retention_ms="6"),
         reassigned("both", "0:1,2,3", "0:2"),
-        reassigned("fewer", "0:1,2,3", "0:1"),
+        reassigned("fewer", "0:1,2", "0:1"),
         {"topic": "fewer", "decision": "elect_leaders", "after": {"partitions": "0"}},
         reassigned("moved", "0:1", "0:2"),
         {"topic": "moved", "decision": "elect_leaders", "after": {"partitions": "0"}},

@@ -178,6 +178,29 @@ def test_only_regular_files_are_read(special: dict[str, Path], tmp_path: Path) -
     assert len(parsed.rows) == 1
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_a_file_that_is_exchanged_before_it_is_opened_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (secret := tmp_path / "secret").write_text(f"[{ROW}]")
+    (path := tmp_path / "a.json").write_text(f"[{ROW}]")
+    require_regular = reading._require_regular
+
+    def exchanged(status: os.stat_result) -> None:
+        require_regular(status)
+        monkeypatch.setattr(reading, "_require_regular", require_regular)
+        path.unlink()
+        if kind == "link":
+            path.symlink_to(secret)
+        else:
+            os.mkfifo(path)
+
+    monkeypatch.setattr(reading, "_require_regular", exchanged)
+    parsed = read_manifest_files([path], NOTHING)
+    assert (len(parsed.errors), parsed.rows, parsed.digests) == (1, [], {})
+
+
 def test_a_growing_file_has_the_digest_of_the_read_bytes(tmp_path: Path) -> None:
     path, stop = tmp_path / "a.jsonl", threading.Event()
     path.write_text(f"{ROW}\n")
@@ -256,6 +279,15 @@ def test_links_within_the_folder_are_followed(checkout: Path) -> None:
     for path in (mount, Path("mount"), Path("current"), mount / "a.json", Path("mount/a.json"), Path("current/a.json")):
         parsed = read_manifest_files([path], NOTHING)
         assert (errors(parsed), len(parsed.rows)) == ([], 1), path
+
+
+@pytest.mark.timeout(20)
+def test_links_that_lead_back_end(checkout: Path) -> None:
+    """Systems follow 40 links in a path: two links to their own folder make 2 to the power of 40 paths."""
+    for name in ("one", "other"):
+        (checkout / "topics" / name).symlink_to(".")
+    parsed = read_manifest_files([Path("topics")], NOTHING)
+    assert (errors(parsed), len(parsed.rows)) == ([], 1)
 
 
 SECRET = "hunter2-Zq9vK3xWm7"

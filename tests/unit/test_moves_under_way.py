@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
 from topicledger.actions.cancelling import StillMoved
+from topicledger.actions.min_insync import MIN_INSYNC
 from topicledger.actions.moved import moves_of
-from topicledger.actions.reassign import MIN_INSYNC
 from topicledger.actions.throttling import ThrottleRefused, Throttling
 from topicledger.apply.throttles import take_away
 from topicledger.kafka import Response
@@ -534,6 +535,36 @@ def test_min_insync_raised_since_the_plan_stops_fewer_replicas(live: str | None,
     rows = list(executor.apply([move("t", before, after), move("other", {0: (1,)}, {0: (2,)})]))
     assert {row.resource: row.error for row in rows} == {"t": error, "other": None}
     assert (("t", 0) in {key for asked in cluster.requests for key in asked}) == (error is None)
+
+
+@pytest.mark.parametrize("when", ["throttles are set", "a request gets lost", "others move"])
+def test_min_insync_raised_by_another_client_stops_what_was_not_sent(when: str) -> None:
+    """It is compared right before each request, as replicas are: moves may take days."""
+    before, after = {0: (1, 2), 1: (1,)}, {0: (3,), 1: (3,)}
+    cluster = MovingCluster(t=before)
+    cluster.configs[TOPIC, "t", MIN_INSYNC] = "1"
+    sends = executor_of(cluster, Written(), meanwhile=cluster.finish)
+
+    def raised() -> None:
+        cluster.configs[TOPIC, "t", MIN_INSYNC] = "2"
+
+    def request(number: int) -> None:
+        raised()
+        if when == "a request gets lost" and number == 1:
+            raise LOST
+
+    if when == "throttles are set":
+        cluster.before_alter = raised
+    else:
+        cluster.before_request = request
+    one_by_one = replace(sends.limits.moving.settings, max_partitions_per_broker=1)
+    sends.limits.moving = replace(sends.limits.moving, settings=one_by_one)
+    (row,) = sends.apply([move("t", before, after)])
+    assert row.error == "BELOW_MIN_INSYNC"
+    assert row.outcome is (Outcome.REFUSED if when == "throttles are set" else Outcome.FAILED)
+    assert "replication factor 1 is below the topic's min.insync.replicas, which is 2 now" in str(row.error_message)
+    assert [set(each) for each in cluster.requests] == ([] if when == "throttles are set" else [{("t", 0)}])
+    assert set(cluster.throttles()) == {(TOPIC, "t", MIN_INSYNC)}
 
 
 def test_min_insync_lowered_by_the_same_run_is_waited_for() -> None:

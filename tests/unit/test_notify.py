@@ -19,6 +19,7 @@ import pytest
 
 from tests.receiver import receiver
 from tests.unit.announcements import DONE, REFUSED, drifted
+from topicledger import notify
 from topicledger.apply.planned import Pending
 from topicledger.apply.summary import ClusterCounts, Summary
 from topicledger.config.notify import Event, NotifySettings
@@ -280,6 +281,18 @@ def test_an_announcement_that_goes_wrong_fails_no_run(caplog: pytest.LogCaptureF
         "run nightly ended, but couldn't be announced (ValueError)",
         "run nightly ended, but couldn't be announced (AttributeError)",
     ]
+
+
+def test_an_event_that_another_start_announced_is_not_announced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run's row is marked first; of two starts that mark it at once, one announces it."""
+    posted: list[Sequence[object]] = []
+    monkeypatch.setattr(notify, "post_all", lambda posts: posted.append(posts) or {1})
+    for notified, marked in ((None, 1), ("failed", 0), (None, 0)):
+        monkeypatch.setattr(notify, "find_run", lambda *_, before=notified: {"notified": before})
+        ledger = SimpleNamespace(update=lambda *_, rows=marked: rows)
+        run = cast(Run, SimpleNamespace(run_id="nightly", ledger=ledger))
+        announce(run, [NotifySettings(url="env:HOOK")], lambda: of_run(REFUSED, "alice", AT))
+    assert [len(each) for each in posted] == [1, 0, 0]
 
 
 def test_without_an_address_no_announcement_is_made() -> None:

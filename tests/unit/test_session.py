@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -19,12 +20,14 @@ from tests import commands
 from tests.broker.served import serving
 from tests.listening import family, listened_on
 from topicledger.errors import UsageError
+from topicledger.ledger import jars
 from topicledger.ledger.session import (
     DEFAULTS,
     FEW_ROWS,
     JAVA_OPTIONS,
     S3_LOG_STORE,
     for_few_rows,
+    log_folder,
     open_log,
     workers_python,
 )
@@ -172,6 +175,22 @@ def test_spark_does_not_log_into_what_others_put_there(tmp_path: Path, kind: str
     with pytest.raises(UsageError, match="Set TOPICLEDGER_LOG_DIR to a folder of your own"):
         open_log(folder)
     assert precious.read_text() == "as it was"
+
+
+def test_the_folder_of_the_log_in_the_temporary_folder_is_this_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may create it first, with a log in it that everybody may write and its owner reads."""
+    monkeypatch.delenv("TOPICLEDGER_LOG_DIR", raising=False)
+    monkeypatch.setattr(jars, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert stat.S_IMODE(log_folder().stat().st_mode) == 0o700
+    somebody = os.getuid()
+    (theirs := tmp_path / f"topicledger-{somebody + 1}").mkdir()
+    (theirs / "spark.log").touch(0o666)
+    monkeypatch.setattr(os, "getuid", lambda: somebody + 1)
+    with pytest.raises(UsageError, match="Set TOPICLEDGER_LOG_DIR to a folder of your own"):
+        open_log(log_folder())
 
 
 def test_spark_submit_does_not_log_into_a_link(tmp_path: Path) -> None:

@@ -42,6 +42,15 @@ def test_a_topic_with_an_error_is_neither_gone_nor_there(code: int) -> None:
     assert {name: (state.permitted, state.unknown is not None) for name, state in states.items()} == found
 
 
+def test_a_topic_is_internal_by_its_flag_or_by_its_name() -> None:
+    """I1: brokers don't mark `__remote_log_metadata`, nor topics of newer Kafkas that a client created before."""
+    answer = [topic("marked"), topic("__share_group_state"), topic("__remote_log_metadata"), topic("__own")]
+    for each in answer:
+        each.is_internal = each.name == "marked"
+    internal = [info.topic for info in topics.infos(answer) if info.internal]
+    assert internal == ["marked", "__share_group_state", "__remote_log_metadata"]
+
+
 def observed(answers: Sequence[Sequence[TopicInfo]], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Return the rows of a cluster that lists the first answer, and is then asked again about unknown topics."""
     admin = MagicMock()

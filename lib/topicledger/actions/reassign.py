@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions import cancelling
 from topicledger.actions.asking import MovesUnlisted, Unlisted
-from topicledger.actions.checking import undescribed, unreadable
+from topicledger.actions.checking import undescribed
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.costs import MOVED_PARTITIONS
 from topicledger.actions.declared import declared_differently
 from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.min_insync import below_min_insync
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
@@ -39,14 +40,12 @@ from topicledger.model import (
     Refusal,
     ReplicaAction,
     Target,
-    TopicConfigs,
     TopicInfo,
     TopicResult,
 )
 
 _SHOWN_WITHIN = 15.0
-"""Seconds until brokers show a move that is over, as for altered configs (K6)."""
-MIN_INSYNC = "min.insync.replicas"
+"""Seconds until brokers show a move that is over (R4)."""
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -82,52 +81,12 @@ def check(
     states = context.topic_states([target.topic for target in targets])
     up = {broker.broker_id for broker in context.brokers()}
     begun = {each.topic for each in targets if each.maybe_sent and _may_be_begun(each, states.get(each.topic), listed)}
-    below = _below_min_insync(context, [each for each in targets if each.topic not in begun]) if alters_done else {}
+    below = below_min_insync(context, [each for each in targets if each.topic not in begun]) if alters_done else {}
     context.require_planned_cluster()
     for target in targets:
         unlisted = context.unlisted if listed is None else None
         refusal = _refusal(target, states.get(target.topic), listed or {}, up, unlisted) or below.get(target.topic)
         yield target, None if target.topic in begun else refusal
-
-
-def _below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, tuple[Refusal, str]]:
-    """Return topic -> why it can't have fewer replicas: its min.insync.replicas may have been raised since the plan.
-
-    Waits for an alter of this run, which becomes visible late (K6).
-    """
-    fewest = {each.topic: fewer for each in targets if (fewer := _fewer_replicas(each)) is not None}
-    found: dict[str, tuple[Refusal, str]] = {}
-    for _ in context.looks(_SHOWN_WITHIN):
-        described = context.describe_configs(list(fewest), dict.fromkeys(fewest, (MIN_INSYNC,)))
-        needed = {topic: int(str(each.value)) for topic, of in described.items() for each in of.configs or ()}
-        found = {topic: _min_insync_unknown(described.get(topic)) for topic in fewest if topic not in needed}
-        below = {topic: each for topic, each in needed.items() if fewest[topic] < each}
-        if not below:
-            break
-        found |= {topic: _too_few(fewest[topic], each) for topic, each in below.items()}
-    return found
-
-
-def _too_few(replicas: int, needed: int) -> tuple[Refusal, str]:
-    message = (
-        f"replication factor {replicas} is below the topic's {MIN_INSYNC}, which is {needed} now: declare a factor "
-        f"of {needed} or more, or lower {MIN_INSYNC} in an earlier run"
-    )
-    return Refusal.BELOW_MIN_INSYNC, message
-
-
-def _min_insync_unknown(configs: TopicConfigs | None) -> tuple[Refusal, str]:
-    if configs is None or configs.error_code == kafka.NONE:
-        configs = TopicConfigs(topic="", error_code=kafka.TOPIC_AUTHORIZATION_FAILED)
-    refusal, why = unreadable(configs)
-    return refusal, f"the replication factor would be lowered, but the topic's {MIN_INSYNC} is unknown: {why}"
-
-
-def _fewer_replicas(target: Target) -> int | None:
-    """Return the fewest replicas of a partition after the move; None if no partition has fewer than before."""
-    before, after = target.replicas_before, target.replicas_after
-    lowered = any(len(brokers) < len(before.get(partition, ())) for partition, brokers in after.items())
-    return min(map(len, after.values())) if lowered else None
 
 
 def _may_be_begun(target: Target, state: TopicState | None, listed: Mapping[Partition, Replicas] | None) -> bool:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, undescribed
 from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.min_insync import below_min_insync
 from topicledger.actions.moved import is_between, is_cancelled, is_in_place, moves_of, ours, where_cancelled
 from topicledger.actions.receivers import Receivers
 from topicledger.actions.throttling import Throttling
@@ -388,6 +389,9 @@ class Waves:
     def _compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
         """Yield each target, with a refusal if its topic is no longer as planned, or can't be compared now."""
         self.look([target.topic for target in targets])
+        left = [target for target in targets if target.topic not in self._failed]
+        for topic, why in below_min_insync(self._context, left).items():
+            self._fail(topic, *why)
         for target in targets:
             unknown = target.topic in self._failed or target.topic in self._unlisted_since
             why = Refusal.CHANGED_SINCE_PLAN, "not sent"

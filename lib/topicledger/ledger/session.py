@@ -113,7 +113,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     builder = builder.master(master)
     for key, value in ours.items():
         builder = builder.config(key, value)
-    started = _started_with_output_in(None if verbose else _log_folder())
+    started = _started_with_output_in(None if verbose else log_folder())
     with started, workers_python(), _behind_sparks_jars(files):
         return builder.getOrCreate()
 
@@ -192,14 +192,19 @@ def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
         for_many()
 
 
-def _log_folder() -> Path:
+def log_folder() -> Path:
     """Return the folder of Spark's own log: TOPICLEDGER_LOG_DIR, else the checkout's build/logs, else the user's own
-    one in the temporary folder."""
+    one in the temporary folder.
+
+    Raises UsageError if another user created that one, who could read the log.
+    """
     build = jars.CHECKOUT / "build"
     own = Path(tempfile.gettempdir()) / f"topicledger-{os.getuid()}"
     default = build / "logs" if build.is_dir() else own
     folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR") or default)
     folder.mkdir(mode=0o700 if folder == own else 0o777, parents=True, exist_ok=True)
+    if folder == own and folder.lstat().st_uid != os.getuid():
+        raise UsageError(f"Spark's log: {folder} belongs to another user. {_INSTEAD}")
     return folder
 
 
@@ -212,6 +217,9 @@ def _warehouse() -> Mapping[str, str]:
     return _unless_named({"spark.sql.warehouse.dir": Path(folder).as_uri()})
 
 
+_INSTEAD = "Set TOPICLEDGER_LOG_DIR to a folder of your own"
+
+
 def open_log(folder: Path) -> int:
     """Open `spark.log` in a folder to append to it, and return its file descriptor.
 
@@ -219,18 +227,17 @@ def open_log(folder: Path) -> int:
     file of another user unless that user owns the folder and nobody else may write to it.
     """
     path = folder / "spark.log"
-    instead = "Set TOPICLEDGER_LOG_DIR to a folder of your own"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         number = os.open(path, flags, 0o600)
     except OSError as error:
         reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise UsageError(f"Spark's log {path} can't be opened: {reason}. {instead}") from error
+        raise UsageError(f"Spark's log {path} can't be opened: {reason}. {_INSTEAD}") from error
     file, around = os.fstat(number), folder.stat()
     owners = {os.getuid(), *(() if around.st_mode & stat.S_IWOTH else (around.st_uid,))}
     if not stat.S_ISREG(file.st_mode) or file.st_nlink != 1 or file.st_uid not in owners:
         os.close(number)
-        raise UsageError(f"Spark's log {path} is no regular file of this user. {instead}")
+        raise UsageError(f"Spark's log {path} is no regular file of this user. {_INSTEAD}")
     return number
 
 

@@ -56,7 +56,7 @@ class Stage:
     world: World
     ledger: MemoryLedger
     estate: Estate
-    plans: Callable[[str], frames.DataFrame]
+    plans: Callable[[str, int], frames.DataFrame]
     watcher: Any
 
 
@@ -294,7 +294,7 @@ def _plan_clusters(run: Any, context: Any, clusters: Any, *, again: bool) -> tup
     """`pipeline._plan_clusters`, where the walk decides on topics."""
     kind = run.run_id.partition("-")[0].removesuffix("+")
     seen = _seen(clusters)
-    rows = STAGE.plans(kind)
+    rows = STAGE.plans(kind, run.manifest_version)
     decided = Decided(rows=rows, any_planned=bool(rows.rows))
     if kind == "acls":
         found = resources.wanted(run, clusters, run.selected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,8 +175,11 @@ def _declaration(name: str) -> dict[str, Any]:
     return {**row, "configs": {"x": "2"}} if name in ALTERS else {**row, "num_partitions": 1, "replication_factor": 1}
 
 
-def planned(kind: str, live: Mapping[str, Cluster], declared: Declared) -> DataFrame:
-    """Return the decisions of a run on topics, as `batches.planned` takes them."""
+def planned(kind: str, live: Mapping[str, Cluster], declared: Collection[str]) -> DataFrame:
+    """Return the decisions of a run on topics, as `batches.planned` takes them.
+
+    `declared`: names of topics in the version of the manifests with which the run began.
+    """
     rows = []
     for action, name, topic, change in _changes(kind, live, declared):
         row = dict.fromkeys((*ACTIONS.names, "moves"))
@@ -199,11 +202,11 @@ def planned(kind: str, live: Mapping[str, Cluster], declared: Declared) -> DataF
 _Change = tuple[str, str, tuple[Cluster, str | None], Mapping[str, Any]]
 
 
-def _changes(kind: str, live: Mapping[str, Cluster], declared: Declared) -> Iterator[_Change]:
+def _changes(kind: str, live: Mapping[str, Cluster], declared: Collection[str]) -> Iterator[_Change]:
     for name in TOPICS:
         cluster = live[CLUSTER_OF[name]]
         topic = cluster.topics.get(name)
-        if name not in declared.topics or (name in MOVES) != (kind == "moves") or kind == "acls":
+        if name not in declared or (name in MOVES) != (kind == "moves") or kind == "acls":
             continue
         if topic is None:
             if name in CREATES:

@@ -101,7 +101,9 @@ class Walk:
         self.ledger.put(MANIFESTS, self.declared.manifests())
         self.ledger.put(ACLS, self.declared.acl_rows())
         set_up(world, self.ledger, estate, self.checks)
-        STAGE.plans = lambda kind: planned(kind, world.clusters, self.declared)
+        STAGE.plans = lambda kind, version: planned(
+            kind, world.clusters, {row["topic"] for row in self.ledger.versions(MANIFESTS.name)[version]}
+        )
 
     def _appends(self, table: Any, rows: list[dict[str, Any]]) -> None:
         if table is AUDIT and not self.world.dead:
