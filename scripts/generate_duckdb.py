@@ -14,6 +14,7 @@ _HEAD = """\
 -- tables that exist, such as: INSERT INTO usage BY NAME SELECT * FROM delta_scan('/data/ledger/usage');
 -- Made by `python -m scripts.generate_duckdb`.
 CREATE MACRO explode(items) AS unnest(items);
+CREATE MACRO array_repeat(item, times) AS [item FOR number IN range(times)];
 CREATE MACRO unix_seconds(moment) AS CAST(floor(epoch(moment)) AS BIGINT);
 """
 _TYPES = {"string": "VARCHAR", "timestamp": "TIMESTAMP WITH TIME ZONE"}

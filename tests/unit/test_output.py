@@ -325,7 +325,7 @@ def a_check() -> None:
 
 def an_answer() -> None:
     rows = [[LONG, HOSTILE, None, 10**18, AT, [HOSTILE], {HOSTILE: WORDS}], [None] * 7]
-    printing.render([HOSTILE, "topic", "owner", "bytes", "at", "groups", "labels"], rows, 10**9, console(160))
+    printing.render([HOSTILE, "topic", "owner", "bytes", "at", "groups", "labels"], rows, console(160))
 
 
 def loaded() -> None:

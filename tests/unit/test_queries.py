@@ -175,9 +175,15 @@ def test_a_table_escapes_control_characters(rows: DataFrame, capsys: pytest.Capt
     assert out.endswith("1 row\n")
 
 
-def test_a_table_says_how_many_rows_there_are(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    printing.print_table(spark.range(printing.MOST_ROWS + 500))
-    assert capsys.readouterr().out.endswith("the first 1,000 of 1,500; all of them: --format csv\n")
+@pytest.mark.parametrize(
+    ("more", "note"), [(0, "200 rows"), (1, "the first 200 rows; all of them: --format csv")], ids=("all", "more")
+)
+def test_a_table_says_whether_there_are_more_rows(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], more: int, note: str
+) -> None:
+    printing.print_table(spark.range(printing.MOST_ROWS + more))
+    *_, last_row, _, said = capsys.readouterr().out.splitlines()
+    assert ("199" in last_row, said) == (True, note)
 
 
 def test_csv_has_nested_values_as_json(rows: DataFrame) -> None:

@@ -2,6 +2,7 @@
 -- tables that exist, such as: INSERT INTO usage BY NAME SELECT * FROM delta_scan('/data/ledger/usage');
 -- Made by `python -m scripts.generate_duckdb`.
 CREATE MACRO explode(items) AS unnest(items);
+CREATE MACRO array_repeat(item, times) AS [item FOR number IN range(times)];
 CREATE MACRO unix_seconds(moment) AS CAST(floor(epoch(moment)) AS BIGINT);
 CREATE TABLE manifests ("cluster" VARCHAR, "topic" VARCHAR, "state" VARCHAR, "num_partitions" INT, "replication_factor" INT, "assignments" MAP(INT, INT[]), "configs" MAP(VARCHAR, VARCHAR), "owner" VARCHAR, "labels" MAP(VARCHAR, VARCHAR), "placement" VARCHAR, "replaces" VARCHAR, "description" VARCHAR);
 CREATE TABLE usages ("cluster" VARCHAR, "topic" VARCHAR, "consumer" VARCHAR, "valid_until" TIMESTAMP WITH TIME ZONE, "note" VARCHAR);

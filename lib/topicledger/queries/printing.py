@@ -14,28 +14,28 @@ from pyspark.sql import DataFrame, Row
 from rich.console import Console
 
 from topicledger.errors import UsageError
-from topicledger.text import cell, console, counted, first_of, grid_of, json_array, json_value, printable
+from topicledger.text import cell, console, counted, grid_of, json_array, json_value, printable
 
-MOST_ROWS = 1_000
+MOST_ROWS = 200
 """Rows of a table for terminals; CSV and JSON have all rows."""
 _WIDTH = 200
 """Columns of a table that isn't printed on a terminal."""
 
 
 def print_table(rows: DataFrame) -> None:
-    """Print the first rows as a table."""
+    """Print the first rows as a table. All rows aren't counted, since that would run the query twice."""
     found = rows.limit(MOST_ROWS + 1).collect()
-    render(rows.columns, found[:MOST_ROWS], rows.count() if len(found) > MOST_ROWS else len(found), console(_WIDTH))
+    render(rows.columns, found, console(_WIDTH))
 
 
-def render(names: Sequence[str], rows: Sequence[Sequence[object]], count: int, out: Console) -> None:
-    """Print rows with these columns as a table. `count`: the number of all rows."""
+def render(names: Sequence[str], rows: Sequence[Sequence[object]], out: Console) -> None:
+    """Print the first rows with these columns as a table."""
     grid = grid_of(*map(cell, names))
-    for row in rows:
+    for row in rows[:MOST_ROWS]:
         grid.add_row(*(cell(_as_text(value)) for value in row))
     out.print(grid)
-    shown = counted(count, "row") if count == len(rows) else f"{first_of(len(rows), count)}; all of them: --format csv"
-    out.print(shown)
+    complete = len(rows) <= MOST_ROWS
+    out.print(counted(len(rows), "row") if complete else f"the first {MOST_ROWS} rows; all of them: --format csv")
 
 
 def csv_lines(rows: DataFrame) -> Iterator[str]:

@@ -92,7 +92,8 @@ def registered(ledger: Ledger, settings: Settings, names: Collection[str]) -> It
             ledger.read_if_exists(table).createOrReplaceTempView(table.name)
             made.append(table.name)
         for view in (each for each in views_of(settings) if each.name in names):
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {view.query}")
+            # CREATE VIEW would keep the text, which Spark analyses again for each use of the view.
+            spark.sql(view.query).createOrReplaceTempView(view.name)
             made.append(view.name)
         yield
     finally:

@@ -142,7 +142,8 @@ INNER JOIN last_audits ON drift.cluster = last_audits.cluster AND drift.run_id =
 
 -- Changes that clusters acknowledged: one row per action, or per value of an action that changed several.
 CREATE OR REPLACE VIEW changes AS
-WITH done AS (
+WITH changed AS (
+    -- One scan of the table, whose rows of one topic Spark finds before it splits them.
     SELECT
         run_id,
         cluster,
@@ -153,47 +154,47 @@ WITH done AS (
         before,
         after,
         num_partitions,
-        replication_factor,
-        completed_at
+        completed_at,
+        explode(
+            CASE
+                WHEN action IN ('create', 'delete')
+                    OR (coalesce(cardinality(before), 0) < 1 AND coalesce(cardinality(after), 0) < 1)
+                THEN array_repeat(CAST(NULL AS STRING), 1)
+                ELSE array_distinct(
+                    coalesce(concat(map_keys(before), map_keys(after)), map_keys(before), map_keys(after))
+                )
+            END
+        ) AS what
     FROM audit
     WHERE phase = 'apply' AND outcome = 'ok'
 ),
-changed AS (
-    -- Instead of a join of `done` with its values: Spark asks for the rows of one topic before it splits them.
-    SELECT *, explode(map_keys(before)) AS what
-    FROM done
-    WHERE action NOT IN ('create', 'delete')
-    UNION ALL
-    SELECT added.*
-    FROM (SELECT *, explode(map_keys(after)) AS what FROM done WHERE action NOT IN ('create', 'delete')) AS added
-    WHERE coalesce(NOT array_contains(map_keys(added.before), added.what), true)
-    UNION ALL
-    SELECT *, CAST(NULL AS STRING) AS what
-    FROM done
-    WHERE action IN ('create', 'delete')
-        OR (coalesce(cardinality(before), 0) < 1 AND coalesce(cardinality(after), 0) < 1)
-),
-last_approved AS (
-    SELECT approvals.run_id, max_by(approvals.plan_digest, approvals.at) AS plan_digest
-    FROM approvals
-    GROUP BY approvals.run_id
-),
 approved AS (
+    SELECT
+        run_id,
+        approvals.by AS approver,
+        note,
+        plan_digest,
+        max_by(plan_digest, approvals.at) OVER (PARTITION BY run_id) AS last_digest
+    FROM approvals
+),
+requested AS (
     -- The requester can't approve a plan, and approvals of an earlier plan of the run don't count.
     SELECT
-        approvals.run_id,
-        array_sort(array_agg(DISTINCT approvals.by)) AS approved_by,
+        runs.run_id,
+        runs.requested_by,
         CASE
-            WHEN count(approvals.note) > 0
-            THEN array_sort(array_agg(DISTINCT approvals.note) FILTER (WHERE approvals.note IS NOT NULL))
+            WHEN count(approved.approver) > 0 THEN array_sort(array_distinct(array_agg(approved.approver)))
+        END AS approved_by,
+        CASE
+            WHEN count(approved.note) > 0
+            THEN array_sort(array_distinct(array_agg(approved.note) FILTER (WHERE approved.note IS NOT NULL)))
         END AS notes
-    FROM approvals
-    INNER JOIN last_approved
-        ON approvals.run_id = last_approved.run_id
-        AND approvals.plan_digest IS NOT DISTINCT FROM last_approved.plan_digest
-    INNER JOIN runs ON approvals.run_id = runs.run_id
-    WHERE lower(trim(approvals.by)) <> lower(trim(coalesce(runs.requested_by, '')))
-    GROUP BY approvals.run_id
+    FROM runs
+    LEFT JOIN approved
+        ON runs.run_id = approved.run_id
+        AND approved.plan_digest IS NOT DISTINCT FROM approved.last_digest
+        AND lower(trim(approved.approver)) <> lower(trim(coalesce(runs.requested_by, '')))
+    GROUP BY runs.run_id, runs.requested_by
 )
 SELECT
     changed.completed_at AS changed_at,
@@ -211,13 +212,12 @@ SELECT
         WHEN changed.action = 'create' THEN CAST(changed.num_partitions AS STRING) || ' partitions'
         ELSE changed.after[changed.what]
     END AS after,
-    runs.requested_by,
-    approved.approved_by,
-    approved.notes,
+    requested.requested_by,
+    requested.approved_by,
+    requested.notes,
     changed.run_id
 FROM changed
-LEFT JOIN runs ON changed.run_id = runs.run_id
-LEFT JOIN approved ON changed.run_id = approved.run_id;
+LEFT JOIN requested ON changed.run_id = requested.run_id;
 
 -- Resources of each owner on each cluster; live topics that nobody declares have no owner.
 CREATE OR REPLACE VIEW ownership AS
