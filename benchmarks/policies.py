@@ -162,10 +162,10 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
         unseen_topics=lambda named: named.select("cluster", F.lit(0).alias("unseen"), F.lit(None).alias("error")),
         manifests=lambda: ledger.read(MANIFESTS, version),
     )
-    judged = ledger.read(MANIFESTS, version).transform(
-        manifests.judge(list(settings.clusters), list(settings.clusters))
+    validated = ledger.read(MANIFESTS, version).transform(
+        manifests.validate(list(settings.clusters), list(settings.clusters))
     )
-    wanted = Wanted(judged=judged, kinds=list(registry.ACTIONS), to_describe=lambda _: None)
+    wanted = Wanted(validated=validated, kinds=list(registry.ACTIONS), to_describe=lambda _: None)
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
     counted = [
@@ -173,7 +173,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
         F.count_if(ended).alias("ended"),
     ]
     rows = (
-        judged.transform(decided(seen, wanted, None, rules, known, settings))
+        validated.transform(decided(seen, wanted, None, rules, known, settings))
         .observe(metrics, *counted)
         .transform(of_topics)
         .transform(planned(run_id, version, datetime.now(UTC), settings.kafka.max_batch_records))

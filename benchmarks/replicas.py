@@ -20,7 +20,7 @@ from benchmarks.measure import Work, in_turns
 from benchmarks.report import Result, Size
 from topicledger.arrow import arrow_schema
 from topicledger.ledger.session import get_session
-from topicledger.manifests.rows import judge
+from topicledger.manifests.rows import validate
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.moving import Asked, Sizes, planned
 from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, plan
@@ -69,7 +69,7 @@ def run(size: Size, folder: Path) -> Result:
     wishes = {each.topic: Wish(replication_factor=3) for each in topics}
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
-    judged, seen, sizes = _observed(spark, cluster, topics)
+    validated, seen, sizes = _observed(spark, cluster, topics)
     asked = Asked(moves=[_CLUSTER], elections=[_CLUSTER])
     works = [
         Work(
@@ -80,7 +80,7 @@ def run(size: Size, folder: Path) -> Result:
         Work(
             name="planned",
             what="as in a run: on an executor, from DataFrames to rows of moves",
-            do=lambda _: {"topics": planned(judged, seen, sizes, asked).count()},
+            do=lambda _: {"topics": planned(validated, seen, sizes, asked).count()},
         ),
     ]
     series = in_turns(works, warm_ups=0, samples=_SAMPLES[size])
@@ -141,8 +141,8 @@ def _observed(
         brokers=frame(brokers, broker_rows),
         statuses={_CLUSTER: ClusterStatus(cluster_id="id of big")},
     )
-    judged = frame(MANIFESTS.schema, declared).transform(judge([_CLUSTER], None)).localCheckpoint()
-    return judged, seen, Sizes(replicas=frame(replicas, size_rows))
+    validated = frame(MANIFESTS.schema, declared).transform(validate([_CLUSTER], None)).localCheckpoint()
+    return validated, seen, Sizes(replicas=frame(replicas, size_rows))
 
 
 def _drained(topics: int) -> Sequence[str]:

@@ -24,7 +24,7 @@ from topicledger.model import Action, Refusal, ReplicaAction
 from topicledger.model.refusals import Note
 from topicledger.naming import RefusalName
 from topicledger.policies.built_in import ALSO, ALWAYS, BUILT_IN, Factory
-from topicledger.policies.contract import CHANGES, Judged
+from topicledger.policies.contract import CHANGES, Evaluated
 from topicledger.report import advice
 from topicledger.resources.building import Option, options, type_name
 
@@ -138,7 +138,7 @@ def _prose(text: str) -> str:
     return " ".join(RULE_IDS.sub("", text).split())
 
 
-_SECTIONS: Mapping[str, Sequence[Judged]] = {
+_SECTIONS: Mapping[str, Sequence[Evaluated]] = {
     "create": (Action.CREATE,),
     "delete": (Action.DELETE,),
     "change": (*CHANGES, ReplicaAction.REASSIGN),

@@ -34,7 +34,7 @@ from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
 from topicledger.ledger.unreached import is_planned
-from topicledger.manifests.rows import judged_by
+from topicledger.manifests.rows import validated_by
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
@@ -288,7 +288,7 @@ def _plan_clusters(
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
         others = beside.submit(resources.wanted, run, clusters, selected)
         wanted = replace(_wanted(run, selected), inside=scoping.inside(run))
-        accepted = wanted.judged.where(F.col("phase").isNull() & F.col("topic").isNotNull())
+        accepted = wanted.validated.where(F.col("phase").isNull() & F.col("topic").isNotNull())
         # Decisions are made while the observation is being committed; nothing relies on them before.
         with observe_into_tables(run, listing.result(), accepted) as seen:
             wanted.require(seen)
@@ -296,11 +296,11 @@ def _plan_clusters(
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
             if wanted.renames is not None:
-                wanted = replace(wanted, judged=wanted.renames.inherited(wanted.judged, seen, configs))
+                wanted = replace(wanted, validated=wanted.renames.inherited(wanted.validated, seen, configs))
             seen, listed = resources.list_into_tables(run, others.result(), seen)
             if run.of_files:
-                removed = removals.with_removed(run, MANIFESTS, judged_by(settings, None), deleting(run), seen)
-                wanted = replace(wanted, judged=wanted.judged.transform(removed))
+                removed = removals.with_removed(run, MANIFESTS, validated_by(settings, None), deleting(run), seen)
+                wanted = replace(wanted, validated=wanted.validated.transform(removed))
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             for each in listed:
                 decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))

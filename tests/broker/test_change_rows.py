@@ -620,14 +620,14 @@ HAPPENS: list[Callable[[], None]] = []
 """What another client does between observe and validate, once."""
 
 
-def while_it_is_judged(topics: DataFrame, _: Facts) -> DataFrame:
+def while_it_is_validated(topics: DataFrame, _: Facts) -> DataFrame:
     while HAPPENS:
         HAPPENS.pop()()
     return topics.withColumn("reason", F.lit(None).cast("string"))
 
 
 def another_client() -> SetRule:
-    return while_it_is_judged
+    return while_it_is_validated
 
 
 @pytest.mark.thorough

@@ -256,9 +256,9 @@ def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(confi
     }
     others = {each["topic"] for each in document["findings"] if each["policy"] == "topic_name_pattern"}
     assert not any(topic.startswith(("explained.", "__")) for topic in others)
-    judged = {each["policy"]: each for each in document["policies"]}
-    assert judged["labels_required"]["asked"] == 0
-    assert judged["config_range"]["asked"] == document["topics"] >= 3
+    validated = {each["policy"]: each for each in document["policies"]}
+    assert validated["labels_required"]["asked"] == 0
+    assert validated["config_range"]["asked"] == document["topics"] >= 3
     narrowed = invoke(*asked, "--policy", "num_partitions")
     assert narrowed.exit_code == 0
     assert "config_range" not in narrowed.stdout

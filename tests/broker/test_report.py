@@ -16,16 +16,16 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 @pytest.mark.thorough
 def test_a_run_on_a_broker_is_told_with_its_reasons_batches_and_changes(estate: Estate, kafka: EmbeddedKafka) -> None:
     rules = PolicySettings(create=(policy("num_partitions", max=4),))
-    judged = Estate(estate.spark, Path(estate.ledger.root), {"main": kafka}, policies=rules)
-    judged.declare(*topics(["report.one", "report.copies"], replication_factor=3))
-    judged.run("provision", "first")
-    judged.declare_anew(
+    validated = Estate(estate.spark, Path(estate.ledger.root), {"main": kafka}, policies=rules)
+    validated.declare(*topics(["report.one", "report.copies"], replication_factor=3))
+    validated.run("provision", "first")
+    validated.declare_anew(
         *topics(["report.one", "report.two"], replication_factor=1),
         *topics(["report.copies"], replication_factor=3),
         *topics(["report.wide"], num_partitions=9),
     )
-    judged.run("provision", "second", wait_visible=30.0)
-    found = gather(judged.ledger, of_run(judged.ledger, "second", ()), datetime.now(UTC))
+    validated.run("provision", "second", wait_visible=30.0)
+    found = gather(validated.ledger, of_run(validated.ledger, "second", ()), datetime.now(UTC))
     assert found.outcomes() == {"failed": 1, "refused": 1, "ok": 2}
     assert [(each.policy, each.topics) for each in found.policies] == [("num_partitions", 1)]
     assert {each.phase for each in found.requests.batches} == {"validate", "apply"}

@@ -69,8 +69,8 @@ def test_commands_with_an_owner_concern_its_topics_alone(kafka: EmbeddedKafka, t
         ("owned.orders", "missing")
     ]
     assert "--owner payment: no row has this owner; did you mean `payments`?" in audited.stderr
-    judged = invoke("policies", "audit", "--owner", "orders", "--format", "json", "--config", config)
-    assert json.loads(judged.stdout)["findings"] == [], judged.output
+    validated = invoke("policies", "audit", "--owner", "orders", "--format", "json", "--config", config)
+    assert json.loads(validated.stdout)["findings"] == [], validated.output
 
     page = tmp_path / "page.html"
     report = ("report", "mine", "--out", page, "--format", "json", "--config", config)

@@ -241,13 +241,13 @@ def test_a_run_evaluates_again_on_its_own_observation(
     rules = PolicySettings(create=(policy("partition_budget", max=10_000),))
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, policies=rules)
     estate.declare({"topic": "own.look"})
-    judge = pipeline._evaluated_on_resolved
+    validate = pipeline._evaluated_on_resolved
 
     def crowd(*arguments: Any) -> Validated:
         (row, *_) = estate.rows(OBSERVED)
         crowded = estate.ledger.rows(OBSERVED, [{**row, "topic": "huge", "num_partitions": 10_000}])
         estate.ledger.replace_clusters(OBSERVED, crowded, ["main"])
-        return judge(*arguments)
+        return validate(*arguments)
 
     monkeypatch.setattr(pipeline, "_evaluated_on_resolved", crowd)
     assert estate.run(run_id="own", wait_visible=60.0).exit_code == 0

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.unit.frames import dicts, frame
 from topicledger.arrow import arrow_schema
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.rows import judge
+from topicledger.manifests.rows import validate
 from topicledger.schemas import AUDIT, MANIFESTS, OBSERVED, TABLES, USAGES, Table
 
 CONFIG = {
@@ -65,7 +65,7 @@ def test_manifests_appended_by_other_tools_are_read_and_validated(spark: SparkSe
     table = ledger.read(MANIFESTS)
     first = table.where("topic = 'a'").collect()[0].asDict(recursive=True)
     assert (first["configs"], first["assignments"]) == ({"a": "1"}, {0: [1]})
-    errors = {row["topic"]: row["error"] for row in dicts(table.transform(judge(["main"], None)))}
+    errors = {row["topic"]: row["error"] for row in dicts(table.transform(validate(["main"], None)))}
     assert errors == {"a": None, "b c": "INVALID_TOPIC", "d": "INVALID_CONFIGS"}
     changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(location)
     assert {row["topic"]: row["_change_type"] for row in dicts(changes)} == dict.fromkeys(("a", "b c", "d"), "insert")

@@ -206,8 +206,10 @@ def _configs(draw: random.Random) -> dict[str, Any]:
 def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
     """By topic, what a plan finds: actions, planned or refused, `unmanaged`, and refusals that no action is about."""
     seen = _seen(spark, these)
-    judged = manifest_rows(spark, *these.declared).transform(manifests.judged_by(SETTINGS, None)).localCheckpoint()
-    wanted = brought_about(judged, SETTINGS.changes, [kind.name for kind in registry.in_order()])
+    validated = (
+        manifest_rows(spark, *these.declared).transform(manifests.validated_by(SETTINGS, None)).localCheckpoint()
+    )
+    wanted = brought_about(validated, SETTINGS.changes, [kind.name for kind in registry.in_order()])
     asked = wanted.to_describe(seen)
     assert asked is not None
     configs = frame(spark, OBSERVED_CONFIGS.schema, these.configs).select(*DESCRIBED)
@@ -217,7 +219,7 @@ def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
     )
     rules = building.from_settings(SETTINGS)
     known = policy_facts(spark, racks=RACKS)
-    rows = judged.transform(decided(seen, wanted, configs, rules, known, SETTINGS, answers))
+    rows = validated.transform(decided(seen, wanted, configs, rules, known, SETTINGS, answers))
     found: dict[str, set[str]] = {}
     for row in rows.select("topic", "decision", "action", "error").collect():
         if row["error"] in REFUSED or (row["decision"] == "unmanaged" and row["topic"].startswith(IGNORED)):
@@ -232,7 +234,9 @@ def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
 def drifted(spark: SparkSession, these: Drawn) -> dict[str, set[tuple[str, str | None]]]:
     """By topic: kind and what of each difference that an audit finds."""
     seen = _seen(spark, these)
-    judged = manifest_rows(spark, *these.declared).transform(manifests.judged_by(SETTINGS, None)).localCheckpoint()
+    validated = (
+        manifest_rows(spark, *these.declared).transform(manifests.validated_by(SETTINGS, None)).localCheckpoint()
+    )
     estate = Estate(
         cluster_ids={"main": "kafka-main"},
         topics=seen.topics.transform(_without_ignored(SETTINGS)),
@@ -242,11 +246,11 @@ def drifted(spark: SparkSession, these: Drawn) -> dict[str, set[tuple[str, str |
         ignored=SETTINGS.ignored_configs,
         pinned=SETTINGS.pinned,
         brokers=seen.brokers,
-        uneven=moving.uneven(judged, seen, ["main"]),
+        uneven=moving.uneven(validated, seen, ["main"]),
         moving=spark.createDataFrame(list(these.moving), "cluster string, topic string, partition int"),
     )
     found: dict[str, set[tuple[str, str | None]]] = {}
-    for row in dicts(judged.transform(find_drift(estate, SETTINGS.audit))):
+    for row in dicts(validated.transform(find_drift(estate, SETTINGS.audit))):
         found.setdefault(row["topic"], set()).add((row["kind"], row["what"]))
     return found
 
@@ -329,12 +333,12 @@ def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
         rows=frame(spark, OBSERVED_ACLS.schema, live).drop("run_id"),
         statuses={"main": ListedStatus(own_principal="User:me")},
     )
-    judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None)).localCheckpoint()
-    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
-    rows = judged.transform(plan_acls.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions))
+    validated = frame(spark, ACLS.schema, declared).transform(acls.validate(["main"], None)).localCheckpoint()
+    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.validated_by(SETTINGS, None))
+    rows = validated.transform(plan_acls.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions))
     names = {"acl_add": "acl_missing", "acl_delete": "acl_unmanaged"}
     plan = {(row["resource"], names[row["decision"]]) for row in dicts(rows) if row["decision"] in names}
-    found = dicts(judged.transform(find_resource_drift(acl_kind.KIND, _nothing(spark), listed, topics, SETTINGS)))
+    found = dicts(validated.transform(find_resource_drift(acl_kind.KIND, _nothing(spark), listed, topics, SETTINGS)))
     assert plan == {(row["what"], row["kind"]) for row in found if row["kind"] in names.values()}
     assert {kind for _, kind in plan} == set(names.values())
 
@@ -401,15 +405,15 @@ def test_random_values_differ_for_plan_and_audit_alike(spark: SparkSession, of: 
     listed = Listed(
         rows=frame(spark, of.kind.observed.table.schema, live).drop("run_id"), statuses={"main": ListedStatus()}
     )
-    judged = (
-        frame(spark, of.kind.table.schema, declared).transform(of.kind.rows.judge(["main"], None)).localCheckpoint()
+    validated = (
+        frame(spark, of.kind.table.schema, declared).transform(of.kind.rows.validate(["main"], None)).localCheckpoint()
     )
-    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
+    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.validated_by(SETTINGS, None))
     decisions = of.kind.deciding.decide(listed, STATUSES, SETTINGS, lambda rows: rows)
-    rows = dicts(judged.transform(decisions))
+    rows = dicts(validated.transform(decisions))
     (action,) = of.kind.actions
     plan = {row["resource"] for row in rows if row["decision"] in (action.name, "unmanaged") and row["phase"] is None}
-    found = dicts(judged.transform(find_resource_drift(of.kind, _nothing(spark), listed, topics, SETTINGS)))
+    found = dicts(validated.transform(find_resource_drift(of.kind, _nothing(spark), listed, topics, SETTINGS)))
     assert plan == {row["what"] for row in found}
     assert {row["kind"] for row in found} == set(of.kinds)
     assert {row["error"] for row in rows if row["phase"] is not None} == {of.invalid}

@@ -410,12 +410,12 @@ def replicas_per_broker(estate: Estate, is_open: Collection[str], max: int) -> A
 
 
 def of_each_owner(
-    topics: Sequence[Topic], judge: Callable[[Sequence[Topic]], Answers], required: bool, *, new: bool = True
+    topics: Sequence[Topic], validate: Callable[[Sequence[Topic]], Answers], required: bool, *, new: bool = True
 ) -> Answers:
     """`new`: a topic that lives already needs nothing more."""
     found: Answers = {}
     for owner in {owner_of(topic) for topic in topics if not blank(topic.owner)}:
-        found |= judge([topic for topic in topics if owner_of(topic) == owner])
+        found |= validate([topic for topic in topics if owner_of(topic) == owner])
     ownerless = [topic for topic in topics if blank(topic.owner) and required]
     return found | {topic.topic_id: Answer(broken=True) for topic in ownerless if not (topic.live and new)}
 
@@ -498,8 +498,8 @@ TOGETHER: Mapping[str, Callable[..., Answers]] = {
 
 def test_every_built_in_policy_of_creates_and_deletes_has_a_plain_statement() -> None:
     """Those of changes are about one row each: their estates are in tests/unit/test_policies_built_in.py."""
-    judged = (Action.CREATE, Action.DELETE)
-    known = [name for each in (building.BUILT_IN, building.ALWAYS) for action in judged for name in each[action]]
+    validated = (Action.CREATE, Action.DELETE)
+    known = [name for each in (building.BUILT_IN, building.ALWAYS) for action in validated for name in each[action]]
     assert {*known} == {*OF_ONE, *TOGETHER}
 
 
@@ -578,8 +578,8 @@ def asked(rule: Policy, estate: Estate, topic: Topic) -> bool:
     )
 
 
-def judged(rows: DataFrame, rules: Sequence[Policy], known: Facts) -> dict[str, Verdict]:
-    found = dicts(rows.transform(policies.judge(rules, known)))
+def validated(rows: DataFrame, rules: Sequence[Policy], known: Facts) -> dict[str, Verdict]:
+    found = dicts(rows.transform(policies.evaluate(rules, known)))
     verdicts = {
         row["topic_id"]: Verdict(
             violations=[(each["policy"], each["warns"]) for each in row["violations"] or ()],
@@ -687,9 +687,9 @@ def test_built_in_policies_agree_with_their_plain_statements(
     rules = building.from_settings(drawn)
     rows, known = decisions(spark, estates).repartition(1 + seed % 3), estate_facts(spark, estates)
     if not at_once:
-        rows = rows.transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE], known))
+        rows = rows.transform(policies.evaluate([rule for rule in rules if rule.action is Action.DELETE], known))
         left = [rule for rule in rules if rule.action is Action.CREATE]
-    found = judged(rows, rules if at_once else left, known)
+    found = validated(rows, rules if at_once else left, known)
     for estate in estates:
         wanted = expected(estate, rules)
         told = {topic_id: found.pop(topic_id) for topic_id in wanted}
@@ -709,6 +709,8 @@ def test_a_verdict_does_not_depend_on_where_a_row_stands(spark: SparkSession, dr
     random.Random(seed).shuffle(shuffled)
     answers = []
     for rows in (decisions(spark, estates), decisions(spark, shuffled).repartition(5)):
-        found = rows.transform(policies.judge(rules, known)).select("topic_id", "error_message", "violations", "waits")
+        found = rows.transform(policies.evaluate(rules, known)).select(
+            "topic_id", "error_message", "violations", "waits"
+        )
         answers.append(sorted(found.collect()))
     assert answers[0] == answers[1]

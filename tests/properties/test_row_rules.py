@@ -72,8 +72,8 @@ def test_rows_of_files_and_of_tables_are_refused_for_the_same_reasons(spark: Spa
     rng = random.Random(seed)
     rows = [any_row(rng) for _ in range(ROWS)]
     frame = manifest_rows(spark, *({**row, "owner": str(number)} for number, row in enumerate(rows)))
-    judged = dicts(frame.transform(manifests.with_reasons(manifests.row_rules())))
-    by_spark = {int(row["owner"]): row["error_message"] for row in judged}
+    validated = dicts(frame.transform(manifests.with_reasons(manifests.row_rules())))
+    by_spark = {int(row["owner"]): row["error_message"] for row in validated}
     plain = {
         number: "; ".join(reasons(ManifestRow(cluster="main", file="f", line=1, **row))) or None
         for number, row in enumerate(rows)
@@ -178,8 +178,10 @@ def test_resources_of_files_and_of_tables_are_refused_for_the_same_reasons(
     ]  # fmt: skip
     values = [{"cluster": "main", "state": row.state, "owner": row.owner, **row.values} for row in rows]
     ordered = [tuple(each.get(name) for name in table.schema.names) for each in values]
-    judged = spark.createDataFrame(ordered, table.schema, verifySchema=False).transform(manifests.with_reasons(rules()))
-    by_spark = {int(row["owner"]): row["error_message"] for row in judged.collect()}
+    validated = spark.createDataFrame(ordered, table.schema, verifySchema=False).transform(
+        manifests.with_reasons(rules())
+    )
+    by_spark = {int(row["owner"]): row["error_message"] for row in validated.collect()}
     (kind,) = (each for each in KINDS if each.table is table)
     plain = {number: resource_reasons.reasons(kind, row) for number, row in enumerate(rows)}
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}

@@ -121,8 +121,8 @@ def _decided_acls(make: Make) -> Any:
         rows=make(OBSERVED_ACLS, _LIVE),
         statuses={"east": ListedStatus(own_principal="User:topicledger", allow_everyone=True), "west": ListedStatus()},
     )
-    judged = make(ACLS, _ACLS).transform(acls.KIND.rows.judge(["east", "west"], None))
-    return judged.transform(acls.KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)).drop("acl")
+    validated = make(ACLS, _ACLS).transform(acls.KIND.rows.validate(["east", "west"], None))
+    return validated.transform(acls.KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)).drop("acl")
 
 
 def _with_sent(make: Make) -> Any:
@@ -135,7 +135,7 @@ def _standing(make: Make) -> Any:
 
 
 def _no_longer_declared(make: Make) -> Any:
-    latest = make(MANIFESTS, _declared(1)).transform(manifests.judge(["east", "west"], None))
+    latest = make(MANIFESTS, _declared(1)).transform(manifests.validate(["east", "west"], None))
     planned_from = standing.F.col("manifest_version")
     return make(PLANS, _planned()).transform(intent.no_longer_declared(intent.TOPICS, latest, 7, planned_from))
 
@@ -153,9 +153,9 @@ def _batched(make: Make) -> Any:
 
 
 TRANSFORMS: Mapping[str, Callable[[Make], Any]] = {
-    "rows of acls": lambda make: make(ACLS, _ACLS).transform(acls.KIND.rows.judge(["east", "west"], ["east"])),
+    "rows of acls": lambda make: make(ACLS, _ACLS).transform(acls.KIND.rows.validate(["east", "west"], ["east"])),
     "decisions on ACLs": _decided_acls,
-    "rows of manifests": lambda make: make(MANIFESTS, _declared(0)).transform(manifests.judge(["east"], None)),
+    "rows of manifests": lambda make: make(MANIFESTS, _declared(0)).transform(manifests.validate(["east"], None)),
     "expired": lambda make: _with_sent(make).transform(intent.expired(5 * 86_400, NOW)),
     "declared otherwise": _declared_otherwise,
     "no longer declared": _no_longer_declared,

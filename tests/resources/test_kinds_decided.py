@@ -81,13 +81,13 @@ def declared(example: Example) -> list[dict[str, Any]]:
 
 
 def decided(
-    spark: SparkSession, example: Example, made: Settings, judged_by: Transform = lambda rows: rows
+    spark: SparkSession, example: Example, made: Settings, validated_by: Transform = lambda rows: rows
 ) -> dict[str, dict[str, Any]]:
     """By the example's name of the resource, the decision of a run.
 
     `wrong` is the refused row, `protected` the live resource that it may mean.
     """
-    rows = decisions(spark, example, made, judged_by)
+    rows = decisions(spark, example, made, validated_by)
     by_text = {row["resource"]: row for row in rows}
     known = {name: by_text[example.text(name)] for name in (*live(example), "new", "never") if name != "wrong"}
     (wrong,) = (row for row in rows if row["phase"] == "manifest")
@@ -103,8 +103,8 @@ def decisions(spark: SparkSession, example: Example, made: Settings, *transforms
     rows = [{"cluster": "main", **example.row(name)} for name in live(example)]
     there = frame(spark, kind.observed.table.schema, rows).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
-    judged = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.judge(["main"], None))
-    return dicts(judged.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, *transforms)))
+    validated = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.validate(["main"], None))
+    return dicts(validated.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, *transforms)))
 
 
 def scoped_by(kind: ResourceKind, scope: Scope) -> Transform:
@@ -135,7 +135,7 @@ def test_a_removed_row_leaves_its_resource_to_its_owner(spark: SparkSession, exa
     others = [{**row, **example.row("new"), "owner": "b"}] if shared else []
     there = frame(spark, kind.observed.table.schema, [{"cluster": "main", **example.row("same")}]).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
-    judged = frame(spark, kind.table.schema, others).transform(kind.rows.judge(["main"], None)).localCheckpoint()
+    validated = frame(spark, kind.table.schema, others).transform(kind.rows.validate(["main"], None)).localCheckpoint()
     for owner in ("a", "b"):
         run: Any = SimpleNamespace(
             scope=Scope(owners=(owner,), files=True),
@@ -145,7 +145,7 @@ def test_a_removed_row_leaves_its_resource_to_its_owner(spark: SparkSession, exa
         )
         within = scoping.resources(run, kind, ["main"])
         decide = kind.deciding.decide(listed, STATUSES, settings(MANY), lambda rows: rows, within)
-        (left,) = [each for each in dicts(judged.transform(decide)) if each["resource"] == example.text("same")]
+        (left,) = [each for each in dicts(validated.transform(decide)) if each["resource"] == example.text("same")]
         if owner == "a":
             assert (left["owner"], left["decision"]) == ("a", example.undeclared)
         else:
@@ -186,9 +186,11 @@ def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example)
     there = frame(spark, kind.observed.table.schema, live).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
     rows = [{"cluster": "main", **each} for each in (same, example.absent("gone"))]
-    judged = frame(spark, kind.table.schema, rows).transform(ignoring.judged_by(kind, made, None)).localCheckpoint()
+    validated = (
+        frame(spark, kind.table.schema, rows).transform(ignoring.validated_by(kind, made, None)).localCheckpoint()
+    )
     scoped = ignoring.undecided(kind, made.scope, listed.rows)
-    decided = dicts(judged.transform(kind.deciding.decide(listed, STATUSES, made, lambda rows: rows, scoped)))
+    decided = dicts(validated.transform(kind.deciding.decide(listed, STATUSES, made, lambda rows: rows, scoped)))
     found = {row["resource"]: row for row in decided}
     stranger, gone = found[example.text("stranger")], found[example.text("gone")]
     assert (stranger["decision"], stranger["phase"], stranger["before"]) == (None, None, None)
@@ -197,7 +199,7 @@ def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example)
     assert (refused["outcome"], refused["error"]) == ("refused", example.error)
     assert f"the {column} matches a pattern of scope.{name} in the settings" in refused["error_message"]
     topics = spark.createDataFrame([], "cluster string, topic string")
-    found_drift = judged.transform(kind.drift.find(listed, topics, made))
+    found_drift = validated.transform(kind.drift.find(listed, topics, made))
     drift = dicts(found_drift.transform(ignoring.not_about_ignored(kind, made.scope, listed.rows)))
     assert example.text("gone") in {row["what"] for row in drift}
     assert {example.text("stranger"), example.text("same")}.isdisjoint({row["what"] for row in drift})
@@ -230,8 +232,8 @@ def test_policies_of_its_section_refuse_actions(spark: SparkSession, example: Ex
     spec = PolicySpec(use="owner_required", where="policies[1]")
     made = settings(MANY, PolicySettings(of_kinds={kind.resource_type: (spec,)}))
     rules = [each for each in building.from_settings(made) if each.action in kind.policies.subject.actions]
-    judged_by = policies.judge(rules, policy_facts(spark), kind.policies.subject)
-    found = decided(spark, example, made, judged_by)
+    validated_by = policies.evaluate(rules, policy_facts(spark), kind.policies.subject)
+    found = decided(spark, example, made, validated_by)
     evaluated = {name for name, row in found.items() if row["decision"] == kind.policies.action}
     refused = {name for name, row in found.items() if row["phase"] == "policy"}
     assert refused == evaluated - {"new"}
@@ -276,9 +278,9 @@ def test_drift_is_found(spark: SparkSession, example: Example) -> None:
     live = [{"cluster": "main", **example.row(name)} for name in names]
     there = frame(spark, kind.observed.table.schema, live).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
-    judged = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.judge(["main"], None))
+    validated = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.validate(["main"], None))
     topics = spark.createDataFrame([("main", "kinds")], "cluster string, topic string")
-    found = dicts(judged.localCheckpoint().transform(kind.drift.find(listed, topics, settings(MANY))))
+    found = dicts(validated.localCheckpoint().transform(kind.drift.find(listed, topics, settings(MANY))))
     about = {row["what"] for row in found}
     differ = {"new", "gone", "stranger", *(("other",) if example.others is not None else ())}
     assert {example.text(name) for name in differ} <= about

@@ -28,7 +28,7 @@ def plain(schema: StructType) -> StructType:
 
 
 MANIFEST_ROWS = plain(MANIFESTS.schema)
-JUDGED, DECISIONS = plain(DECLARED), plain(DECIDED)
+VALIDATED, DECISIONS = plain(DECLARED), plain(DECIDED)
 
 
 def frame(spark: SparkSession, schema: StructType, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -51,9 +51,9 @@ def manifest_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     return frame(spark, MANIFEST_ROWS, ({"cluster": "main", "state": "present", **row} for row in rows))
 
 
-def judged_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
+def validated_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     """Return validated rows of `manifests`: by default accepted ones of cluster main with state present."""
-    return frame(spark, JUDGED, ({"cluster": "main", "state": "present", **row} for row in rows))
+    return frame(spark, VALIDATED, ({"cluster": "main", "state": "present", **row} for row in rows))
 
 
 def observed_rows(spark: SparkSession, *rows: Mapping[str, Any], schema: StructType | None = None) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import dicts, frame, judged_rows, observed_rows
+from tests.unit.frames import dicts, frame, observed_rows, validated_rows
 from topicledger.config.scope import ScopeSettings
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
@@ -61,9 +61,9 @@ def found(
     listed = Listed(
         rows=frame(spark, OBSERVED_ACLS.schema, live).drop("run_id"), statuses=statuses or {"main": ListedStatus()}
     )
-    judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None))
-    manifests = judged_rows(spark, {"topic": "declared"})
-    rows = judged.transform(find_resource_drift(KIND, estate, listed, manifests, settings))
+    validated = frame(spark, ACLS.schema, declared).transform(acls.validate(["main"], None))
+    manifests = validated_rows(spark, {"topic": "declared"})
+    rows = validated.transform(find_resource_drift(KIND, estate, listed, manifests, settings))
     assert tuple(rows.columns) == DRIFT_COLUMNS
     told = dicts(rows)
     assert all(row["severity"] == settings.audit.severity[row["kind"]] for row in told)
@@ -136,12 +136,12 @@ def test_an_audit_of_an_owner_has_what_denies_its_acls_and_its_principals(spark:
         audit=frame(spark, AUDIT.schema, []),
     )
     listed = Listed(rows=frame(spark, OBSERVED_ACLS.schema, live).drop("run_id"), statuses={"main": ListedStatus()})
-    judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None))
-    rows = judged.transform(find_resource_drift(KIND, estate, listed, judged_rows(spark), SETTINGS))
+    validated = frame(spark, ACLS.schema, declared).transform(acls.validate(["main"], None))
+    rows = validated.transform(find_resource_drift(KIND, estate, listed, validated_rows(spark), SETTINGS))
 
     def kinds(**limits: Any) -> set[tuple[str, str]]:
         run: Any = SimpleNamespace(scope=Scope(**limits), settings=SETTINGS)
-        mine = rows.transform(on_resources(run, KIND, estate, listed, judged))
+        mine = rows.transform(on_resources(run, KIND, estate, listed, validated))
         return {(row["kind"], row["what"].split()[0]) for row in dicts(mine)}
 
     of_b = {("acl_missing", "User:b"), ("acl_on_missing_topic", "User:b"), ("acl_principal_without_topics", "User:b")}

@@ -16,8 +16,8 @@ RIGHT = {
 }  # fmt: skip
 
 
-def judged(spark: SparkSession, *rows: dict[str, Any]) -> list[dict[str, Any]]:
-    return dicts(frame(spark, ACLS.schema, rows).transform(acls.judge(["main", "other"], None)))
+def validated(spark: SparkSession, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    return dicts(frame(spark, ACLS.schema, rows).transform(acls.validate(["main", "other"], None)))
 
 
 WRONG = {
@@ -54,7 +54,7 @@ WRONG = {
 def test_a_row_that_asks_for_what_no_broker_matches_is_refused_with_its_reason(spark: SparkSession) -> None:
     """A3, A4"""
     rows = [{**RIGHT, "owner": str(number), **wrong} for number, wrong in enumerate(WRONG.values())]
-    found = {int(row["owner"]): row for row in judged(spark, *rows)}
+    found = {int(row["owner"]): row for row in validated(spark, *rows)}
     for number, reason in enumerate(WRONG):
         assert (found[number]["phase"], found[number]["outcome"]) == ("manifest", "refused"), reason
         assert reason in found[number]["error_message"]
@@ -69,7 +69,7 @@ def test_acls_that_kafka_can_match_are_accepted_with_defaults(spark: SparkSessio
         {**RIGHT, "resource_name": "*", "permission": "DENY", "host": "10.0.0.1", "state": "absent"},
         {**RIGHT, "host": "::1", "state": "absent"},
     ]
-    found = judged(spark, *rows)
+    found = validated(spark, *rows)
     assert {row["phase"] for row in found} == {None}
     assert {row["resource"] for row in found} == {
         "User:a ALLOW READ TOPIC LITERAL orders *",
@@ -84,9 +84,9 @@ def test_acls_that_kafka_can_match_are_accepted_with_defaults(spark: SparkSessio
 def test_duplicates_count_once_and_contradictions_are_refused(spark: SparkSession) -> None:
     """A1"""
     twice = [{**RIGHT, "owner": owner, "host": host} for owner, host in (("b", None), ("a", "*"))]
-    (one,) = judged(spark, *twice)
+    (one,) = validated(spark, *twice)
     assert (one["owner"], one["phase"]) == ("a", None)
-    (refused,) = judged(spark, *twice, {**RIGHT, "state": "absent"})
+    (refused,) = validated(spark, *twice, {**RIGHT, "state": "absent"})
     assert (refused["error"], refused["outcome"]) == ("DUPLICATE_MANIFEST", "refused")
 
 
@@ -95,4 +95,4 @@ def test_rows_of_clusters_that_are_not_selected_are_left_out(
     spark: SparkSession, selected: list[str] | None, count: int
 ) -> None:
     rows = frame(spark, ACLS.schema, [RIGHT, {**RIGHT, "cluster": "other"}])
-    assert rows.transform(acls.judge(["main", "other"], selected)).count() == count
+    assert rows.transform(acls.validate(["main", "other"], selected)).count() == count

@@ -105,17 +105,17 @@ def decision(
     live = frame(spark, OBSERVED_ACLS.schema, rows(lambda each: each.live)).drop("run_id")
     listed = Listed(rows=live, statuses={name: each.status for name, each in clusters.items()})
     declared = frame(spark, ACLS.schema, rows(lambda each: each.declared))
-    judged = declared.transform(manifests.judge(list(clusters), None)).localCheckpoint()
+    validated = declared.transform(manifests.validate(list(clusters), None)).localCheckpoint()
 
-    def judged_by(rows: DataFrame) -> DataFrame:
+    def validated_by(rows: DataFrame) -> DataFrame:
         if policy is None:
             return rows
         rule = built_in.BUILT_IN[AclAction.ACL_ADD][policy[0]](**policy[1])
         made = Policy(name=policy[0], action=AclAction.ACL_ADD, rule=rule)
-        return rows.transform(policies.judge([made], policy_facts(spark), SUBJECT))
+        return rows.transform(policies.evaluate([made], policy_facts(spark), SUBJECT))
 
     statuses = {name: ClusterStatus(cluster_id=f"kafka-{name}") for name in clusters}
-    return judged.transform(decide(listed, statuses, settings, judged_by, scoped_by(scope)))
+    return validated.transform(decide(listed, statuses, settings, validated_by, scoped_by(scope)))
 
 
 def scoped_by(scope: Scope) -> Transform:

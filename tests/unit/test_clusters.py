@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import by_topic, judged_rows, observed_rows
+from tests.unit.frames import by_topic, observed_rows, validated_rows
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.model import Refusal
 from topicledger.observe.clusters import Recorded, refusals
@@ -112,7 +112,7 @@ def test_every_declared_topic_of_a_refused_cluster_ends_in_phase_guard_before_it
 ) -> None:
     """Its manifests' own errors stay as they are."""
     bad = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
-    declared = judged_rows(
+    declared = validated_rows(
         spark,
         {"topic": "new"},
         {"topic": "old", "state": "absent"},

@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
-from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, observed_rows
+from tests.unit.frames import by_topic, decision_rows, dicts, observed_rows, validated_rows
 from topicledger.actions.delete import shape
 from topicledger.model import TopicInfo
 from topicledger.observe.topics import ClusterStatus
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, str | None]
 
 @pytest.fixture(scope="module")
 def decided(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
-    declared = judged_rows(
+    declared = validated_rows(
         spark,
         *({"topic": topic, **fields} for topic, (fields, _, _) in CASES.items() if fields is not None),
         {"topic": "absent.live", "cluster": "it's"},
@@ -147,7 +147,7 @@ def test_the_same_name_in_two_clusters_is_two_topics(decided: dict[tuple[str, st
 
 
 def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: SparkSession) -> None:
-    declared = judged_rows(spark, {"topic": "a", "num_partitions": 2, "owner": "team"}, {"topic": "b"})
+    declared = validated_rows(spark, {"topic": "a", "num_partitions": 2, "owner": "team"}, {"topic": "b"})
     observed = observed_rows(spark, {"topic": "b", "topic_id": "id"}, {"topic": "c", "topic_id": "id.c"})
     decisions = declared.transform(decide(observed, LOOKS))
     expected = decision_rows(
@@ -176,17 +176,17 @@ def test_a_topic_that_two_identical_rows_declare_lives_once(spark: SparkSession)
         "phase": "manifest",
         "outcome": "skipped",
     }
-    declared = judged_rows(spark, {"topic": "a"}, {"topic": "a", **noted})
+    declared = validated_rows(spark, {"topic": "a"}, {"topic": "a", **noted})
     decisions = dicts(declared.transform(decide(observed_rows(spark, {"topic": "a", "num_partitions": 4}), LOOKS)))
     lives = [(row["phase"], row["live"], row["live_num_partitions"]) for row in decisions]
     assert sorted(lives, key=str) == [("manifest", False, None), (None, True, 4)]
 
 
 def test_clusters_that_were_all_out_of_reach_need_no_observed_topics(spark: SparkSession) -> None:
-    declared = judged_rows(spark, {"topic": "a", "cluster": "dark"})
+    declared = validated_rows(spark, {"topic": "a", "cluster": "dark"})
     rows = by_topic(declared.transform(decide(observed_rows(spark), {"dark": LOOKS["dark"]})))
     assert rows["dark", "a"]["error"] == "CLUSTER_UNREACHABLE"
-    assert by_topic(judged_rows(spark).transform(decide(observed_rows(spark), {}))) == {}
+    assert by_topic(validated_rows(spark).transform(decide(observed_rows(spark), {}))) == {}
 
 
 def test_decide_writes_shapes_of_topics_as_the_driver_does(spark: SparkSession) -> None:
@@ -195,7 +195,7 @@ def test_decide_writes_shapes_of_topics_as_the_driver_does(spark: SparkSession) 
     observed = observed_rows(
         spark, {"topic": "gone", "num_partitions": 3, "replication_factor": 2, "assignments": assignments}
     )
-    rows = judged_rows(spark, {"topic": "gone", "state": "absent"}).transform(decide(observed, LOOKS)).collect()
+    rows = validated_rows(spark, {"topic": "gone", "state": "absent"}).transform(decide(observed, LOOKS)).collect()
     described = TopicInfo(topic="gone", assignments={number: tuple(ids) for number, ids in assignments.items()})
     assert [row["before"] for row in rows] == [dict(shape(described))]
     assert rows[0]["before"]["assignments"] == "0:1,2;2:3,1;10:1"

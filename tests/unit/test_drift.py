@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tests.harness import topics
-from tests.unit.frames import dicts, frame, judged_rows
+from tests.unit.frames import dicts, frame, validated_rows
 from topicledger import phases
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
@@ -270,7 +270,7 @@ def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
         {"topic": "a", "cluster": "it's"},
     ]
     known = estate(spark, live, racks=RACKS, moving=[("moved", 2), ("moved", 0), ("foreign", 1)])
-    rows = dicts(judged_rows(spark, *declared).transform(find_drift(known, STRICT)))
+    rows = dicts(validated_rows(spark, *declared).transform(find_drift(known, STRICT)))
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         assert row["cluster"] == "main", row
@@ -293,7 +293,7 @@ def test_nothing_is_found_beside_the_cases(found: dict[str, list[dict[str, Any]]
 
 
 def test_drift_has_its_columns(spark: SparkSession) -> None:
-    rows = judged_rows(spark, {"topic": "gone"}).transform(find_drift(estate(spark, []), AuditSettings()))
+    rows = validated_rows(spark, {"topic": "gone"}).transform(find_drift(estate(spark, []), AuditSettings()))
     expected = frame(
         spark,
         StructType([DRIFT.schema[name] for name in DRIFT_COLUMNS]),
@@ -314,7 +314,7 @@ def test_drift_has_its_columns(spark: SparkSession) -> None:
 
 @pytest.mark.thorough
 def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSession) -> None:
-    rows = judged_rows(spark, {"topic": "a"}, {"topic": "b", "owner": "x"})
+    rows = validated_rows(spark, {"topic": "a"}, {"topic": "b", "owner": "x"})
     seen = estate(spark, [{"topic": "a"}, {"topic": "b"}])
 
     def told(settings: AuditSettings) -> list[str]:
@@ -328,7 +328,7 @@ def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSes
 
 @pytest.mark.thorough
 def test_settings_give_severities_and_hide_ignored_kinds(spark: SparkSession) -> None:
-    rows = judged_rows(spark, {"topic": "gone"})
+    rows = validated_rows(spark, {"topic": "gone"})
     seen = estate(spark, [{"topic": "stranger"}])
     settings = AuditSettings(severity={DriftKind.MISSING: Severity.INFO})
     (row,) = dicts(rows.transform(find_drift(seen, settings)))
@@ -337,7 +337,7 @@ def test_settings_give_severities_and_hide_ignored_kinds(spark: SparkSession) ->
 
 
 def test_clusters_that_were_all_out_of_reach_have_no_drift(spark: SparkSession) -> None:
-    rows = judged_rows(spark, {"topic": "gone"})
+    rows = validated_rows(spark, {"topic": "gone"})
     assert dicts(rows.transform(find_drift(estate(spark, [], cluster_ids={}), STRICT))) == []
 
 
@@ -364,7 +364,7 @@ RECREATED: dict[str, tuple[list[dict[str, Any]], bool]] = {
 def test_a_topic_is_recreated_when_its_id_is_not_that_of_our_last_create(spark: SparkSession) -> None:
     audit = [{"topic": name, "completed_at": NOW, **row} for name, (rows, _) in RECREATED.items() for row in rows]
     seen = estate(spark, [{"topic": name, "topic_id": "id of it"} for name in RECREATED], audit=audit)
-    rows = dicts(judged_rows(spark, *topics(RECREATED)).transform(find_drift(seen, AuditSettings())))
+    rows = dicts(validated_rows(spark, *topics(RECREATED)).transform(find_drift(seen, AuditSettings())))
     assert {row["kind"] for row in rows} == {"recreated"}
     assert sorted(row["topic"] for row in rows) == sorted(name for name, (_, told) in RECREATED.items() if told)
     assert all(row["live"] == row["topic_id"] == "id of it" and row["declared"] in ("old", "new") for row in rows)
@@ -387,7 +387,7 @@ def test_a_changed_default_of_brokers_is_reported(spark: SparkSession) -> None:
         {"topic": name, "configs": configs(*([before] if before else []))} for name, (before, _, _) in DEFAULTS.items()
     ]
     live = [{"topic": name, "live": configs(now)} for name, (_, now, _) in DEFAULTS.items()]
-    declared = judged_rows(spark, *topics(DEFAULTS, configs={"declared": "2"}))
+    declared = validated_rows(spark, *topics(DEFAULTS, configs={"declared": "2"}))
     rows = dicts(declared.transform(find_drift(estate(spark, live, earlier=earlier), AuditSettings())))
     # Here only one case has a value for what all of them declare.
     told = [row for row in rows if row["what"] != "declared"]

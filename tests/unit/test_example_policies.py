@@ -16,7 +16,7 @@ from tests.commands import REPOSITORY
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger.config.reading import load_settings
 from topicledger.model import Action
-from topicledger.policies import Policy, Rule, judge
+from topicledger.policies import Policy, Rule, evaluate
 from topicledger.resources import building
 
 
@@ -53,10 +53,10 @@ def test_the_example_policies_refuse_what_they_say(spark: SparkSession, house_ru
         own("retention_by_tier", house_rules.retention_by_tier(days={"gold": 7, "silver": 1})),
         own("new_topics_per_owner", house_rules.new_topics_per_owner(max=2)),
     ]
-    judged = by_topic(rows.transform(judge(rules, policy_facts(spark))))
+    evaluated = by_topic(rows.transform(evaluate(rules, policy_facts(spark))))
     told = {
         topic: [(each["policy"].partition(":")[2], each["message"]) for each in row["violations"]]
-        for (_, topic), row in judged.items()
+        for (_, topic), row in evaluated.items()
         if row["violations"]
     }
     assert told == {
@@ -98,7 +98,7 @@ def test_the_file_on_the_page_refuses_what_the_page_shows(
         {"topic": "payments.raw", **create},
         {"topic": "payments.authorised", **create, "labels": {"tier": "silver"}},
     )
-    refused = by_topic(rows.transform(judge(rules, policy_facts(spark)))).items()
+    refused = by_topic(rows.transform(evaluate(rules, policy_facts(spark)))).items()
     assert shown == "".join(
         f"  ! create {topic} (policy): {row['error']}: {each['policy']}: {each['message']}\n"
         for (_, topic), row in sorted(refused)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
-from tests.unit.frames import MANIFEST_ROWS, dicts, frame, judged_rows, manifest_rows, plain
+from tests.unit.frames import MANIFEST_ROWS, dicts, frame, manifest_rows, plain, validated_rows
 from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.drift.scoping import compared_with, on_topics
 from topicledger.ledger.unloaded import Unloaded
@@ -148,7 +148,7 @@ def test_an_audit_of_an_owner_has_its_removed_topics(spark: SparkSession) -> Non
         StructType([StructField(name, StringType()) for name in ("cluster", "topic", "kind")]),
         [{"cluster": "main", "topic": name, "kind": "unmanaged"} for name in topics],
     )
-    declared = judged_rows(spark, {"topic": "declared", "owner": "b"})
+    declared = validated_rows(spark, {"topic": "declared", "owner": "b"})
 
     def inside(owner: str) -> set[str]:
         scope = Scope(owners=(owner,))

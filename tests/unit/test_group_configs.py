@@ -150,7 +150,7 @@ def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None
         "other": {"a": "1"}, "denied": None, "silent": None, "undeclared": None,
     }  # fmt: skip
     rows = [{"cluster": "main", "group": name, "configs": configs} for name in ("denied", "silent", "other", "new")]
-    judged = frame(spark, GROUP_CONFIGS.schema, rows).transform(KIND.rows.judge(["main"], None)).localCheckpoint()
+    validated = frame(spark, GROUP_CONFIGS.schema, rows).transform(KIND.rows.validate(["main"], None)).localCheckpoint()
     settings = Settings(
         path=Path("groups.toml"),
         tables=TablesSettings(root=""),
@@ -158,15 +158,15 @@ def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None
         guards=GuardSettings(of_kinds=dict.fromkeys(OF_KINDS, 100)),
     )
     statuses = {"main": ClusterStatus(cluster_id="id")}
-    decided = dicts(judged.transform(KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)))
+    decided = dicts(validated.transform(KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)))
     assert {row["resource"]: (row["decision"], row["phase"], row["outcome"], row["error"]) for row in decided} == {
         "denied": (None, "observe", "refused", "NOT_PERMITTED"),
         "silent": (None, "observe", "failed", "NO_ANSWER"),
         "other": ("alter_group_configs", None, None, None),
         "new": ("alter_group_configs", None, None, None),
     }
-    found = judged.transform(KIND.drift.find(listed, judged, settings))
-    for each in beside.unknown(listed, judged, KIND):
+    found = validated.transform(KIND.drift.find(listed, validated, settings))
+    for each in beside.unknown(listed, validated, KIND):
         found = found.unionByName(each)
     assert {(row["what"], row["kind"]) for row in dicts(found)} == {
         ("denied", "not_permitted"),

@@ -47,9 +47,9 @@ def test_too_many_deletes_stop_all_of_a_cluster(
     spark: SparkSession, decisions: DataFrame, most: int, clusters: set[str]
 ) -> None:
     """The delete that a policy refused doesn't count (D9)."""
-    judge = policies.judge(building.always(), policy_facts(spark))
-    judged = decisions.transform(judge).transform(guards.max_deletes(most))
-    stopped = _stopped(judged)
+    validate = policies.evaluate(building.always(), policy_facts(spark))
+    validated = decisions.transform(validate).transform(guards.max_deletes(most))
+    stopped = _stopped(validated)
     expected = {("main", "a"), ("main", "b"), ("other", "a"), ("other", "b"), ("other", "c")}
     assert set(stopped) == {key for key in expected if key[0] in clusters}
     assert {(row["outcome"], row["error"]) for row in stopped.values()} <= {("refused", "MAX_DELETES_EXCEEDED")}
@@ -110,14 +110,14 @@ def test_changes_are_counted_by_topic_and_stopped_together(
         {"topic": "old", "decision": "delete"},
         {**alters("one", *FLUSH), "cluster": "other"},
     )
-    judged = rows.transform(guards.max_changes(most)).collect()
-    found = sorted((row["cluster"], row["topic"], row["decision"]) for row in judged if row["phase"] == "guard")
+    validated = rows.transform(guards.max_changes(most)).collect()
+    found = sorted((row["cluster"], row["topic"], row["decision"]) for row in validated if row["phase"] == "guard")
     both = [("main", "both", "add_partitions"), ("main", "both", "alter_configs")]
     expected = [*both, ("main", "one", "alter_configs"), ("main", "two", "add_partitions")] if stopped else []
     if most == 0:
         expected.append(("other", "one", "alter_configs"))
     assert found == expected
-    messages = {row["error_message"] for row in judged if row["phase"] == "guard" and row["cluster"] == "main"}
+    messages = {row["error_message"] for row in validated if row["phase"] == "guard" and row["cluster"] == "main"}
     words = (
         f"topics of this cluster with planned changes: 3, guards.max_changes is {most}; if they are meant, before a "
         "plan is applied: runs approve RUN_ID --allow changes=3"

@@ -81,14 +81,14 @@ def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSessi
         {"cluster": "c2", "topic": "plain"},
         {"cluster": "c3", "topic": "t", "configs": configs},
     )
-    judged = by_topic(rows.transform(manifests.judged_by(by_cluster, None)))
-    assert {key: row["configs"] for key, row in judged.items()} == {
+    validated = by_topic(rows.transform(manifests.validated_by(by_cluster, None)))
+    assert {key: row["configs"] for key, row in validated.items()} == {
         ("c1", "t"): {"retention.ms": "1", "segment.ms": "2"},
         ("c2", "t"): {"segment.ms": "2"},
         ("c2", "plain"): None,
         ("c3", "t"): configs,
     }
-    everywhere = by_topic(rows.transform(manifests.judged_by(settings(tmp_path), None)))
+    everywhere = by_topic(rows.transform(manifests.validated_by(settings(tmp_path), None)))
     assert everywhere["c2", "t"]["configs"] == {"retention.ms": "1", "segment.ms": "2"}
 
 
@@ -122,12 +122,12 @@ def test_create_warns_of_declared_configs_that_are_ignored(spark: SparkSession, 
         {"cluster": "c1", "topic": "there", "configs": configs},
         {"cluster": "dark", "topic": "new", "configs": configs},
     )
-    judged = rows.transform(manifests.judged_by(settings(tmp_path), None))
+    validated = rows.transform(manifests.validated_by(settings(tmp_path), None))
     seen = observed_rows(spark, {"cluster": "c1", "topic": "there"})
     rule = Policy(name="num_partitions", action=Action.CREATE, rule=create.num_partitions(max=1), mode="warn")
     facts = policy_facts(spark)
-    decided = judged.transform(decide(seen, {"c1": ClusterStatus(cluster_id="kafka-c1")}))
-    found = by_topic(decided.withColumn("num_partitions", F.lit(2)).transform(policies.judge([rule], facts)))
+    decided = validated.transform(decide(seen, {"c1": ClusterStatus(cluster_id="kafka-c1")}))
+    found = by_topic(decided.withColumn("num_partitions", F.lit(2)).transform(policies.evaluate([rule], facts)))
     told = {key: [each["policy"] for each in row["violations"] or ()] for key, row in found.items()}
     assert told == {
         ("c1", "new"): ["ignored_configs", "num_partitions"],

@@ -10,7 +10,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.frames import JUDGED, dicts, frame, manifest_rows
+from tests.unit.frames import VALIDATED, dicts, frame, manifest_rows
 from topicledger.manifests import rows as manifests
 
 FINE: dict[str, dict[str, Any]] = {
@@ -185,33 +185,33 @@ def _row(case: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+def validated(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     """Validate all cases together, and return the results by case."""
     cases = [*FINE.items(), *((case, fields) for case, (fields, _, _) in BROKEN.items())]
     rows = manifest_rows(spark, *(_row(case, fields) for case, fields in cases))
     found = defaultdict(list)
-    for row in dicts(rows.transform(manifests.judge(["other", "main"], None))):
+    for row in dicts(rows.transform(manifests.validate(["other", "main"], None))):
         found[row["owner"]].append(row)
     return found
 
 
 @pytest.mark.parametrize("case", FINE)
-def test_a_row_without_faults_is_accepted(judged: dict[str, list[dict[str, Any]]], case: str) -> None:
-    (row,) = judged[case]
+def test_a_row_without_faults_is_accepted(validated: dict[str, list[dict[str, Any]]], case: str) -> None:
+    (row,) = validated[case]
     assert (row["phase"], row["outcome"], row["error"], row["error_message"]) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_row_with_faults_is_refused_with_each_reason(judged: dict[str, list[dict[str, Any]]], case: str) -> None:
+def test_a_row_with_faults_is_refused_with_each_reason(validated: dict[str, list[dict[str, Any]]], case: str) -> None:
     """C1, C3"""
     _, error, message = BROKEN[case]
-    (row,) = judged[case]
+    (row,) = validated[case]
     assert (row["phase"], row["outcome"]) == ("manifest", "refused")
     assert (row["error"], row["error_message"]) == (error, message)
 
 
-def test_a_refused_row_keeps_what_it_said(judged: dict[str, list[dict[str, Any]]]) -> None:
-    (row,) = judged["wrong everywhere"]
+def test_a_refused_row_keeps_what_it_said(validated: dict[str, list[dict[str, Any]]]) -> None:
+    (row,) = validated["wrong everywhere"]
     assert {name: row[name] for name in ("cluster", "topic", "num_partitions", "assignments", "configs")} == {
         "cluster": "x",
         "topic": "a b",
@@ -241,7 +241,7 @@ def test_rows_for_one_topic_that_disagree_become_one_refusal_that_names_the_colu
     )
     found = {
         (row["cluster"], row["topic"]): row
-        for row in dicts(rows.transform(manifests.judge(["main", "other"], None)).orderBy("topic"))
+        for row in dicts(rows.transform(manifests.validate(["main", "other"], None)).orderBy("topic"))
     }
     assert len(found) == 6
     assert found.pop(("other", "states"))["phase"] is None
@@ -273,7 +273,7 @@ def test_a_topic_that_is_declared_or_replaced_twice_is_not_replaced(spark: Spark
         {"topic": "f", "replaces": "declared", "cluster": "other"},
         {"topic": "g", "replaces": "f"},
     )
-    found = dicts(rows.transform(manifests.judge(["main", "other"], None)))
+    found = dicts(rows.transform(manifests.validate(["main", "other"], None)))
     refused = {row["topic"]: (row["error"], row["error_message"]) for row in found if row["outcome"] == "refused"}
     still = "{} is still declared: remove its row, or leave out replaces"
     twice = ("INVALID_REPLACES", "old is replaced by several topics, of which only one can: c, d")
@@ -305,8 +305,8 @@ def test_identical_rows_count_as_one_and_the_copies_are_noted(spark: SparkSessio
         "labels": {"y": None, "x": "1"},
     }
     wrong = {"cluster": "main", "topic": "wrong", "state": "gone"}
-    judged = manifest_rows(spark, same, turned, same, wrong, wrong).transform(manifests.judge(["main"], None))
-    copied, refused = judged.where("topic = 'copied'"), judged.where("topic = 'wrong'")
+    validated = manifest_rows(spark, same, turned, same, wrong, wrong).transform(manifests.validate(["main"], None))
+    copied, refused = validated.where("topic = 'copied'"), validated.where("topic = 'wrong'")
     note = {
         "phase": "manifest",
         "outcome": "skipped",
@@ -322,31 +322,31 @@ def test_identical_rows_count_as_one_and_the_copies_are_noted(spark: SparkSessio
 
 def test_rows_without_a_topic_or_cluster_stay_rows_of_their_own(spark: SparkSession) -> None:
     rows = manifest_rows(spark, *[{"topic": None}] * 3, *[{"topic": "a", "cluster": None}] * 2)
-    judged = rows.transform(manifests.judge(["main"], None))
+    validated = rows.transform(manifests.validate(["main"], None))
     ended = {"state": "present", "phase": "manifest", "outcome": "refused"}
     expected = frame(
         spark,
-        JUDGED,
+        VALIDATED,
         [{"cluster": "main", **ended, "error": "INVALID_TOPIC", "error_message": "topic is null"}] * 3
         + [{"topic": "a", **ended, "error": "UNKNOWN_CLUSTER", "error_message": "cluster is null"}] * 2,
     )
-    assert_df_equality(comparable(judged), comparable(expected), ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(comparable(validated), comparable(expected), ignore_row_order=True, ignore_nullable=True)
 
 
 def test_rows_of_clusters_that_were_not_asked_for_are_not_looked_at(spark: SparkSession) -> None:
     rows = manifest_rows(
         spark, {"topic": "a"}, {"topic": "b", "cluster": "other"}, {"topic": "c", "cluster": "x"}, {"cluster": None}
     )
-    judged = rows.transform(manifests.judge(["main", "other"], ["other"]))
-    assert [(row["topic"], row["phase"]) for row in dicts(judged)] == [("b", None)]
+    validated = rows.transform(manifests.validate(["main", "other"], ["other"]))
+    assert [(row["topic"], row["phase"]) for row in dicts(validated)] == [("b", None)]
 
 
 def test_columns_that_other_tools_keep_in_the_table_are_ignored(spark: SparkSession) -> None:
     rows = manifest_rows(spark, {"topic": "a", "owner": "team"}, {"topic": "a", "owner": "team"})
     with_more = rows.withColumn("ticket", F.monotonically_increasing_id()).withColumn("error", F.lit("theirs"))
-    judged = with_more.transform(manifests.judge(["main"], None)).where("phase is null")
-    expected = frame(spark, JUDGED, [{"cluster": "main", "topic": "a", "state": "present", "owner": "team"}])
-    assert_df_equality(comparable(judged), comparable(expected), ignore_nullable=True)
+    validated = with_more.transform(manifests.validate(["main"], None)).where("phase is null")
+    expected = frame(spark, VALIDATED, [{"cluster": "main", "topic": "a", "state": "present", "owner": "team"}])
+    assert_df_equality(comparable(validated), comparable(expected), ignore_nullable=True)
 
 
 @pytest.mark.thorough
@@ -357,8 +357,8 @@ def test_one_good_row_among_ten_thousand_is_found(spark: SparkSession) -> None:
         .crossJoin(spark.range(10_000))
         .withColumn("topic", F.when(F.col("id") == 4711, "good").otherwise(F.concat(F.lit("bad "), "id")))
     )
-    judged = rows.transform(manifests.judge(["main"], None))
-    counts = judged.groupBy("outcome", "error").agg(F.count(F.lit(1)).alias("rows"), F.min("topic").alias("topic"))
+    validated = rows.transform(manifests.validate(["main"], None))
+    counts = validated.groupBy("outcome", "error").agg(F.count(F.lit(1)).alias("rows"), F.min("topic").alias("topic"))
     assert {(row["outcome"], row["error"]): (row["rows"], row["topic"]) for row in counts.collect()} == {
         (None, None): (1, "good"),
         ("refused", "INVALID_TOPIC"): (9_999, "bad 0"),

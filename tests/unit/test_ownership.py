@@ -112,8 +112,8 @@ def test_rows_of_a_table_are_refused_alike(spark: SparkSession, tmp_path: Path, 
     frame = manifest_rows(
         spark, *({"cluster": c, "topic": t, "owner": o, "labels": {"n": str(n)}} for n, (c, t, o) in enumerate(asked))
     )
-    judged = frame.transform(manifests.with_reasons(manifests.yours(settings.owners)))
-    told = {int(row["labels"]["n"]): (row["error"], row["error_message"]) for row in dicts(judged)}
+    validated = frame.transform(manifests.with_reasons(manifests.yours(settings.owners)))
+    told = {int(row["labels"]["n"]): (row["error"], row["error_message"]) for row in dicts(validated)}
     expected = [("NOT_YOURS" if why else None, why) for why in rows.values()]  # type: ignore[attr-defined]
     assert [told[number] for number in range(len(asked))] == expected
 
@@ -121,8 +121,8 @@ def test_rows_of_a_table_are_refused_alike(spark: SparkSession, tmp_path: Path, 
 def test_a_refused_row_is_refused_in_phase_manifest(spark: SparkSession, tmp_path: Path) -> None:
     settings = by_map(tmp_path)
     frame = manifest_rows(spark, {"topic": "payments.a", "owner": "x"}, {"topic": "payments.b", "owner": "payments"})
-    judge = manifests.judge(list(settings.clusters), None, manifests.yours(settings.owners))
-    told = {row["topic"]: (row["phase"], row["outcome"], row["error"]) for row in dicts(frame.transform(judge))}
+    validate = manifests.validate(list(settings.clusters), None, manifests.yours(settings.owners))
+    told = {row["topic"]: (row["phase"], row["outcome"], row["error"]) for row in dicts(frame.transform(validate))}
     assert told == {"payments.a": ("manifest", "refused", "NOT_YOURS"), "payments.b": (None, None, None)}
 
 
@@ -148,8 +148,8 @@ def test_only_the_owners_of_a_topic_may_replace_it(spark: SparkSession, tmp_path
     theirs = "it replaces payments.{}: owner orders may not declare it: it belongs to payments ([owners])"
     declared = "owner orders may not declare it: it belongs to payments ([owners])"
     expected = {"orders.new": theirs.format("legacy"), "payments.x": f"{declared}; {theirs.format('y')}"}
-    judged = dicts(manifest_rows(spark, *rows).transform(manifests.with_reasons(manifests.yours(settings.owners))))
-    assert {row["topic"]: row["error_message"] for row in judged if row["error"] == "NOT_YOURS"} == expected
+    validated = dicts(manifest_rows(spark, *rows).transform(manifests.with_reasons(manifests.yours(settings.owners))))
+    assert {row["topic"]: row["error_message"] for row in validated if row["error"] == "NOT_YOURS"} == expected
     file.write_text(json.dumps([{"cluster": "main", **row} for row in rows[:2]]))
     with pytest.raises(ManifestFileError, match=re.escape(f"topic orders.new: {theirs.format('legacy')}")):
         read(settings, [file], io.StringIO())

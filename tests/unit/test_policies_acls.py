@@ -42,11 +42,11 @@ def right(text: str, **given: Any) -> dict[str, Any]:
     return {**row, **given}
 
 
-def judged(rows: DataFrame, use: str, facts: Any, **settings: Any) -> dict[str, str | None]:
+def evaluated(rows: DataFrame, use: str, facts: Any, **settings: Any) -> dict[str, str | None]:
     """By resource, why it is refused."""
     rule = built_in.BUILT_IN[AclAction.ACL_ADD][use](**settings)
     policy = Policy(name=use, action=AclAction.ACL_ADD, rule=rule)
-    found = dicts(rows.transform(policies.judge([policy], facts, SUBJECT)))
+    found = dicts(rows.transform(policies.evaluate([policy], facts, SUBJECT)))
     assert all((row["phase"], row["error"]) in [("policy", "POLICY_VIOLATION"), (None, None)] for row in found)
     return {row["resource"]: row["error_message"] for row in found}
 
@@ -73,7 +73,7 @@ def test_rights_that_fit_all_that_is_given_are_forbidden(
         right("deny", permission="DENY"),
         right("there", principal="User:*", decision="unchanged", live=True),
     ]
-    found = judged(frame(spark, _ROWS, rows), "acl_forbidden", policy_facts(spark), **settings)
+    found = evaluated(frame(spark, _ROWS, rows), "acl_forbidden", policy_facts(spark), **settings)
     assert {name for name, reason in found.items() if reason} == refused
 
 
@@ -96,14 +96,14 @@ def test_only_the_owner_of_a_topic_grants_on_it(spark: SparkSession) -> None:
         {"topic": "orders.gone", "owner": "shop", "state": "absent"},
     ]
     facts = policy_facts(spark, manifests=declared)
-    found = judged(frame(spark, _ROWS, rows), "acl_owner", facts)
+    found = evaluated(frame(spark, _ROWS, rows), "acl_owner", facts)
     assert {name for name, reason in found.items() if not reason} == {"own", "own prefix", "group"}
     assert "topic orders belongs to shop" in str(found["other's"])
     assert "has no owner" in str(found["no owner"])
     assert "topic other belongs to b" in str(found["wide prefix"])
     assert found["undeclared"] == found["gone"]
     assert "no manifest declares" in str(found["gone"])
-    allowed = judged(frame(spark, _ROWS, rows), "acl_owner", facts, undeclared="allow")
+    allowed = evaluated(frame(spark, _ROWS, rows), "acl_owner", facts, undeclared="allow")
     assert {name for name in found if found[name] and not allowed[name]} == {"undeclared", "gone"}
 
 
@@ -119,7 +119,7 @@ def test_acls_per_principal_are_limited_and_removals_make_room(spark: SparkSessi
     frames = frame(spark, _ROWS, rows)
     rule = built_in.BUILT_IN[AclAction.ACL_ADD]["max_acls_per_principal"](max=3)
     policy = Policy(name="p", action=AclAction.ACL_ADD, rule=rule)
-    found = dicts(frames.transform(policies.judge([policy], policy_facts(spark), SUBJECT)))
+    found = dicts(frames.transform(policies.evaluate([policy], policy_facts(spark), SUBJECT)))
     assert {row["resource"] for row in found if row["phase"] == "policy"} == {"5"}
 
 
@@ -129,7 +129,7 @@ def test_a_deny_says_why(spark: SparkSession) -> None:
         right("deny", permission="DENY"),
         right("said", permission="DENY", labels={"reason": "INC-1"}),
     ]
-    found = judged(frame(spark, _ROWS, rows), "deny_needs_label", policy_facts(spark))
+    found = evaluated(frame(spark, _ROWS, rows), "deny_needs_label", policy_facts(spark))
     assert {name for name, reason in found.items() if reason} == {"deny"}
 
 
@@ -139,6 +139,6 @@ def test_a_users_own_policy_evaluates_acls(spark: SparkSession) -> None:
 
     policy = Policy(name="m:own", action=AclAction.ACL_ADD, rule=rule, users_own=True)
     rows = frame(spark, _ROWS, [right("any"), right("one", host="10.0.0.1")])
-    found = dicts(rows.transform(policies.judge([policy], policy_facts(spark), SUBJECT)))
+    found = dicts(rows.transform(policies.evaluate([policy], policy_facts(spark), SUBJECT)))
     assert {row["resource"]: row["violations"] for row in found}["one"] is None
     assert {row["resource"]: row["error_message"] for row in found}["any"] == "any host"

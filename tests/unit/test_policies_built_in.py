@@ -24,7 +24,7 @@ from topicledger.config.settings import ChangeSettings, PolicySettings, PolicySp
 from topicledger.model import Action, Refusal, ReplicaAction
 from topicledger.naming import ActionName
 from topicledger.policies import Policy, built_in
-from topicledger.policies.contract import Judged
+from topicledger.policies.contract import Evaluated
 from topicledger.resources import building
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.building import check_built_in
@@ -83,7 +83,7 @@ class Estate:
     """Topics of a cluster, and what one policy says of them."""
 
     policy: str
-    action: Judged
+    action: Evaluated
     settings: Mapping[str, Any] = field(default_factory=dict)
     cluster: str
     title: str
@@ -1041,7 +1041,7 @@ def rules() -> list[Policy]:
 
     The first of each name also evaluates the cluster `nulls`.
     """
-    made: dict[tuple[Judged, str, str], Policy] = {}
+    made: dict[tuple[Evaluated, str, str], Policy] = {}
     for estate in ESTATES:
         key = estate.action, estate.policy, str(estate.settings)
         factory, error = built_in.ALWAYS.get(estate.action, {}).get(estate.policy, (None, Refusal.POLICY_VIOLATION))
@@ -1062,7 +1062,7 @@ def rules() -> list[Policy]:
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession) -> DataFrame:
+def evaluated(spark: SparkSession) -> DataFrame:
     """cluster, topic, and what the estate's policy came to: reason, error and waits; policies: all that it breaks."""
     names = {*decision_rows(spark).columns} - {"error", "waits"}
     rows = [
@@ -1078,7 +1078,7 @@ def judged(spark: SparkSession) -> DataFrame:
     own = F.when(refused & told.isNotNull(), F.col("error"))
     return (
         decision_rows(spark, *rows)
-        .transform(policies.judge(rules(), estate_facts(spark, ESTATES)))
+        .transform(policies.evaluate(rules(), estate_facts(spark, ESTATES)))
         .select(
             "cluster",
             "topic",
@@ -1125,7 +1125,7 @@ def test_right_settings_of_rights_and_quotas_are_too(
 
 
 def _check_without_session(
-    monkeypatch: pytest.MonkeyPatch, action: Judged, policy: str, options: Mapping[str, object]
+    monkeypatch: pytest.MonkeyPatch, action: Evaluated, policy: str, options: Mapping[str, object]
 ) -> None:
     problems = list[str]()
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
@@ -1137,7 +1137,7 @@ def _check_without_session(
 
 @pytest.mark.parametrize("estate", ESTATES, ids=lambda estate: f"{estate.policy}: {estate.title}")
 def test_a_policy_says_what_is_broken_and_what_would_be_allowed(
-    spark: SparkSession, judged: DataFrame, estate: Estate
+    spark: SparkSession, evaluated: DataFrame, estate: Estate
 ) -> None:
     """P1, P2, P3, C10, C11, C16, C20, D9"""
     expected = [
@@ -1150,14 +1150,14 @@ def test_a_policy_says_what_is_broken_and_what_would_be_allowed(
         for topic in estate.topics
     ]
     assert_df_equality(
-        judged.where(F.col("cluster") == estate.cluster).drop("cluster", "policies"),
+        evaluated.where(F.col("cluster") == estate.cluster).drop("cluster", "policies"),
         frame(spark, EXPECTED, expected),
         ignore_row_order=True,
     )
 
 
-def test_each_policy_evaluates_topics_of_which_nothing_is_known(judged: DataFrame) -> None:
-    found = {row["topic"]: row["policies"] or [] for row in judged.where("cluster = 'nulls'").collect()}
+def test_each_policy_evaluates_topics_of_which_nothing_is_known(evaluated: DataFrame) -> None:
+    found = {row["topic"]: row["policies"] or [] for row in evaluated.where("cluster = 'nulls'").collect()}
     assert found == {topic: names for (topic, _, _), names in NULLS.items()}
 
 
@@ -1177,7 +1177,7 @@ def test_moves_that_add_replicas_take_what_creates_leave(spark: SparkSession) ->
     policy = Policy(name="replicas_per_broker", action=ReplicaAction.REASSIGN, rule=rule)
     known = policy_facts(spark, racks={1: "a", 2: "b"})
     decided = decision_rows(spark, *({name: each[name] for name in each if name != "says"} for each in rows))
-    refused = decided.transform(policies.judge([policy], known)).where("error is not null")
+    refused = decided.transform(policies.evaluate([policy], known)).where("error is not null")
     assert {row["topic"]: row["error_message"] for row in refused.collect()} == {
         "d": "cluster main with 2 brokers, 7 on average, may have 14 replicas: 9 exist, 0 are freed by deletes, 4 "
         "are taken by creates, and by moves before it by name, it needs 2; left are 1"
@@ -1202,7 +1202,7 @@ def test_policies_about_the_replication_factor_evaluate_moves(spark: SparkSessio
         replicas("enough", "0:1,2,3", "0:1,2"),
     ]
     decided = decision_rows(spark, *({name: each[name] for name in each if name != "says"} for each in rows))
-    refused = decided.transform(policies.judge(made, policy_facts(spark))).where("error is not null")
+    refused = decided.transform(policies.evaluate(made, policy_facts(spark))).where("error is not null")
     assert {row["topic"]: (row["error"], row["error_message"]) for row in refused.collect()} == {
         "lower": ("POLICY_VIOLATION", "replication_factor: replication_factor is 1; allowed is 2 and more")
     }

@@ -25,7 +25,7 @@ NOTED = {"phase": "manifest", "outcome": "skipped", "error": "DUPLICATE_MANIFEST
 CREATE, DELETE = {"decision": "create"}, {"decision": "delete"}
 MAPS = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters", "guards")
 
-Judged = dict[tuple[str, str], dict[str, Any]]
+Evaluated = dict[tuple[str, str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def facts(spark: SparkSession) -> Facts:
     return policy_facts(spark)
 
 
-def told(judged: Judged) -> dict[str, list[str]]:
+def told(evaluated: Evaluated) -> dict[str, list[str]]:
     """The names of the policies that each topic breaks, in their order."""
-    return {topic: [each["policy"] for each in row["violations"] or ()] for (_, topic), row in judged.items()}
+    return {topic: [each["policy"] for each in row["violations"] or ()] for (_, topic), row in evaluated.items()}
 
 
 def result(row: dict[str, Any]) -> tuple[str | None, ...]:
@@ -79,8 +79,8 @@ def decisions(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def judged(decisions: DataFrame, facts: Facts) -> Judged:
-    return by_topic(decisions.transform(policies.judge(building.always(), facts)))
+def evaluated(decisions: DataFrame, facts: Facts) -> Evaluated:
+    return by_topic(decisions.transform(policies.evaluate(building.always(), facts)))
 
 
 COLLISIONS = {
@@ -96,9 +96,9 @@ COLLISIONS = {
 
 
 @pytest.mark.parametrize("topic", COLLISIONS)
-def test_a_create_whose_metrics_would_collide_is_refused_and_the_others_named(judged: Judged, topic: str) -> None:
+def test_a_create_whose_metrics_would_collide_is_refused_and_the_others_named(evaluated: Evaluated, topic: str) -> None:
     """C16"""
-    row = judged["main", topic]
+    row = evaluated["main", topic]
     message = (
         f"in metric names '.' and '_' are the same, so it collides with {COLLISIONS[topic]}; "
         "choose a name that differs otherwise"
@@ -123,15 +123,15 @@ def test_a_create_whose_metrics_would_collide_is_refused_and_the_others_named(ju
         "dash.and.dot",
     ],
 )
-def test_a_topic_that_lives_or_whose_likeness_will_not_is_left_alone(judged: Judged, topic: str) -> None:
+def test_a_topic_that_lives_or_whose_likeness_will_not_is_left_alone(evaluated: Evaluated, topic: str) -> None:
     """C16"""
-    row = judged["main", topic]
+    row = evaluated["main", topic]
     assert (*result(row), row["violations"]) == (None, None, None, None, None)
 
 
-def test_only_topics_that_kafka_flags_as_internal_are_kept_from_deletion(judged: Judged) -> None:
+def test_only_topics_that_kafka_flags_as_internal_are_kept_from_deletion(evaluated: Evaluated) -> None:
     """D9"""
-    row = judged["main", "__consumer_offsets"]
+    row = evaluated["main", "__consumer_offsets"]
     assert result(row) == (
         "policy",
         "refused",
@@ -139,15 +139,17 @@ def test_only_topics_that_kafka_flags_as_internal_are_kept_from_deletion(judged:
         "__consumer_offsets is internal to Kafka and is never deleted; remove it from the manifests",
     )
     assert [violation["policy"] for violation in row["violations"]] == ["internal_topic"]
-    assert judged["main", "__mine"]["phase"] is None
-    assert judged["main", "__transaction_state"]["phase"] is None
+    assert evaluated["main", "__mine"]["phase"] is None
+    assert evaluated["main", "__transaction_state"]["phase"] is None
 
 
-def test_rows_that_ended_before_stay_as_they_were_and_none_is_dropped(decisions: DataFrame, judged: Judged) -> None:
-    assert len(judged) == decisions.count()
+def test_rows_that_ended_before_stay_as_they_were_and_none_is_dropped(
+    decisions: DataFrame, evaluated: Evaluated
+) -> None:
+    assert len(evaluated) == decisions.count()
     for key in [("main", "__share_group_state"), ("main", "new.beside.refused"), (None, None)]:
-        assert {name: judged[key][name] for name in ENDED} == ENDED
-        assert judged[key]["violations"] is None
+        assert {name: evaluated[key][name] for name in ENDED} == ENDED
+        assert evaluated[key]["violations"] is None
 
 
 def rule(name: str, action: Action, condition: str, **more: Any) -> Policy:
@@ -176,9 +178,9 @@ def test_every_rule_broken_is_told_in_the_order_of_the_policies(spark: SparkSess
         rule("nothing", Action.CREATE, "true"),
         rule("no deletes of creates", Action.DELETE, "decision = 'create'"),
     ]
-    judged = by_topic(rows.transform(policies.judge(rules, facts)))
-    assert told(judged) == {"a.b": ["no a", "name_collision", "nothing"], "c": ["nothing"], "a_b": [], "d": []}
-    row = judged["main", "a.b"]
+    evaluated = by_topic(rows.transform(policies.evaluate(rules, facts)))
+    assert told(evaluated) == {"a.b": ["no a", "name_collision", "nothing"], "c": ["nothing"], "a_b": [], "d": []}
+    row = evaluated["main", "a.b"]
     assert row["error"] == "POLICY_VIOLATION"
     assert row["error_message"] == "; ".join(each["message"] for each in row["violations"])
     assert row["error_message"].startswith("no a says no to a.b; in metric names")
@@ -188,7 +190,7 @@ def test_the_first_refusing_policy_in_order_gives_the_error(spark: SparkSession,
     rows = decision_rows(spark, {"topic": "a.b", **CREATE}, {"topic": "a_b", "decision": "unchanged"})
 
     def errors(*rules: Policy) -> str:
-        return str(by_topic(rows.transform(policies.judge(rules, facts)))["main", "a.b"]["error"])
+        return str(by_topic(rows.transform(policies.evaluate(rules, facts)))["main", "a.b"]["error"])
 
     other = rule("other", Action.CREATE, "true", error=Refusal.BUDGET_NOT_FREED)
     warning = rule("warning", Action.CREATE, "true", error=Refusal.UNJUDGEABLE, mode="warn")
@@ -197,7 +199,7 @@ def test_the_first_refusing_policy_in_order_gives_the_error(spark: SparkSession,
 
 
 @pytest.fixture(scope="module")
-def warned(spark: SparkSession, facts: Facts) -> Judged:
+def warned(spark: SparkSession, facts: Facts) -> Evaluated:
     rows = decision_rows(
         spark,
         {"topic": "both", **CREATE},
@@ -210,17 +212,17 @@ def warned(spark: SparkSession, facts: Facts) -> Judged:
         rule("no", Action.CREATE, "topic in ('both', 'refused')"),
         rule("more doubt", Action.CREATE, "topic = 'both'", mode="warn"),
     ]
-    return by_topic(rows.transform(policies.judge(rules, facts)))
+    return by_topic(rows.transform(policies.evaluate(rules, facts)))
 
 
-def test_a_policy_that_only_warns_refuses_nothing_and_says_that_it_warns(warned: Judged) -> None:
+def test_a_policy_that_only_warns_refuses_nothing_and_says_that_it_warns(warned: Evaluated) -> None:
     row = warned["main", "warned"]
     assert result(row) == (None, None, None, None)
     assert row["violations"] == [{"policy": "doubt", "message": "doubt says no to warned", "warns": True}]
     assert warned["main", "fine"]["violations"] is None
 
 
-def test_a_refused_row_keeps_its_warning_and_the_refusals_error(warned: Judged) -> None:
+def test_a_refused_row_keeps_its_warning_and_the_refusals_error(warned: Evaluated) -> None:
     row = warned["main", "both"]
     assert result(row) == ("policy", "refused", "POLICY_VIOLATION", "no says no to both")
     assert row["violations"] == [
@@ -258,8 +260,8 @@ def test_a_policy_evaluates_only_its_clusters_owners_and_labels(
         named("all of it", clusters=("other",), owners=("a",), labels=red),
     ]
     asked = ("main", "red and 1") if users_own else tuple(each.name for each in rules)
-    judged = by_topic(rows.transform(policies.judge([each for each in rules if each.name in asked], facts)))
-    found = {key: [each["policy"] for each in row["violations"] or ()] for key, row in judged.items()}
+    evaluated = by_topic(rows.transform(policies.evaluate([each for each in rules if each.name in asked], facts)))
+    found = {key: [each["policy"] for each in row["violations"] or ()] for key, row in evaluated.items()}
     expected = {
         ("main", "all"): ["everywhere", "main", "owners", "red", "red and 1"],
         ("other", "all"): ["everywhere", "owners", "red", "red and 1", "all of it"],
@@ -295,8 +297,8 @@ def test_unevaluable_rows_are_refused_once_that_is_final(spark: SparkSession, fa
         named("creates", Action.CREATE),
         named("deletes", Action.DELETE),
     ]
-    judged = by_topic(rows.transform(policies.judge(rules, facts)))
-    found = {topic: (row["error"], row["error_message"], row["violations"]) for (_, topic), row in judged.items()}
+    evaluated = by_topic(rows.transform(policies.evaluate(rules, facts)))
+    found = {topic: (row["error"], row["error_message"], row["violations"]) for (_, topic), row in evaluated.items()}
 
     def both(message: str) -> list[dict[str, Any]]:
         return [
@@ -322,7 +324,9 @@ def test_a_refusal_of_two_policies_has_the_error_of_the_first(spark: SparkSessio
         rule=RowRule(reason=F.lit(None).cast("string"), unjudgeable=F.lit("nobody knows")),
     )
     no = rule("no", Action.CREATE, "true")
-    results = [result(dicts(rows.transform(policies.judge(each, facts)))[0]) for each in ([unknown, no], [no, unknown])]
+    results = [
+        result(dicts(rows.transform(policies.evaluate(each, facts)))[0]) for each in ([unknown, no], [no, unknown])
+    ]
     assert results == [
         ("policy", "refused", "UNJUDGEABLE", "nobody knows; no says no to a"),
         ("policy", "refused", "POLICY_VIOLATION", "no says no to a; nobody knows"),
@@ -361,19 +365,19 @@ def test_a_rule_with_full_sight_refuses_if_topics_may_be_hidden(
         *named("unless they say", FullSight(nothing_wrong), needs="visible"),
         *named("no need", nothing_wrong),
     ]
-    judged = by_topic(rows.transform(policies.judge(rules, known)))
+    evaluated = by_topic(rows.transform(policies.evaluate(rules, known)))
     hidden = f"3 topics of cluster hidden are hidden from this principal: grant it Describe on all topics, {OR_ELSE}"
     why = {
         "hidden": hidden,
         "unknown": f"it is unknown whether topics are hidden from this principal: it needs a right; {OR_ELSE}",
         "not asked": f"the cluster was not asked whether topics are hidden from this principal; {OR_ELSE}",
     }
-    assert {key: result(row) for key, row in judged.items() if row["error"]} == {
+    assert {key: result(row) for key, row in evaluated.items() if row["error"]} == {
         (cluster, topic): ("policy", "refused", "UNJUDGEABLE", message)
         for cluster, message in why.items()
         for topic in "ab"
     }
-    assert judged["hidden", "a"]["violations"] == [
+    assert evaluated["hidden", "a"]["violations"] == [
         {"policy": "by itself", "message": hidden, "warns": False},
         {"policy": "by the settings", "message": hidden, "warns": True},
     ]
@@ -389,7 +393,7 @@ def test_no_cluster_is_asked_what_is_hidden_where_no_rule_must_know(spark: Spark
     known = replace(policy_facts(spark), unseen_topics=asked)
     rows = decision_rows(spark, {"topic": "a", "validated": True, **CREATE})
     rules = [Policy(name="visible", action=Action.CREATE, rule=FullSight(nothing_wrong), needs="visible")]
-    assert by_topic(rows.transform(policies.judge(rules, known)))["main", "a"]["error"] is None
+    assert by_topic(rows.transform(policies.evaluate(rules, known)))["main", "a"]["error"] is None
 
 
 def first_by_name(most: int, name: str = "", **more: Any) -> Policy:
@@ -420,15 +424,15 @@ def test_topics_that_a_rule_of_single_topics_refuses_use_nothing_up_whatever_the
         rule("no b", Action.CREATE, "topic = 'b'", users_own=users_own),
         rule("no e", Action.CREATE, "topic = 'e'"),
     ]
-    judged = by_topic(letters.transform(policies.judge(rules, facts)))
-    assert told(judged) == {"a": ["no a"], "b": ["no b"], "c": [], "d": [], "e": ["first 2", "no e"]}
-    assert judged["main", "e"]["error_message"] == "number 3; no e says no to e"
+    evaluated = by_topic(letters.transform(policies.evaluate(rules, facts)))
+    assert told(evaluated) == {"a": ["no a"], "b": ["no b"], "c": [], "d": [], "e": ["first 2", "no e"]}
+    assert evaluated["main", "e"]["error_message"] == "number 3; no e says no to e"
 
 
 def test_topics_with_warnings_use_up_their_budget(letters: DataFrame, facts: Facts) -> None:
     rules = [first_by_name(2), rule("no a", Action.CREATE, "topic = 'a'", mode="warn")]
-    judged = by_topic(letters.transform(policies.judge(rules, facts)))
-    assert told(judged) == {"a": ["no a"], "b": [], "c": ["first 2"], "d": ["first 2"], "e": ["first 2"]}
+    evaluated = by_topic(letters.transform(policies.evaluate(rules, facts)))
+    assert told(evaluated) == {"a": ["no a"], "b": [], "c": ["first 2"], "d": ["first 2"], "e": ["first 2"]}
 
 
 @pytest.mark.thorough
@@ -438,19 +442,19 @@ def test_rules_of_topics_together_are_asked_in_order_and_each_sees_what_those_be
 ) -> None:
     """P4"""
 
-    def judged(*rules: Policy) -> dict[str, list[str]]:
-        return told(by_topic(letters.transform(policies.judge(rules, facts))))
+    def evaluated(*rules: Policy) -> dict[str, list[str]]:
+        return told(by_topic(letters.transform(policies.evaluate(rules, facts))))
 
     one, two = first_by_name(1, users_own=users_own), first_by_name(2, users_own=users_own)
     # c is the third of those that are open when `first 2` is asked first, and else the second: b was refused before.
-    assert judged(two, one) == {
+    assert evaluated(two, one) == {
         "a": [],
         "b": ["first 1"],
         "c": ["first 2", "first 1"],
         "d": ["first 2", "first 1"],
         "e": ["first 2", "first 1"],
     }
-    assert judged(one, two) == {"a": [], **{topic: ["first 1"] for topic in "bcde"}}
+    assert evaluated(one, two) == {"a": [], **{topic: ["first 1"] for topic in "bcde"}}
 
 
 def needing_room(**more: Any) -> Policy:
@@ -475,7 +479,7 @@ def test_a_create_waits_for_room_unless_it_is_refused_or_only_warned_of(
     no_d = rule("no d", Action.CREATE, "topic = 'd'")
 
     def waiting(*rules: Policy) -> set[str]:
-        return {row["topic"] for row in rows.transform(policies.judge(rules, facts)).where("waits").collect()}
+        return {row["topic"] for row in rows.transform(policies.evaluate(rules, facts)).where("waits").collect()}
 
     assert waiting(needing_room(users_own=users_own), no_d) == {"a", "e"}
     assert waiting(needing_room(users_own=users_own, mode="warn"), no_d) == {"a"}
@@ -484,17 +488,17 @@ def test_a_create_waits_for_room_unless_it_is_refused_or_only_warned_of(
 @pytest.mark.thorough
 def test_policies_leave_columns_and_untouched_rows_as_they_are(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a", **CREATE}, {"topic": "b", **DELETE}, {"topic": "c"})
-    judged = rows.transform(policies.judge([*building.always(), first_by_name(5), echo()], facts))
-    assert judged.schema == rows.schema
-    assert_df_equality(judged.drop(*MAPS), rows.drop(*MAPS), ignore_row_order=True)
+    evaluated = rows.transform(policies.evaluate([*building.always(), first_by_name(5), echo()], facts))
+    assert evaluated.schema == rows.schema
+    assert_df_equality(evaluated.drop(*MAPS), rows.drop(*MAPS), ignore_row_order=True)
 
 
 def test_without_policies_rows_are_handed_on(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a", **CREATE})
-    assert rows.transform(policies.judge([], facts)) is rows
+    assert rows.transform(policies.evaluate([], facts)) is rows
 
 
-def test_judging_again_keeps_what_was_told_before_and_does_not_ask_about_what_it_ended(
+def test_evaluating_again_keeps_what_was_told_before_and_does_not_ask_about_what_it_ended(
     spark: SparkSession, facts: Facts
 ) -> None:
     """Deletes are evaluated first, and creates once it is known which deletes will be sent."""
@@ -505,9 +509,9 @@ def test_judging_again_keeps_what_was_told_before_and_does_not_ask_about_what_it
         rule("doubt", Action.DELETE, "topic = 'warned'", mode="warn"),
         rule("no", Action.DELETE, "topic = 'refused'"),
     ]
-    once = rows.transform(policies.judge(deletes, facts))
+    once = rows.transform(policies.evaluate(deletes, facts))
     twice = by_topic(
-        once.transform(policies.judge([rule("never", Action.DELETE, "topic <> 'warned'"), first_by_name(0)], facts))
+        once.transform(policies.evaluate([rule("never", Action.DELETE, "topic <> 'warned'"), first_by_name(0)], facts))
     )
     assert told(twice) == {"warned": ["doubt"], "refused": ["no"], "create": ["first 0"]}
     assert twice["main", "refused"]["error_message"] == "no says no to refused"
@@ -527,13 +531,15 @@ def test_a_row_that_notes_a_copy_stays_beside_the_one_that_counts(
         {"topic": "b", "decision": None, **NOTED},
     )
     rules = [first_by_name(1, users_own=users_own), rule("no", Action.CREATE, "topic = 'b'", users_own=users_own)]
-    judged = dicts(rows.transform(policies.judge(rules, facts)))
-    assert sorted((row["topic"], row["outcome"], len(row["violations"] or ())) for row in judged if row["phase"]) == [
+    evaluated = dicts(rows.transform(policies.evaluate(rules, facts)))
+    assert sorted(
+        (row["topic"], row["outcome"], len(row["violations"] or ())) for row in evaluated if row["phase"]
+    ) == [
         ("a", "skipped", 0),
         ("b", "refused", 2),
         ("b", "skipped", 0),
     ]
-    assert [row["topic"] for row in judged if not row["phase"]] == ["a"]
+    assert [row["topic"] for row in evaluated if not row["phase"]] == ["a"]
 
 
 @pytest.mark.thorough
@@ -559,9 +565,9 @@ def test_nulls_are_evaluated_in_every_column(spark: SparkSession, facts: Facts, 
         rule("unknown", Action.DELETE, "owner = 'x'", users_own=users_own, labels={"a": "b"}, owners=("x",)),
         first_by_name(0, users_own=users_own),
     ]
-    judged = dicts(rows.transform(policies.judge(rules, facts)))
-    assert len(judged) == 7
-    assert {row["topic"]: row["violations"] and len(row["violations"]) for row in judged} == {
+    evaluated = dicts(rows.transform(policies.evaluate(rules, facts)))
+    assert len(evaluated) == 7
+    assert {row["topic"]: row["violations"] and len(row["violations"]) for row in evaluated} == {
         "a": 2,
         "b": None,
         "c": None,
@@ -725,7 +731,7 @@ def test_a_policy_of_ones_own_that_is_broken_is_an_error_that_names_it(
     """P4"""
     make, message = BROKEN[broken]
     with pytest.raises(PolicyError) as caught:
-        few.transform(policies.judge([own(make(), "house.rules:broken")], facts)).collect()
+        few.transform(policies.evaluate([own(make(), "house.rules:broken")], facts)).collect()
     told = str(caught.value)
     assert told.startswith("policy house.rules:broken")
     assert message in told
@@ -736,7 +742,7 @@ def test_a_policy_of_ones_own_that_is_broken_is_an_error_that_names_it(
 @pytest.mark.thorough
 def test_an_executors_error_is_reported_in_its_own_words(few: DataFrame, facts: Facts) -> None:
     with pytest.raises(PolicyError, match=r"^policy mine failed: ValueError: no tier of [abc]\\nis known$"):
-        few.transform(policies.judge([own(in_python, "mine")], facts))
+        few.transform(policies.evaluate([own(in_python, "mine")], facts))
 
 
 def test_a_users_own_policy_sees_topics_once_and_contract_columns_only(spark: SparkSession, facts: Facts) -> None:
@@ -758,7 +764,7 @@ def test_a_users_own_policy_sees_topics_once_and_contract_columns_only(spark: Sp
         {"cluster": None, "topic": "nowhere", **ENDED},
         {"topic": None, **ENDED},
     )
-    rows.transform(policies.judge([rule("no", Action.CREATE, "topic = 'refused'"), own(looking)], facts)).collect()
+    rows.transform(policies.evaluate([rule("no", Action.CREATE, "topic = 'refused'"), own(looking)], facts)).collect()
     (topics,) = seen
     assert tuple(topics.columns) == TOPICS
     # Rows that another policy refused are evaluated, too, so that all problems are reported (P3).
@@ -782,10 +788,10 @@ def test_only_permitted_columns_of_a_users_own_policy_count(few: DataFrame, fact
         "validated": F.lit("yes"),
     }
     tampering = own(lambda topics, facts: topics.withColumns({"reason": F.lit(None).cast("string"), **changed}))
-    judged = few.transform(policies.judge([tampering, first_by_name(1)], facts))
-    without = few.transform(policies.judge([first_by_name(1)], facts))
-    assert_df_equality(judged.drop(*MAPS), without.drop(*MAPS), ignore_row_order=True)
-    assert judged.where("configs is not null").count() == 0
+    evaluated = few.transform(policies.evaluate([tampering, first_by_name(1)], facts))
+    without = few.transform(policies.evaluate([first_by_name(1)], facts))
+    assert_df_equality(evaluated.drop(*MAPS), without.drop(*MAPS), ignore_row_order=True)
+    assert evaluated.where("configs is not null").count() == 0
 
 
 def test_a_policy_of_ones_own_may_shuffle_rows_and_columns(few: DataFrame, facts: Facts) -> None:
@@ -800,7 +806,7 @@ def test_a_policy_of_ones_own_may_shuffle_rows_and_columns(few: DataFrame, facts
         )
         return rows.select(*sorted(rows.columns, reverse=True)).repartition(5).orderBy(F.desc("topic"))
 
-    judged = by_topic(few.transform(policies.judge([own(shuffled)], facts)))
-    assert told(judged) == {"a": ["house.rules:mine"], "b": [], "c": [], None: []}
-    assert {topic for (_, topic), row in judged.items() if row["waits"]} == {"b"}
-    assert set(ADDED).isdisjoint(judged["main", "a"])
+    evaluated = by_topic(few.transform(policies.evaluate([own(shuffled)], facts)))
+    assert told(evaluated) == {"a": ["house.rules:mine"], "b": [], "c": [], None: []}
+    assert {topic for (_, topic), row in evaluated.items() if row["waits"]} == {"b"}
+    assert set(ADDED).isdisjoint(evaluated["main", "a"])

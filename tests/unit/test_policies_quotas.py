@@ -40,12 +40,12 @@ def decided(spark: SparkSession, rules: Sequence[Policy], declared: Rows, live: 
     rows = frame(spark, TABLE.schema, [{"cluster": "main", **row} for row in declared])
     there = frame(spark, OBSERVED_QUOTAS.schema, [{"cluster": "main", **row} for row in live]).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus()})
-    judged = rows.transform(quotas.judge(["main"], None))
-    judged_by = policies.judge(rules, policy_facts(spark), SUBJECT)
+    validated = rows.transform(quotas.validate(["main"], None))
+    validated_by = policies.evaluate(rules, policy_facts(spark), SUBJECT)
     statuses = {"main": ClusterStatus(cluster_id="kafka-main")}
     return {
         row["resource"]: row
-        for row in dicts(judged.transform(KIND.deciding.decide(listed, statuses, settings, judged_by)))
+        for row in dicts(validated.transform(KIND.deciding.decide(listed, statuses, settings, validated_by)))
     }
 
 

@@ -368,13 +368,13 @@ def test_exponential_patterns_of_other_engines_are_evaluated_at_once(load: Load,
         {"topic": "-" + "a" * 248, "decision": "delete"},
         {"topic": "a" * 247 + "--", "decision": "delete"},
     )
-    judged = by_topic(rows.transform(policies.judge(made, policy_facts(spark))))
-    assert {topic[-2:]: row["outcome"] for (_, topic), row in judged.items() if topic.startswith("a")} == {
+    evaluated = by_topic(rows.transform(policies.evaluate(made, policy_facts(spark))))
+    assert {topic[-2:]: row["outcome"] for (_, topic), row in evaluated.items() if topic.startswith("a")} == {
         "aa": None,
         "a-": "refused",
         "--": None,
     }
-    assert judged["main", "-" + "a" * 248]["outcome"] == "refused"
+    assert evaluated["main", "-" + "a" * 248]["outcome"] == "refused"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import dicts, frame, judged_rows, observed_rows
+from tests.unit.frames import dicts, frame, observed_rows, validated_rows
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
@@ -43,9 +43,9 @@ def found(
     there = frame(spark, OBSERVED_QUOTAS.schema, [{"cluster": "main", **row} for row in live]).drop("run_id")
     listed = Listed(rows=there, statuses=statuses or {"main": ListedStatus()})
     rows = frame(spark, QUOTAS.schema, [{"cluster": "main", **row} for row in declared])
-    judged = rows.transform(quotas.judge(["main", "other"], None))
-    differing = judged.transform(
-        find_resource_drift(KIND, estate, listed, judged_rows(spark, {"topic": "t"}), settings)
+    validated = rows.transform(quotas.validate(["main", "other"], None))
+    differing = validated.transform(
+        find_resource_drift(KIND, estate, listed, validated_rows(spark, {"topic": "t"}), settings)
     )
     assert tuple(differing.columns) == DRIFT_COLUMNS
     told = dicts(differing)

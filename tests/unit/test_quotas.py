@@ -28,8 +28,8 @@ from topicledger.text import number_text
 QUOTA = {"cluster": "main", "user": "a", "producer_byte_rate": 1000.0}
 
 
-def judged(spark: SparkSession, *rows: dict[str, Any]) -> list[dict[str, Any]]:
-    return dicts(frame(spark, QUOTAS.schema, rows).transform(quotas.judge(["main", "other"], None)))
+def validated(spark: SparkSession, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    return dicts(frame(spark, QUOTAS.schema, rows).transform(quotas.validate(["main", "other"], None)))
 
 
 WRONG = {
@@ -57,12 +57,12 @@ def test_a_row_that_no_broker_could_mean_is_refused_with_its_reason(spark: Spark
     rows = [
         {**QUOTA, "user": f"u{number}", "owner": str(number), **wrong} for number, wrong in enumerate(WRONG.values())
     ]
-    found = {int(row["owner"]): row for row in judged(spark, *rows)}
+    found = {int(row["owner"]): row for row in validated(spark, *rows)}
     for number, reason in enumerate(WRONG):
         assert (found[number]["phase"], found[number]["outcome"]) == ("manifest", "refused"), reason
         assert reason in found[number]["error_message"]
     both = {**QUOTA, "request_percentage": -1.0, "consumer_byte_rate": 0.5, "state": "x"}
-    (every,) = judged(spark, both)
+    (every,) = validated(spark, both)
     assert every["error_message"].count("; ") >= 4, "each reason"
 
 
@@ -76,7 +76,7 @@ def test_entities_have_one_text_each(spark: SparkSession) -> None:
         {**QUOTA, "client_id": "b"},
         {"cluster": "main", "ip": "10.0.0.1", "connection_creation_rate": 5.0},
     ]
-    found = judged(spark, *rows)
+    found = validated(spark, *rows)
     assert {row["phase"] for row in found} == {None}
     texts = {row["resource"]: Entity(row["user"], row["client_id"], row["ip"]) for row in found}
     assert set(texts) == {
@@ -102,12 +102,12 @@ def test_the_default_is_told_from_a_name_that_looks_like_it(kafkas: str | None, 
 
 def test_copies_are_one_and_entities_that_rows_disagree_about_are_refused(spark: SparkSession) -> None:
     """Q3: an entity is in a request once."""
-    (one,) = judged(spark, {**QUOTA, "owner": "b"}, {**QUOTA, "owner": "a", "state": "present"})
+    (one,) = validated(spark, {**QUOTA, "owner": "b"}, {**QUOTA, "owner": "a", "state": "present"})
     assert (one["owner"], one["phase"]) == ("a", None)
     for other in ({"producer_byte_rate": 5.0}, {"request_percentage": 5.0}, {"state": "absent"}):
-        (refused,) = judged(spark, QUOTA, {**QUOTA, **other})
+        (refused,) = validated(spark, QUOTA, {**QUOTA, **other})
         assert (refused["error"], refused["outcome"]) == ("DUPLICATE_MANIFEST", "refused"), other
-    assert len(judged(spark, QUOTA, {**QUOTA, "client_id": "c"})) == 2
+    assert len(validated(spark, QUOTA, {**QUOTA, "client_id": "c"})) == 2
 
 
 def decided(
@@ -124,7 +124,7 @@ def decided(
         guards=GuardSettings(of_kinds={"max_quota_changes": most}),
     )
     transform = KIND.deciding.decide(listed, clusters, settings, lambda rows: rows)
-    found = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).transform(transform)
+    found = frame(spark, QUOTAS.schema, declared).transform(quotas.validate(["main"], None)).transform(transform)
     return {row["resource"]: row for row in dicts(found)}
 
 

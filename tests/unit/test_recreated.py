@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tests.unit.frames import decision_rows, dicts, policy_facts
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.model import Action, Refusal
-from topicledger.plan.recreated import created_before, judged
+from topicledger.plan.recreated import created_before, evaluate
 from topicledger.policies import Policy
 
 CREATES = ({"topic": "new", "decision": "create"}, {"topic": "again", "decision": "create"})
@@ -27,7 +27,7 @@ def never(**more: Any) -> Policy:
 def results(spark: SparkSession, *rules: Policy, exempt: bool = True, rows: Any = CREATES) -> dict[str, Any]:
     created = spark.createDataFrame([("main", "again"), ("other", "new")], "cluster string, topic string")
     decisions = decision_rows(spark, *rows)
-    found = decisions.transform(judged(rules, policy_facts(spark), created if exempt else None))
+    found = decisions.transform(evaluate(rules, policy_facts(spark), created if exempt else None))
     assert found.columns == decisions.columns
     return {
         row["topic"]: (row["error"], [(each["policy"], each["warns"]) for each in row["violations"] or ()])

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, dicts, frame, manifest_rows, observed_rows, plain
 from topicledger.ledger.unloaded import Unloaded
-from topicledger.manifests.rows import judge
+from topicledger.manifests.rows import validate
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.decide import decide
 from topicledger.plan.decisions import NOTHING
@@ -31,16 +31,16 @@ def test_a_removed_row_on_an_unreachable_cluster_is_unreached(spark: SparkSessio
         {"topic": "refused", "cluster": "dark", "num_partitions": 0},
     )
     run: Any = SimpleNamespace(unloaded={MANIFESTS.name: Unloaded(rows=removed.limit(0), removed=removed)})
-    look, judged_by = seen(spark), judge(["main", "dark", "kept"], None)
-    judged = manifest_rows(spark, {"topic": "new"}).transform(judged_by)
-    rows = judged.transform(with_removed(run, MANIFESTS, judged_by, ["main", "dark"], look))
+    look, validated_by = seen(spark), validate(["main", "dark", "kept"], None)
+    validated = manifest_rows(spark, {"topic": "new"}).transform(validated_by)
+    rows = validated.transform(with_removed(run, MANIFESTS, validated_by, ["main", "dark"], look))
     decided = by_topic(rows.transform(decide(look.topics, STATUSES)))
     assert {key: (row["decision"], row["error"]) for key, row in decided.items()} == {
         ("main", "new"): ("create", None),
         ("main", "gone"): ("unmanaged", None),
         ("dark", "gone"): (None, "CLUSTER_UNREACHABLE"),
     }
-    assert judged.transform(with_removed(run, MANIFESTS, judged_by, ["main"], look)).count() == 1
+    assert validated.transform(with_removed(run, MANIFESTS, validated_by, ["main"], look)).count() == 1
 
 
 def test_a_removed_row_that_needs_nothing_is_skipped_later(spark: SparkSession) -> None:

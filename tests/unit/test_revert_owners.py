@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import dicts, judged_rows
+from tests.unit.frames import dicts, validated_rows
 from topicledger.plan.revert import _as_manifests
 from topicledger.plan.revert_resources import _with_owners
 from topicledger.resources.acls.kind import KIND as ACLS
@@ -17,7 +17,7 @@ def test_topics_without_a_row_belong_to_their_owner_of_then(spark: SparkSession)
         [("main", topic, "create", True, owner) for topic, owner in rows],
         "cluster string, topic string, action string, known boolean, owner string",
     )
-    declared = judged_rows(
+    declared = validated_rows(
         spark, {"topic": "same", "owner": "a"}, {"topic": "given away", "owner": "b"}, {"topic": "given up"}
     )
     found = dicts(_as_manifests(done, declared, deletes=True))

@@ -16,11 +16,11 @@ from tests.unit.frames import (
     decision_rows,
     dicts,
     frame,
-    judged_rows,
     manifest_rows,
     observed_rows,
     plain,
     policy_facts,
+    validated_rows,
 )
 from topicledger.apply.rendering import scope_line
 from topicledger.cli.live_policies import only_inside
@@ -85,8 +85,8 @@ ROWS = (
     ],
 )
 def test_a_topic_is_inside_if_every_limit_allows_it(spark: SparkSession, scope: Scope, inside: set[str]) -> None:
-    rows = judged_rows(spark, *ROWS)
-    files = judged_rows(spark, {"topic": "x.a"}, {"topic": "x"}, {"topic": "x.b", "cluster": "other"})
+    rows = validated_rows(spark, *ROWS)
+    files = validated_rows(spark, {"topic": "x.a"}, {"topic": "x"}, {"topic": "x.b", "cluster": "other"})
     found = rows.transform(with_inside(scope, OF_TOPICS, files.select("cluster", "topic")))
     assert {row["topic"] for row in dicts(found.where(INSIDE))} == inside
 
@@ -100,7 +100,7 @@ OWNERS = Owners(
 def test_a_topic_without_a_row_belongs_to_its_owners_by_the_settings(spark: SparkSession) -> None:
     """One that is declared belongs to its row's owner alone, so that nobody's scope has another team's mistakes."""
     rows = [("main", name) for name in ("a.b", "c.b", "c", "cc", "a.declared", "declared")]
-    topics = judged_rows(
+    topics = validated_rows(
         spark,
         *(
             {"cluster": cluster, "topic": topic}
@@ -121,7 +121,7 @@ def test_a_topic_without_a_row_belongs_to_its_owners_by_the_settings(spark: Spar
 
 
 def test_files_without_topics_leave_every_topic_outside(spark: SparkSession) -> None:
-    found = judged_rows(spark, *ROWS).transform(with_inside(Scope(files=True), OF_TOPICS, None))
+    found = validated_rows(spark, *ROWS).transform(with_inside(Scope(files=True), OF_TOPICS, None))
     assert found.where(INSIDE).isEmpty()
 
 
@@ -195,9 +195,9 @@ OUTSIDE = (
 def test_rules_about_topics_together_count_what_is_outside(spark: SparkSession) -> None:
     """All of them, in a whole decision: a budget that only the scope used up would let each team exceed it alone."""
     new = {"topic": "in.new", "owner": "a", "num_partitions": 1, "replication_factor": 1}
-    judged = manifest_rows(spark, new, *OUTSIDE).transform(manifests.judged_by(TOGETHER, None))
+    validated = manifest_rows(spark, new, *OUTSIDE).transform(manifests.validated_by(TOGETHER, None))
     within = with_inside(Scope(topics=("^in[.]",)), OF_TOPICS, None)
-    wanted = replace(brought_about(judged, {}, list(Action)), inside=within)
+    wanted = replace(brought_about(validated, {}, list(Action)), inside=within)
     rules, known = building.from_settings(TOGETHER), policy_facts(spark)
 
     def broken(*live: Any) -> tuple[str | None, list[str]]:
@@ -206,7 +206,7 @@ def test_rules_about_topics_together_count_what_is_outside(spark: SparkSession) 
             brokers=frame(spark, BROKERS.schema, [{"cluster": "main", "broker_id": 1}]),
             statuses={"main": ClusterStatus(cluster_id="kafka-main")},
         )
-        found = dicts(judged.transform(decided(seen, wanted, None, rules, known, TOGETHER)))
+        found = dicts(validated.transform(decided(seen, wanted, None, rules, known, TOGETHER)))
         assert {row["topic"] for row in found if row["phase"] is not None} <= {"in.new"}
         (row,) = (each for each in found if each["topic"] == "in.new")
         return row["error"], [each["policy"] for each in row["violations"] or ()]
@@ -255,7 +255,7 @@ def test_actions_on_what_another_owner_declares_by_now_are_refused(spark: SparkS
     names = ("mine", "theirs", "nobodys")
     plans = frame(spark, plain(PLANS.schema), [{**create, "topic": name, "resource": name} for name in names])
     owners = ({"owner": " A "}, {"owner": "b"}, {})
-    latest = judged_rows(spark, *({"topic": name, **owner} for name, owner in zip(names, owners, strict=True)))
+    latest = validated_rows(spark, *({"topic": name, **owner} for name, owner in zip(names, owners, strict=True)))
 
     def refused(scope: Scope) -> dict[str, str]:
         rows = plans.transform(no_longer_declared(TOPICS, latest, 7, F.col("manifest_version"), scope=scope))

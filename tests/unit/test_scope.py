@@ -16,7 +16,7 @@ from topicledger.config.scope import OF_KINDS, TOPICS_IGNORED, ScopeSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError, SettingsError
 from topicledger.files.read import read
-from topicledger.manifests.rows import judged_by
+from topicledger.manifests.rows import validated_by
 from topicledger.schemas import MANIFESTS
 
 BASE = '[tables]\nroot = "/data/ledger"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n'
@@ -67,8 +67,8 @@ def test_ignored_topics_in_the_table_are_refused(spark: SparkSession, tmp_path: 
     rows = [{**values, "topic": "a"}, {**values, "topic": "a-changelog"}, {**values, "topic": None}]
     rows.append({**values, "topic": "b", "replaces": "a-changelog"})
     nullable = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in MANIFESTS.schema)
-    judged = spark.createDataFrame(rows, nullable).transform(judged_by(settings, None)).collect()
-    found = {row["topic"]: (row["error"], row["error_message"] or "") for row in judged}
+    validated = spark.createDataFrame(rows, nullable).transform(validated_by(settings, None)).collect()
+    found = {row["topic"]: (row["error"], row["error_message"] or "") for row in validated}
     assert found["a"] == (None, "")
     error, message = found["a-changelog"]
     assert (error, "scope.ignore_topics" in message) == ("INVALID_TOPIC", True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import decision_rows, dicts, frame, judged_rows, manifest_rows, plain
+from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, plain, validated_rows
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import ChangeSettings, KafkaSettings
 from topicledger.model.renames import REPLACED_BY
@@ -135,7 +135,7 @@ def test_a_topic_that_was_replaced_once_goes_only_if_it_is_idle(spark: SparkSess
         {"topic": "new", "decision": "unchanged", "owner": "b"},
     )
     before = former_rows(spark, ("main", "gone", "late"), ("main", "declared", "late"))
-    found = renames(run, judged_rows(spark, {"topic": "new", "replaces": "_schemas", "owner": "b"}), before)
+    found = renames(run, validated_rows(spark, {"topic": "new", "replaces": "_schemas", "owner": "b"}), before)
     assert found is not None
     by_topic = {row["topic"]: row for row in dicts(rows.transform(found.decided, None))}
     assert {topic: row["decision"] for topic, row in by_topic.items()} == {
@@ -167,7 +167,7 @@ def test_a_topic_that_is_declared_again_is_not_deleted(spark: SparkSession) -> N
     )
     rows = ({"topic": "back"}, {"topic": "absent", "state": "absent"})
     transform = no_longer_asked_for(
-        manifest_rows(spark, *rows), judged_rows(spark, *rows), 8, run_of(spark, manifest_rows(spark))
+        manifest_rows(spark, *rows), validated_rows(spark, *rows), 8, run_of(spark, manifest_rows(spark))
     )
     refused = {row["topic"]: row["error_message"] for row in dicts(planned.transform(transform))}
     assert set(refused) == {"back", "no longer"}

@@ -278,7 +278,7 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     if run.prunes is not None:
         return declared_since(now, latest, list(run.settings.clusters))
     if run.by_manifests and not run.of_earlier_manifests:
-        declared = now.transform(manifests.judged_by(run.settings, run.selected))
+        declared = now.transform(manifests.validated_by(run.settings, run.selected))
         return no_longer_asked_for(now, declared, latest, run, run.scope)
     # The plan differs from the manifests on purpose: only a change of the manifests since the plan matters.
     then = run.latest_version_then

@@ -176,8 +176,8 @@ def _declared(options: Options, settings: Settings, cluster: ClusterSettings) ->
     notes = [f"no cluster was asked: access to resources without declared ACLs is `unknown`, since {ALLOW_EVERYONE} is"]
     if not ledger.exists(ACLS):
         return Known(acls=[], brokers=brokers, notes=[*notes, "no ACL is declared: there is no table acls"])
-    judged = ledger.read(ACLS).transform(ignoring.judged_by(KIND, settings, [cluster.name]))
-    rows = judged.select(*Acl._fields, "state", "phase").collect()
+    validated = ledger.read(ACLS).transform(ignoring.validated_by(KIND, settings, [cluster.name]))
+    rows = validated.select(*Acl._fields, "state", "phase").collect()
     refused = sum(row["phase"] is not None for row in rows)
     if refused:
         notes.append(f"{refused} invalid rows of acls don't count; `plan` says why")

@@ -32,7 +32,7 @@ from topicledger.phases import DECIDED
 from topicledger.plan import effects, moving, recreated
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import decide
-from topicledger.plan.decisions import deletes_judged, sizes_on
+from topicledger.plan.decisions import deletes_evaluated, sizes_on
 from topicledger.plan.lines import change_in_words
 from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
@@ -168,19 +168,19 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     Raises GuardStopped if it isn't the expected cluster.
     """
     made = building.from_settings(settings)
-    judged, seen = observed(ledger, settings, cluster)
+    validated, seen = observed(ledger, settings, cluster)
     known = facts(ledger, settings, [cluster], seen.brokers)
     mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)
-    topics, configs = to_describe(settings.changes, judged.where(mine), seen), None
+    topics, configs = to_describe(settings.changes, validated.where(mine), seen), None
     if topics is not None:
         seen, configs = describe(ledger.spark, settings.kafka, [cluster], topics, seen)
-    rows = judged.transform(decide(seen.topics, seen.statuses))
+    rows = validated.transform(decide(seen.topics, seen.statuses))
     rows = rows.transform(with_changes(settings.changes, configs)).transform(materialised)
     found = rows.where(mine).orderBy(F.col("phase").isNotNull()).limit(1).collect()
     if not found:
         raise UsageError(f"cluster {cluster.name} has no topic {topic}, and no manifest names it: nothing to explain")
     row = found[0].asDict(recursive=True)
-    moved = _moves(ledger.spark, settings, cluster, judged, seen, rows, configs)
+    moved = _moves(ledger.spark, settings, cluster, validated, seen, rows, configs)
     is_moved = moved is not None and not moved.where(mine & is_move()).isEmpty()
     answer: dict[str, Any] = {"cluster": cluster.name, "topic": topic, "decision": row["decision"], "notes": []}
     verdicts: list[PolicyVerdict] = []
@@ -192,20 +192,20 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         if action is Action.CREATE:
             # Deletes come first, as in a run: those that will be sent make room.
             rules = _of_create(ledger, settings, rules, mine, answer["notes"])
-            rows = rows.transform(deletes_judged(made, known, settings))
+            rows = rows.transform(deletes_evaluated(made, known, settings))
             rows = _with_resolved(rows, mine, _validate_only(settings, cluster, found[0].asDict(), answer["notes"]))
-        judged_rows = rows.transform(policies.verdicts(rules, known)).where(mine)
-        judged_row = judged_rows.orderBy(F.col("phase").isNotNull()).limit(1).collect()[0]
-        if judged_row["phase"] is not None:
-            answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**judged_row.asDict()))
-        verdicts = verdicts_on(judged_row, rules, row)
+        evaluated_rows = rows.transform(policies.verdicts(rules, known)).where(mine)
+        evaluated_row = evaluated_rows.orderBy(F.col("phase").isNotNull()).limit(1).collect()[0]
+        if evaluated_row["phase"] is not None:
+            answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**evaluated_row.asDict()))
+        verdicts = verdicts_on(evaluated_row, rules, row)
     elif row["decision"] == Action.ADD_PARTITIONS or row["alters"] is not None:
-        rows = rows.transform(deletes_judged(made, known, settings)).transform(materialised)
+        rows = rows.transform(deletes_evaluated(made, known, settings)).transform(materialised)
         for action in CHANGES:
-            judged_rows = rows if action is Action.ADD_PARTITIONS else rows.where(mine).transform(with_alters)
+            evaluated_rows = rows if action is Action.ADD_PARTITIONS else rows.where(mine).transform(with_alters)
             rules = [each for each in made if each.action is action]
-            judged_rows = judged_rows.transform(policies.verdicts(rules, known)).where(mine)
-            changing = judged_rows.where(F.col("decision") == action.value).withColumns(_effects())
+            evaluated_rows = evaluated_rows.transform(policies.verdicts(rules, known)).where(mine)
+            changing = evaluated_rows.where(F.col("decision") == action.value).withColumns(_effects())
             for each in changing.collect():
                 verdicts += _of_change(each.asDict(), rules, answer["notes"])
     elif row["live"] and not row["internal"] and not is_moved:
@@ -219,8 +219,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to evaluate")
     if moved is not None and is_moved:
         rules = [each for each in made if each.action is ReplicaAction.REASSIGN]
-        judged_rows = moved.transform(policies.verdicts(rules, known)).where(mine & is_move())
-        for each in judged_rows.withColumns(_effects()).collect():
+        evaluated_rows = moved.transform(policies.verdicts(rules, known)).where(mine & is_move())
+        for each in evaluated_rows.withColumns(_effects()).collect():
             verdicts += _of_change(each.asDict(), rules, answer["notes"])
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE
@@ -243,29 +243,29 @@ def observed(
     Raises GuardStopped if it isn't the expected cluster.
     """
     ledger.ensure(MANIFESTS, USAGES, *tables)
-    judged = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name]))
-    seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
+    validated = ledger.read(MANIFESTS).transform(manifests.validated_by(settings, [cluster.name]))
+    seen = observe(ledger, settings, [cluster], validated.where(F.col("phase").isNull()))
     refused = seen.statuses[cluster.name].refused
     if refused is not None:
         raise GuardStopped(refused.message)
-    return judged, seen
+    return validated, seen
 
 
 def _moves(
     spark: SparkSession,
     settings: Settings,
     cluster: ClusterSettings,
-    judged: DataFrame,
+    validated: DataFrame,
     seen: Observation,
     rows: DataFrame,
     configs: DataFrame | None,
 ) -> DataFrame | None:
     """Return `rows` with the moves of replicas that a run would plan on the cluster; None if runs plan none there."""
-    wanted = brought_about(judged, settings.changes, list(ReplicaAction))
+    wanted = brought_about(validated, settings.changes, list(ReplicaAction))
     if cluster.name not in wanted.replicas.moves:
         return None
     answers = moving.planned(wanted.marked, seen, sizes_on(spark, [cluster], settings.kafka), wanted.replicas)
-    return rows.transform(moving.with_moves(answers, judged, seen, configs)).transform(materialised)
+    return rows.transform(moving.with_moves(answers, validated, seen, configs)).transform(materialised)
 
 
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict], *, as_json: bool) -> None:
@@ -295,30 +295,30 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
 
 
 def verdicts_on(
-    judged: Row | Mapping[str, Any], rules: Sequence[Policy], row: Mapping[str, Any], inputs: str | None = None
+    evaluated: Row | Mapping[str, Any], rules: Sequence[Policy], row: Mapping[str, Any], inputs: str | None = None
 ) -> list[PolicyVerdict]:
     """Return the verdicts of `policies.verdicts` on a row; `inputs` stands for those that a rule doesn't return."""
     by_default = _declared(row) if inputs is None else inputs
-    return [_verdict(each, rule.options, by_default) for each, rule in zip(judged["verdicts"], rules, strict=True)]
+    return [_verdict(each, rule.options, by_default) for each, rule in zip(evaluated["verdicts"], rules, strict=True)]
 
 
-def _verdict(judged: Row, settings: Mapping[str, object], by_default: str) -> PolicyVerdict:
-    verdict, message, inputs = "fine", None, judged["inputs"]
-    if inputs is None and judged["asked"]:
+def _verdict(evaluated: Row, settings: Mapping[str, object], by_default: str) -> PolicyVerdict:
+    verdict, message, inputs = "fine", None, evaluated["inputs"]
+    if inputs is None and evaluated["asked"]:
         # A user's own rule needn't return its inputs.
         inputs = by_default
-    if not judged["asked"]:
+    if not evaluated["asked"]:
         verdict = "not asked"
-    elif judged["reason"] is not None:
-        verdict, message = "broken", judged["reason"]
-    elif judged["unjudgeable"] is not None:
-        verdict, message = "unjudgeable", judged["unjudgeable"]
-    if message is not None and judged["mode"] == "warn":
+    elif evaluated["reason"] is not None:
+        verdict, message = "broken", evaluated["reason"]
+    elif evaluated["unjudgeable"] is not None:
+        verdict, message = "unjudgeable", evaluated["unjudgeable"]
+    if message is not None and evaluated["mode"] == "warn":
         message = WARNING + message
     return PolicyVerdict(
-        policy=judged["policy"],
-        action=judged["action"],
-        mode=judged["mode"],
+        policy=evaluated["policy"],
+        action=evaluated["action"],
+        mode=evaluated["mode"],
         settings=dict(settings),
         verdict=verdict,
         inputs=inputs,

@@ -39,8 +39,8 @@ def explain(
     listed = kind.observed.observe(ledger.spark, [cluster], settings.kafka, {cluster.name: str(status.cluster_id)})
     if listed.statuses[cluster.name].error is not None:
         raise ClusterError(str(listed.statuses[cluster.name].message))
-    judged = ledger.read(kind.table).transform(ignoring.judged_by(kind, settings, [cluster.name]))
-    compared = judged.transform(kind.deciding.compare(listed, seen.statuses, settings))
+    validated = ledger.read(kind.table).transform(ignoring.validated_by(kind, settings, [cluster.name]))
+    compared = validated.transform(kind.deciding.compare(listed, seen.statuses, settings))
     rows = compared.transform(ignoring.undecided(kind, settings.scope, listed.rows)).transform(materialised)
     mine = (F.col("cluster") == cluster.name) & (F.col("resource") == text)
     found = rows.where(mine).collect()
@@ -63,8 +63,8 @@ def explain(
             notes.append(f"{row['decision']}: evaluated as if it were now {kind.policies.as_if}")
         action = F.when(mine, F.lit(kind.policies.action.value)).otherwise(F.col("decision"))
         known = facts(ledger, settings, [cluster], seen.brokers)
-        judging = policies.verdicts(rules, known, subject)
-        (told,) = rows.withColumn("decision", action).transform(judging).where(mine).collect()
+        evaluating = policies.verdicts(rules, known, subject)
+        (told,) = rows.withColumn("decision", action).transform(evaluating).where(mine).collect()
         verdicts = verdicts_on(told, rules, row, inputs=text)
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE

@@ -102,7 +102,9 @@ def audit_policies(
             raise UsageError(f"{settings.path}: no [[policies.create]] uses `{show(name)}`; {near}")
     rules = [each for each in rules if not named or each.name in named]
     ledger.ensure(MANIFESTS, USAGES)
-    declared = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name for cluster in clusters]))
+    declared = ledger.read(MANIFESTS).transform(
+        manifests.validated_by(settings, [cluster.name for cluster in clusters])
+    )
     seen = observe(ledger, settings, clusters, declared.where(F.col("phase").isNull()))
     problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}
     reached = [cluster for cluster in clusters if cluster.name not in problems]
@@ -111,9 +113,9 @@ def audit_policies(
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
     known = facts(ledger, settings, reached, seen.brokers)
     rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
-    judged = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))
+    evaluated = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))
     ignored = any_matches("topic", settings.scope.ignore_topics)
-    mine = judged.where(~ignored).transform(only_inside(limits, settings.owners, declared))
+    mine = evaluated.where(~ignored).transform(only_inside(limits, settings.owners, declared))
     left = ignored_topics(settings, limits, topics)
     found = _found(mine, rules, list(problems.values()), detailed, left)
     print_result(document(found.exit_code, asdict(found)), lambda console: render(found, console), options)
@@ -144,10 +146,10 @@ def only_inside(limits: Scope, owners: Owners, declared: DataFrame) -> Transform
 
 
 def _found(
-    judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool, ignored: int
+    evaluated: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool, ignored: int
 ) -> LivePolicies:
     """Count and list the violations. In: creates with `verdicts` (see `policies.verdicts`)."""
-    rows = judged.select("cluster", "topic", "owner", "verdicts").transform(materialised)
+    rows = evaluated.select("cluster", "topic", "owner", "verdicts").transform(materialised)
     each = rows.select("cluster", "topic", "owner", F.posexplode("verdicts").alias("place", "verdict")).where(
         "verdict.asked"
     )

@@ -79,7 +79,9 @@ def audit_upgrade(
     Nothing is changed or recorded. `limits`: only topics inside this scope. `detailed`: exit 3 if there is any.
     """
     ledger.ensure(MANIFESTS)
-    declared = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name for cluster in clusters]))
+    declared = ledger.read(MANIFESTS).transform(
+        manifests.validated_by(settings, [cluster.name for cluster in clusters])
+    )
     accepted = declared.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     seen = observe(ledger, settings, clusters, accepted)
     problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]

@@ -71,28 +71,28 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
         return summarise(run, run.counts.get(REFUSED, 0), [each.name for each in run.clusters])
-    judged = (
+    validated = (
         run.ledger.read(MANIFESTS, run.manifest_version)
-        .transform(manifests.judged_by(run.settings, run.selected))
+        .transform(manifests.validated_by(run.settings, run.selected))
         .transform(materialised)
     )
     inside = scoping.inside(run)
-    refused = _refused(judged if inside is None else judged.transform(inside).where(INSIDE))
+    refused = _refused(validated if inside is None else validated.transform(inside).where(INSIDE))
     clusters = _clusters_without_drift(run)
     audited = {each.name for each in run.clusters} - {each.name for each in clusters}
     problems: Sequence[str] = []
     if clusters:
-        compared, problems = _audit_clusters(run, progress, clusters, judged)
+        compared, problems = _audit_clusters(run, progress, clusters, validated)
         audited |= compared
     return _close(run, now, refused, audited, problems, fail_on)
 
 
 def _audit_clusters(
-    run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame
+    run: Run, progress: Progress, clusters: Sequence[ClusterSettings], validated: DataFrame
 ) -> tuple[set[str], Sequence[str]]:
     """Observe clusters and append their drift in one commit; return those audited, and why others were not."""
     with progress.phase("observe", len(clusters)):
-        estate, problems = _observe_estate(run, clusters, judged)
+        estate, problems = _observe_estate(run, clusters, validated)
         beside = list(_declared_beside(run, estate))
         listed = []
         for kind, declared in beside:
@@ -101,14 +101,14 @@ def _audit_clusters(
     if run.arguments.get(USAGE_ARGUMENT) and estate.cluster_ids:
         # Before the cluster's rows of `drift`: a restart leaves out the clusters that have some.
         with progress.phase("usage", len(estate.cluster_ids)):
-            record_usage(run, estate, judged)
+            record_usage(run, estate, validated)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         # Resources beside topics are compared with all topics: those that others manage exist, too.
         ours = replace(estate, topics=estate.topics.transform(_without_ignored(run.settings)))
-        differing = judged.transform(find_drift(ours, run.settings.audit)).transform(on_topics(run, judged))
+        differing = validated.transform(find_drift(ours, run.settings.audit)).transform(on_topics(run, validated))
         for (kind, declared), found in zip(beside, listed, strict=True):
-            beside_topics = find_resource_drift(kind, estate, found, judged, run.settings)
+            beside_topics = find_resource_drift(kind, estate, found, validated, run.settings)
             mine = on_resources(run, kind, estate, found, declared)
             differing = differing.unionByName(declared.transform(beside_topics).transform(mine))
         rows = (
@@ -137,10 +137,10 @@ def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceKind, D
         if not (declared or managed):
             continue
         rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
-        judged_by = ignoring.judged_by(kind, run.settings, list(estate.cluster_ids))
-        judged = rows.transform(judged_by).transform(materialised)
-        if managed or not judged.isEmpty():
-            yield kind, judged
+        validated_by = ignoring.validated_by(kind, run.settings, list(estate.cluster_ids))
+        validated = rows.transform(validated_by).transform(materialised)
+        if managed or not validated.isEmpty():
+            yield kind, validated
 
 
 def _list(
@@ -210,21 +210,21 @@ def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
     return [cluster for cluster in run.clusters if cluster.name not in done]
 
 
-def _refused(judged: DataFrame) -> int:
-    refused = judged.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
+def _refused(validated: DataFrame) -> int:
+    refused = validated.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
     count = refused.count()
     for row in refused.limit(20).collect() if count else ():
         log.warning("manifest of %s on %s: %s", row["topic"], row["cluster"], row["error_message"])
     return count
 
 
-def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> tuple[Estate, list[str]]:
+def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], validated: DataFrame) -> tuple[Estate, list[str]]:
     """Observe clusters and their configs, and store each table's observations in one commit.
 
     Also returns why some clusters are left out.
     """
     kafka = run.settings.kafka
-    seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run=run)
+    seen = observe(run.ledger, run.settings, clusters, validated.where("phase is null"), run=run)
     ids, found = as_expected(clusters, seen)
     problems = list(found)
     reached = [cluster for cluster in clusters if cluster.name in ids]
@@ -248,17 +248,17 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
         brokers=seen.brokers,
         ignored=run.settings.ignored_configs,
         pinned=run.settings.pinned,
-        uneven=_uneven(run, judged, seen, list(ids)),
+        uneven=_uneven(run, validated, seen, list(ids)),
         moving=_moving(run, [each for each in reached if each.name in ids]),
     )
     return estate, problems
 
 
-def _uneven(run: Run, judged: DataFrame, seen: Observation, clusters: Sequence[str]) -> DataFrame | None:
+def _uneven(run: Run, validated: DataFrame, seen: Observation, clusters: Sequence[str]) -> DataFrame | None:
     """Topics with placement `spread` that a plan would rebalance; None if this kind of drift is ignored."""
     if DriftKind.REPLICA_SKEW not in run.settings.audit.severity:
         return None
-    return uneven(judged.where(F.col("cluster").isin(*clusters)), seen, clusters)
+    return uneven(validated.where(F.col("cluster").isin(*clusters)), seen, clusters)
 
 
 def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:

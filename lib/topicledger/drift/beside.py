@@ -24,17 +24,17 @@ def find_resource_drift(
 ) -> Transform:
     """Compare validated rows of a kind's table with the resources of audited clusters.
 
-    In: the result of `Rows.judge`, materialised; refused rows are not compared. `manifests`: the result of
-    `manifests.rows.judge`. Out: `find.DRIFT_COLUMNS`, one row per difference; ignored kinds are left out.
+    In: the result of `Rows.validate`, materialised; refused rows are not compared. `manifests`: the result of
+    `manifests.rows.validate`. Out: `find.DRIFT_COLUMNS`, one row per difference; ignored kinds are left out.
     """
     declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
     topics = estate.topics.select("cluster", "topic").unionByName(declared).distinct()
 
-    def transform(judged: DataFrame) -> DataFrame:
-        found = judged.transform(kind.drift.find(listed, topics, settings)).transform(
+    def transform(validated: DataFrame) -> DataFrame:
+        found = validated.transform(kind.drift.find(listed, topics, settings)).transform(
             ignoring.not_about_ignored(kind, settings.scope, listed.rows)
         )
-        return as_found(estate, settings, [found, *unknown(listed, judged, kind)])
+        return as_found(estate, settings, [found, *unknown(listed, validated, kind)])
 
     return transform
 
@@ -56,12 +56,12 @@ def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> 
     )
 
 
-def unknown(listed: Listed, judged: DataFrame, kind: ResourceKind) -> Iterator[DataFrame]:
+def unknown(listed: Listed, validated: DataFrame, kind: ResourceKind) -> Iterator[DataFrame]:
     """Yield one finding per cluster where this principal may not list resources, and one per undescribed resource."""
     failed = [
         (name, str(status.message)) for name, status in sorted(listed.statuses.items()) if status.error is not None
     ]
-    rows = judged.sparkSession.createDataFrame(failed, "cluster string, message string")
+    rows = validated.sparkSession.createDataFrame(failed, "cluster string, message string")
     values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "declared": None, "live": None}
     named = {name: F.lit(value).cast("string") for name, value in values.items()}
     yield rows.withColumns({**named, "what": F.lit(kind.table.name)}).select(*DIFFERENCE)

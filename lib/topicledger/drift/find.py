@@ -55,14 +55,14 @@ class Estate:
 def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
     """Compare validated manifests with live clusters.
 
-    In: the result of `manifests.rows.judge`; refused rows are not compared, and the topics they name are not unmanaged.
+    In: as from `manifests.rows.validate`; refused rows aren't compared, and the topics they name aren't unmanaged.
     Out: `DRIFT_COLUMNS`, one row per (cluster, topic, kind, what) that differs; ignored kinds are left out.
     """
 
-    def transform(judged: DataFrame) -> DataFrame:
+    def transform(validated: DataFrame) -> DataFrame:
         found = F.flatten(F.array(*(F.coalesce(check, nothing()) for check in checks(settings))))
         return (
-            judged.transform(side_by_side(estate))
+            validated.transform(side_by_side(estate))
             .select("cluster", "cluster_id", "topic", "topic_id", F.explode(found).alias("found"))
             .select("cluster", "cluster_id", "topic", "topic_id", "found.*")
             .withColumn("severity", lookup(settings.severity, F.col("kind")))
@@ -76,7 +76,7 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
 def side_by_side(estate: Estate) -> Transform:
     """Join declared and live topics of audited clusters: one row per (cluster, topic), with all columns of the checks.
 
-    In: the result of `manifests.rows.judge`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`,
+    In: the result of `manifests.rows.validate`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`,
     `configs`, `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`,
     `internal`, `permitted`, `unknown`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and
     `live_by_name` (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`,
@@ -87,10 +87,10 @@ def side_by_side(estate: Estate) -> Transform:
     key = ["cluster", "topic"]
     audited = F.col("cluster").isin(*estate.cluster_ids)
 
-    def transform(judged: DataFrame) -> DataFrame:
+    def transform(validated: DataFrame) -> DataFrame:
         # Only one of several identical rows is compared; a skipped one just records the duplicate.
         counts = F.col("topic").isNotNull() & ~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))
-        declared = judged.where(audited & counts).select(
+        declared = validated.where(audited & counts).select(
             *key, "state", "num_partitions", "replication_factor", "assignments", "configs", "owner", "placement",
             F.col("phase").isNotNull().alias("refused"),
         )  # fmt: skip

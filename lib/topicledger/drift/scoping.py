@@ -20,7 +20,7 @@ from topicledger.resources.scoped import INSIDE, with_inside
 def on_topics(run: Run, declared: DataFrame) -> Transform:
     """Return a transform that keeps findings on topics inside. In and out: `find.DRIFT_COLUMNS`.
 
-    `declared`: the result of `manifests.rows.judge`.
+    `declared`: the result of `manifests.rows.validate`.
     """
     undeclared = F.col("_declared").isNull()
     inside = scoping.inside(run, undeclared & F.col("owner").isNull())
@@ -42,7 +42,7 @@ def on_topics(run: Run, declared: DataFrame) -> Transform:
 def on_resources(run: Run, kind: ResourceKind, estate: Estate, listed: Listed, declared: DataFrame) -> Transform:
     """Return a transform that keeps findings on other resources inside. In and out: `find.DRIFT_COLUMNS`.
 
-    `declared`: the result of the kind's `Rows.judge`. A finding is inside if a resource inside is what it is about, or
+    `declared`: the result of the kind's `Rows.validate`. A finding is inside if it is about a resource inside, or
     what it is compared with, and if it is about the holder of one. A finding that a cluster's resources are unknown is
     always kept.
     """

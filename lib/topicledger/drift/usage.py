@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 _MIN_ISR = "min.insync.replicas"
 
 
-def record_usage(run: Run, estate: Estate, judged: DataFrame) -> None:
+def record_usage(run: Run, estate: Estate, validated: DataFrame) -> None:
     """Read size and use of the live topics in an audit's scope, and append them in one commit.
 
-    `judged`: the result of `manifests.rows.judge`. Clusters that an earlier start of this audit has read are left out.
+    `validated`: from `manifests.rows.validate`. Clusters that an earlier start of this audit read are left out.
     """
     run.ledger.ensure(USAGE)
     own = F.col("run_id") == run.run_id
@@ -38,7 +38,7 @@ def record_usage(run: Run, estate: Estate, judged: DataFrame) -> None:
     # Topics that the settings leave to others have a size, too.
     live = estate.topics.where(F.col("cluster").isin(*(each.name for each in clusters)) & F.col("permitted"))
     topics = live.select("cluster", "topic", "internal", F.col("topic_id").alias("_listed_id"))
-    topics = topics.transform(on_topics(run, judged))
+    topics = topics.transform(on_topics(run, validated))
     measured = observe_usage(run.spark, clusters, run.settings.kafka, topics.select("cluster", "topic"))
     _warn_of_unknown(measured)
     rows = (

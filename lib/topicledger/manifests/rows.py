@@ -320,7 +320,7 @@ def not_ignored(scope: ScopeSettings) -> Sequence[Rule]:
     return [Rule(error=Refusal.INVALID_TOPIC, reason=reason) for reason in found.values()]
 
 
-def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:
+def validate(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:
     """Validate manifest rows.
 
     In: the columns of `manifests` (others are ignored). Out: those columns, `error`, `error_message`, `phase` and
@@ -336,25 +336,25 @@ def judge(clusters: Collection[str], selected: Collection[str] | None, besides: 
         rows = manifests.select(*COLUMNS)
         if selected is not None:
             rows = rows.where(F.col("cluster").isin(*selected))
-        judged = rows.transform(with_reasons([known_cluster(clusters), *row_rules(), *besides]))
+        validated = rows.transform(with_reasons([known_cluster(clusters), *row_rules(), *besides]))
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
-        unique = judged.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
-        grouped = judged.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
+        unique = validated.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
+        grouped = validated.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
         grouped = grouped.transform(once_replaced(rows.where(keyed)))
         return grouped.unionByName(unique).transform(_with_verdict)
 
     return transform
 
 
-def judged_by(settings: Settings, selected: Collection[str] | None) -> Transform:
+def validated_by(settings: Settings, selected: Collection[str] | None) -> Transform:
     """Validate rows according to the settings: their clusters and owners; removes configs in `changes.ignore`.
 
     Adds `ignored` (array<string>): the names of these configs, null if there are none.
     """
-    judged = judge(list(settings.clusters), selected, [*yours(settings.owners), *not_ignored(settings.scope)])
+    validated = validate(list(settings.clusters), selected, [*yours(settings.owners), *not_ignored(settings.scope)])
     ignored, configs = settings.ignored_configs, F.col("configs")
     left = {"ignored": ignored_names(ignored, configs), "configs": without_ignored(ignored, configs)}
-    return lambda manifests: manifests.transform(judged).withColumns(left)
+    return lambda manifests: manifests.transform(validated).withColumns(left)
 
 
 def _with_verdict(rows: DataFrame) -> DataFrame:
@@ -386,8 +386,8 @@ def _with_verdict(rows: DataFrame) -> DataFrame:
         .when(F.col("copies") > 1, F.array(accepted, noted))
         .otherwise(F.array(accepted))
     )
-    judged = rows.select(*COLUMNS, F.explode(verdicts).alias("verdict"))
-    return returned("manifest", judged.select(*COLUMNS, *(f"verdict.{name}" for name in ENDED.names)), DECLARED)
+    validated = rows.select(*COLUMNS, F.explode(verdicts).alias("verdict"))
+    return returned("manifest", validated.select(*COLUMNS, *(f"verdict.{name}" for name in ENDED.names)), DECLARED)
 
 
 def completed(schema: StructType, defaults: Mapping[str, str]) -> Transform:

@@ -32,17 +32,17 @@ CAUTION = "config_caution"
 _UNREAD = "its configs could not be described, so it is unknown whether they need a change; run again"
 
 
-def to_describe(settings: Mapping[str, ChangeSettings], judged: DataFrame, seen: Observation) -> DataFrame | None:
+def to_describe(settings: Mapping[str, ChangeSettings], validated: DataFrame, seen: Observation) -> DataFrame | None:
     """Return the existing topics whose configs must be described, since they may need a change.
 
     Their configs may be altered, their partitions increased, or their number of replicas lowered. In: `settings` by
-    cluster; `judged` from `manifests.rows.judge`. Out: columns of `observed`; None if the settings allow no change.
+    cluster; `validated` from `manifests.rows.validate`. Out: columns of `observed`; None if settings allow no change.
     """
     asked = {name: each for name, each in settings.items() if name in seen.known}
     if not asked:
         return None
     accepted = F.col("phase").isNull() & (F.col("state") == PRESENT) & F.col("cluster").isin(*asked)
-    declared = judged.where(accepted).select(
+    declared = validated.where(accepted).select(
         "cluster",
         "topic",
         add_partitions.declared_count().alias("_count"),

@@ -20,7 +20,7 @@ from topicledger.resources.ending import ended, lookup
 def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transform:
     """Decide on validated manifest rows.
 
-    In: `phases.DECLARED`, from `manifests.rows.judge`. `observed` has the columns of `phases.OBSERVED`, for clusters of
+    In: `phases.DECLARED`, from `manifests.rows.validate`. `observed` has columns of `phases.OBSERVED`, for clusters of
     `statuses`. Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before are kept.
 
     A cluster that was lost after its topics were listed is unreachable: its undeclared topics have no row.

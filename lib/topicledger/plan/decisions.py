@@ -107,7 +107,7 @@ def decisions(
         answers = moving.planned(wanted.marked, seen, sizes, wanted.replicas)
 
     def made() -> Decided:
-        rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings, answers))
+        rows = wanted.validated.transform(decided(seen, wanted, configs, rules, known, settings, answers))
         return _of_topics(run, rows, clusters, seen, again=again)
 
     found = made()
@@ -235,8 +235,8 @@ def decided(
 
     make_partitions = [rule for rule in rules if rule.action in MAKE_PARTITIONS]
 
-    def transform(judged: DataFrame) -> DataFrame:
-        rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
+    def transform(validated: DataFrame) -> DataFrame:
+        rows = validated.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
         rows = rows.transform(without_ignored(settings.scope.ignore_topics))
         if wanted.undeclared is not None:
             rows = rows.transform(wanted.undeclared)
@@ -250,16 +250,16 @@ def decided(
             rows = rows.transform(wanted.renames.keeping)
         rows = (
             rows.transform(scoping.topics(wanted.inside))
-            .transform(deletes_judged(rules, known, settings))
+            .transform(deletes_evaluated(rules, known, settings))
             .transform(_spared(wanted.spares, None if wanted.renames is None else is_replaced()))
-            .transform(recreated.judged(make_partitions, known, wanted.created))
+            .transform(recreated.evaluate(make_partitions, known, wanted.created))
         )
         if wanted.changes is not None:
-            rows = rows.transform(with_alters).transform(_judged_alone(Action.ALTER_CONFIGS, rules, known))
+            rows = rows.transform(with_alters).transform(_evaluated_alone(Action.ALTER_CONFIGS, rules, known))
             rows = rows.transform(guards.max_changes(settings.guards.max_changes))
         if answers is not None:
-            moves = moving.with_moves(answers, judged, seen, configs)
-            rows = rows.transform(moves).transform(_judged_alone(ReplicaAction.REASSIGN, rules, known))
+            moves = moving.with_moves(answers, validated, seen, configs)
+            rows = rows.transform(moves).transform(_evaluated_alone(ReplicaAction.REASSIGN, rules, known))
         if wanted.changes is not None or answers is not None:
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
             rows = rows.transform(guards.max_disruptions(settings.guards.max_disruptions))
@@ -270,26 +270,26 @@ def decided(
     return transform
 
 
-def _judged_alone(action: ActionName, rules: Sequence[Policy], known: Facts) -> Transform:
+def _evaluated_alone(action: ActionName, rules: Sequence[Policy], known: Facts) -> Transform:
     """Evaluate policies of one kind of action. A user's own policies get each topic once: only rows of this kind."""
-    judging = policies.judge([rule for rule in rules if rule.action is action], known)
+    evaluating = policies.evaluate([rule for rule in rules if rule.action is action], known)
     users_own = any(rule.users_own and rule.action is action for rule in rules)
 
     def transform(decisions: DataFrame) -> DataFrame:
         if not users_own:
-            return decisions.transform(judging)
+            return decisions.transform(evaluating)
         rows, chosen = decisions.transform(materialised), F.col("decision").eqNullSafe(F.lit(action.value))
-        return rows.where(~chosen).unionByName(rows.where(chosen).transform(judging))
+        return rows.where(~chosen).unionByName(rows.where(chosen).transform(evaluating))
 
     return transform
 
 
-def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+def deletes_evaluated(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
     """Evaluate policies of deletes and their guard first: only deletes that will be sent make room for creates."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         return decisions.transform(
-            policies.judge([rule for rule in rules if rule.action is Action.DELETE], known)
+            policies.evaluate([rule for rule in rules if rule.action is Action.DELETE], known)
         ).transform(guards.max_deletes(settings.guards.max_deletes))
 
     return transform

@@ -56,7 +56,7 @@ TOPICS = Declarations(
 
 
 def declarations_of(kind: ResourceKind) -> Declarations:
-    """Return the declarations of a kind of resource beside topics: the results of its `judge`."""
+    """Return the declarations of a kind of resource beside topics: the results of its `validate`."""
     key = ("cluster", "resource")
     # As text, since Spark can't compare maps.
     said = F.to_json(F.struct(*kind.table.schema.names))
@@ -66,7 +66,7 @@ def declarations_of(kind: ResourceKind) -> Declarations:
         key=key,
         now=kind.deciding.now,
         undeclared=kind.deciding.undeclared,
-        content=lambda judged, name: judged.select(*key, said.alias(name)),
+        content=lambda validated, name: validated.select(*key, said.alias(name)),
     )
 
 

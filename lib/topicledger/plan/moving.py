@@ -87,10 +87,10 @@ class Sizes:
     """Cluster -> broker -> free bytes."""
 
 
-def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
+def planned(validated: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
     """Ask the planner about declared topics; return `_ANSWER`, materialised, for topics that need an action.
 
-    In: `judged` from `manifests.rows.judge`, with `INSIDE`. Topics outside stay; those that a rebalance would move, if
+    In: `validated` from `manifests.rows.validate`, with `INSIDE`. Topics outside stay; those a rebalance would move, if
     they were inside, have the decision `outside`.
     """
     clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
@@ -99,7 +99,7 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
         "cluster", "topic", "internal", F.col("assignments").alias("live"), "other_leaders"
     )
     accepted = here & F.col("phase").isNull() & (F.col("state") == PRESENT)
-    declared = judged.where(accepted).select(
+    declared = validated.where(accepted).select(
         "cluster", "topic", F.col(INSIDE).alias("declared"), *_ASKED, F.col("assignments").alias("assigned")
     )
     rows = live.join(declared, on=["cluster", "topic"], how="full_outer")
@@ -124,12 +124,12 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
     return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).transform(materialised)
 
 
-def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
+def uneven(validated: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
     """Return topics of placement spread of which a plan would move or reorder replicas, with unchanged counts.
 
-    In: `judged` from `manifests.rows.judge`. Out: cluster, topic, partitions (int); None if no topic declares spread.
+    In: `validated` from `manifests.rows.validate`. Out: cluster, topic, partitions (int); None if no topic is spread.
     """
-    spread = judged.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
+    spread = validated.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
     if spread.isEmpty():
         return None
     as_many = spread.withColumn("replication_factor", F.lit(None).cast("int"))
@@ -305,13 +305,13 @@ def _refused(refused: Column, error: Column, message: Column) -> dict[str, Colum
     return {name: F.when(refused, value).otherwise(F.col(name)) for name, value in values.items()}
 
 
-def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
+def with_moves(answers: DataFrame, validated: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
     """Add moves and elections as separate actions; they replace the row of a topic that needs no other action.
 
-    In and out: `phases.DECIDED`. `judged` is from `manifests.rows.judge`, and `configs` from `changes.describe`.
+    In and out: `phases.DECIDED`. `validated` is from `manifests.rows.validate`, and `configs` from `changes.describe`.
     `resolved_configs` of a move are the topic's configs after the run's open alters.
     """
-    declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
+    declared = validated.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
     counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
     live = seen.topics.select("cluster", "topic", "topic_id", *counts)
     actions = F.col("decision").isin(*ReplicaAction, Decision.OUTSIDE.value) & F.col("cluster").isin(*seen.known)

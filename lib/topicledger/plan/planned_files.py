@@ -300,13 +300,13 @@ def _undeclared(run: Run) -> DataFrame:
     planned = run.plans().where(F.col("action").isNotNull() & (F.col("phase").isNull() | is_stopped()))
     latest = run.ledger.latest_version(MANIFESTS)
     now = run.manifests(latest)
-    of_topics = no_longer_asked_for(now, now.transform(manifests.judged_by(run.settings, run.selected)), latest, run)
+    of_topics = no_longer_asked_for(now, now.transform(manifests.validated_by(run.settings, run.selected)), latest, run)
     found = planned.transform(of_topics).select("cluster", "resource")
     for kind in KINDS:
         version = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
-        judged = resources.judged_rows(run, kind, version, run.selected)
+        validated = resources.validated_rows(run, kind, version, run.selected)
         then = run.latest_version_of(kind.table)
-        no_longer = no_longer_declared(declarations_of(kind), judged, version, then, of_files=True)
+        no_longer = no_longer_declared(declarations_of(kind), validated, version, then, of_files=True)
         found = found.unionByName(planned.transform(no_longer).select("cluster", "resource"))
     return found
 

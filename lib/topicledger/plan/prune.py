@@ -40,7 +40,7 @@ def rules(run: Run, prune: Prune) -> Sequence[Policy]:
 def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
     """Return the request to delete unused topics that match the patterns and that no manifest names."""
     return Wanted(
-        judged=_clusters(run, selected or [cluster.name for cluster in run.clusters]),
+        validated=_clusters(run, selected or [cluster.name for cluster in run.clusters]),
         kinds=[Action.DELETE.value],
         changes=lambda configs: partial(_with_deletes, run=run, prune=prune),
         spares=USED,
@@ -48,7 +48,7 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
 
 
 def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
-    """Return a row without a topic for each cluster, with the columns of `manifests.rows.judge`.
+    """Return a row without a topic for each cluster, with the columns of `manifests.rows.validate`.
 
     It is in the plan if the cluster can't be reached or is a different one.
     """

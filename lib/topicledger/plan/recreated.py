@@ -31,16 +31,16 @@ def created_before(ledger: Ledger, settings: Settings) -> DataFrame | None:
     return last_creates(ledger.read(AUDIT)).select("cluster", "topic").distinct()
 
 
-def judged(rules: Sequence[Policy], known: Facts, created: DataFrame | None) -> Transform:
-    """Evaluate policies, as `policies.judge`; those of the settings only warn about creates of `created`."""
+def evaluate(rules: Sequence[Policy], known: Facts, created: DataFrame | None) -> Transform:
+    """Evaluate policies, as `policies.evaluate`; those of the settings only warn about creates of `created`."""
     if created is None:
-        return policies.judge(rules, known)
+        return policies.evaluate(rules, known)
     marks = created.withColumn(_RECREATED, F.lit(True))
     is_one = F.coalesce(F.col(_RECREATED) & (F.col("decision") == Action.CREATE.value), F.lit(False))
 
     def transform(decisions: DataFrame) -> DataFrame:
         marked = decisions.join(marks, on=["cluster", "topic"], how="left").withColumn(_RECREATED, is_one)
-        return marked.transform(policies.judge(list(_exempting(rules)), known)).select(*decisions.columns)
+        return marked.transform(policies.evaluate(list(_exempting(rules)), known)).select(*decisions.columns)
 
     return transform
 

@@ -28,7 +28,7 @@ from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED, VIOLATIONS, in_order, null, returned
-from topicledger.plan.recreated import created_before, judged
+from topicledger.plan.recreated import created_before, evaluate
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS, created_replicas, partitions
 from topicledger.schemas import MANIFESTS, USAGES
@@ -91,7 +91,7 @@ def reevaluate(
     for together in ((Action.DELETE,), MAKE_PARTITIONS):
         asked = [each for each in rules if each.action in together and each.action in actions]
         created = created_before(run.ledger, run.settings) if together is MAKE_PARTITIONS else None
-        rows = rows.transform(judged(asked, known, created))
+        rows = rows.transform(evaluate(asked, known, created))
     evaluated = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())
         .select(
@@ -115,12 +115,12 @@ def reevaluate(
     return Reevaluated(reported=any_reported, waiting=None if waiting.isEmpty() else waiting)
 
 
-def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | None) -> DataFrame:
+def _as_audit(evaluated: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | None) -> DataFrame:
     """Convert evaluated rows to rows of `audit`."""
-    rows = judged.withColumn("in_vain", F.lit(False))
+    rows = evaluated.withColumn("in_vain", F.lit(False))
     if waited is not None:
         known = waited.withColumn("_waited", F.lit(True))
-        rows = judged.join(known, on=["cluster", "topic"], how="left").withColumn(
+        rows = evaluated.join(known, on=["cluster", "topic"], how="left").withColumn(
             "in_vain", F.coalesce("_waited", F.lit(False))
         )
     refused = F.coalesce(F.col("outcome") == Outcome.REFUSED.value, F.lit(False))
@@ -165,7 +165,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     planned = run.plans().drop("owner").where(evaluated_kinds & known)
     declared = (
         run.manifests(manifest_version)
-        .transform(manifests.judged_by(run.settings, run.selected))
+        .transform(manifests.validated_by(run.settings, run.selected))
         .where(F.col("phase").isNull())
         .select(*key, "owner", "labels")
     )

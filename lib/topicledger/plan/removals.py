@@ -22,16 +22,18 @@ _KEY = ("cluster", "resource_type", "resource")
 _PLANNED = StructType([*EVALUATED, PLANS.schema["resource_type"], PLANS.schema["resource"]])
 
 
-def with_removed(run: Run, table: Table, judge: Transform, clusters: Collection[str], seen: Observation) -> Transform:
+def with_removed(
+    run: Run, table: Table, validate: Transform, clusters: Collection[str], seen: Observation
+) -> Transform:
     """Add removed rows to validated ones, for those of `clusters` that can't be decided on: they end with the reason.
 
-    `clusters`: where removed rows cause actions. In and out: as `judge` returns.
+    `clusters`: where removed rows cause actions. In and out: as `validate` returns.
     """
     files, lost = run.unloaded.get(table.name), [name for name in clusters if name in seen.lost]
     if not lost or files is None or files.removed is None:
-        return lambda judged: judged
-    removed = files.removed.where(F.col("cluster").isin(*lost)).transform(judge).where("phase IS NULL")
-    return lambda judged: judged.unionByName(removed)
+        return lambda validated: validated
+    removed = files.removed.where(F.col("cluster").isin(*lost)).transform(validate).where("phase IS NULL")
+    return lambda validated: validated.unionByName(removed)
 
 
 def reached_again(run: Run, decided: Decided, seen: Observation) -> Decided:
@@ -73,6 +75,6 @@ def _declared_now(run: Run) -> DataFrame:
     topics = run.ledger.read(MANIFESTS).select("cluster", F.lit(TOPIC), "topic")
     clusters = list(run.settings.clusters)
     for kind in KINDS:
-        rows = run.ledger.read_if_exists(kind.table).transform(kind.rows.judge(clusters, None))
+        rows = run.ledger.read_if_exists(kind.table).transform(kind.rows.validate(clusters, None))
         topics = topics.union(rows.select("cluster", F.lit(kind.resource_type), "resource"))
     return topics.toDF(*_KEY).where("resource IS NOT NULL").distinct().withColumn("_declared", F.lit(True))

@@ -52,14 +52,14 @@ class Renames:
         old = new.where("accepted").select("cluster", F.col(REPLACES).alias("topic"))
         return seen.topics.where("permitted").join(old, on=["cluster", "topic"], how="left_semi")
 
-    def inherited(self, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> DataFrame:
+    def inherited(self, validated: DataFrame, seen: Observation, configs: DataFrame | None) -> DataFrame:
         """Give new topics what they take from old ones.
 
-        In: the result of `manifests.rows.judge`, and `configs` of `describe`. A row is refused if the configs of its
+        In: the result of `manifests.rows.validate`, and `configs` of `describe`. A row is refused if the configs of its
         old topic can't be described.
         """
         if configs is None:
-            return judged
+            return validated
         old = (
             self.to_describe(seen)
             .join(configs, on=["cluster", "topic"], how="left")
@@ -86,7 +86,7 @@ class Renames:
             F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value), F.lit(Refusal.NOT_PERMITTED.value), hidden
         )
         return (
-            judged.join(old, on=["cluster", REPLACES], how="left")
+            validated.join(old, on=["cluster", REPLACES], how="left")
             .join(new, on=["cluster", "topic"], how="left")
             .withColumn("_end", F.when(inherits & F.col("_configs").isNull(), end))
             .withColumns(
@@ -103,7 +103,7 @@ class Renames:
                 }
             )
             .transform(with_ended, "_end")
-            .select(*judged.columns)
+            .select(*validated.columns)
             .transform(materialised)
         )
 
@@ -256,16 +256,16 @@ def unlike_old() -> Column:
     return F.when(found != "", text("declared unlike ", F.col("_old"), ", which it replaces: ", found))
 
 
-def renames(run: Run, judged: DataFrame, before: Former | None) -> Renames | None:
+def renames(run: Run, validated: DataFrame, before: Former | None) -> Renames | None:
     """Return the topics that replace others, or did; None if there are none.
 
-    In: the result of `manifests.rows.judge`, and what is known of former rows if the run may plan deletes.
+    In: the result of `manifests.rows.validate`, and what is known of former rows if the run may plan deletes.
     """
     asks = F.col(REPLACES).isNotNull()
     none_did = before is None or before.replaced.isEmpty()
     if none_did and run.manifests(run.manifest_version).where(asks).isEmpty():
         return None
-    rows = judged.where(asks & F.col("state").eqNullSafe(F.lit(PRESENT))).select(
+    rows = validated.where(asks & F.col("state").eqNullSafe(F.lit(PRESENT))).select(
         "cluster", "topic", REPLACES, "owner", F.col("phase").isNull().alias("accepted")
     )
     return Renames(run=run, rows=rows.transform(materialised), before=before)

@@ -47,8 +47,8 @@ class WantedResources:
     """The goal of a run for one kind of resource."""
 
     kind: ResourceKind
-    judged: DataFrame
-    """Rows from the kind's `judge`, materialised; for a revert, the changes of the reverted run."""
+    validated: DataFrame
+    """Rows from the kind's `validate`, materialised; for a revert, the changes of the reverted run."""
     clusters: Sequence[ClusterSettings]
     """Clusters whose resources will be listed."""
 
@@ -82,11 +82,11 @@ def _declared(
     for kind, managed in found:
         if not managed and kind.table.name not in filled:
             continue
-        judged = judged_rows(run, kind, run.version_of(kind.table), selected).transform(materialised)
-        named = {row["cluster"] for row in judged.select("cluster").distinct().collect()}
+        validated = validated_rows(run, kind, run.version_of(kind.table), selected).transform(materialised)
+        named = {row["cluster"] for row in validated.select("cluster").distinct().collect()}
         if named or managed:
             listed = [each for each in clusters if managed or each.name in named]
-            yield WantedResources(kind=kind, judged=judged, clusters=listed)
+            yield WantedResources(kind=kind, validated=validated, clusters=listed)
 
 
 def _filled(run: Run, kinds: Sequence[ResourceKind]) -> Collection[str]:
@@ -110,19 +110,19 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
     for row in done.select("resource_type", "cluster").distinct().collect():
         found.setdefault(row["resource_type"], set()).add(row["cluster"])
     for of_type, named in found.items():
-        judged = done.where(F.col("resource_type") == of_type)
+        validated = done.where(F.col("resource_type") == of_type)
         listed = [each for each in clusters if each.name in named]
-        yield WantedResources(kind=kinds[of_type], judged=judged, clusters=listed)
+        yield WantedResources(kind=kinds[of_type], validated=validated, clusters=listed)
 
 
-def judged_rows(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
-    """Return the rows of the kind's `judge`, with rows of unknown clusters, which may mean a selected one."""
+def validated_rows(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
+    """Return the rows of the kind's `validate`, with rows of unknown clusters, which may mean a selected one."""
     rows, known = run.resources(kind.table, version), list(run.settings.clusters)
-    judged = rows.transform(ignoring.judged_by(kind, run.settings, selected))
+    validated = rows.transform(ignoring.validated_by(kind, run.settings, selected))
     if selected is None:
-        return judged
+        return validated
     stray = ~F.coalesce(F.col("cluster").isin(*known), F.lit(False))
-    return judged.unionByName(rows.where(stray).transform(ignoring.judged_by(kind, run.settings, None)))
+    return validated.unionByName(rows.where(stray).transform(ignoring.validated_by(kind, run.settings, None)))
 
 
 def list_into_tables(
@@ -158,19 +158,19 @@ def decisions(
     run: Run, rules: Sequence[Policy], resources: ListedResources, seen: Observation, *, again: bool
 ) -> Decided:
     """Decide on listed resources. `again`: clusters were unreachable in the plan of an earlier start."""
-    kind, judged, listed = resources.wanted.kind, resources.wanted.judged, resources.listed
-    declared = None if run.reverts is None else judged_rows(run, kind, run.version_of(kind.table), None)
+    kind, validated, listed = resources.wanted.kind, resources.wanted.validated, resources.listed
+    declared = None if run.reverts is None else validated_rows(run, kind, run.version_of(kind.table), None)
     if declared is not None:
-        judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
+        validated = revert_resources.validated(run, kind, validated, declared, listed, seen.statuses)
         listed = replace(listed, declared_only=True)
     elif kind.deciding.manages(run.settings):
-        judge = ignoring.judged_by(kind, run.settings, None)
-        judged = judged.transform(with_removed(run, kind.table, judge, list(seen.statuses), seen))
+        validate = ignoring.validated_by(kind, run.settings, None)
+        validated = validated.transform(with_removed(run, kind.table, validate, list(seen.statuses), seen))
     # A cluster may be lost after its resources were listed.
     listed = replace(listed, rows=listed.rows.where(F.col("cluster").isin(*seen.known)))
-    judged_by = _judged_by(run, rules, resources.wanted, seen)
+    evaluate = _evaluating(run, rules, resources.wanted, seen)
     scoped = _within(run, kind, listed)
-    rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by, scoped))
+    rows = validated.transform(kind.deciding.decide(listed, seen.statuses, run.settings, evaluate, scoped))
     rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
     if run.selected is not None or again:
         # A refused row of an unknown cluster protects resources that it may mean; runs on all clusters report it.
@@ -189,14 +189,14 @@ def _within(run: Run, kind: ResourceKind, listed: Listed) -> Transform:
     return lambda rows: rows.transform(of_run).transform(of_settings)
 
 
-def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:
+def _evaluating(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:
     of_kind = _rules_of(wanted.kind, rules)
     if not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
     # The run's own manifests, which may be in files.
     known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
-    return policies.judge(of_kind, known, wanted.kind.policies.subject)
+    return policies.evaluate(of_kind, known, wanted.kind.policies.subject)
 
 
 def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
@@ -222,21 +222,21 @@ def refused_now(
             continue
         clusters = [each for each in run.clusters if each.name in ids]
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
-        own = judged_rows(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
+        own = validated_rows(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
-        judged = (
+        validated = (
             asked.drop("owner", "labels")
             .join(own, on=["cluster", "resource"], how="left")
             .join(listed.rows.transform(kind.as_rows.live), on=["cluster", "resource"], how="left")
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
-            .transform(kind.rows.judge(list(run.settings.clusters), None))
+            .transform(kind.rows.validate(list(run.settings.clusters), None))
             .transform(materialised)
         )
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
         brokers = run.ledger.read(BROKERS)
-        judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
-        decided = judged.transform(kind.deciding.decide(listed, statuses, run.settings, judged_by, lambda rows: rows))
+        evaluate = policies.evaluate(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
+        decided = validated.transform(kind.deciding.decide(listed, statuses, run.settings, evaluate, lambda rows: rows))
         refused = decided.where(F.col("phase") == Phase.POLICY.value)
         errors = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
         yield partial(_with_refusals, refused=refused), errors
@@ -262,13 +262,13 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         if latest == then and not run.of_files:
             continue
-        judged, of = judged_rows(run, kind, latest, run.selected), declarations_of(kind)
+        validated, of = validated_rows(run, kind, latest, run.selected), declarations_of(kind)
         if run.reverts is not None or run.of_earlier_manifests:
             # The plan differs from the table on purpose: only a change of the table since the plan matters.
-            before = judged_rows(run, kind, then, run.selected)
-            found.append(declared_otherwise(of, before, judged, then, latest))
+            before = validated_rows(run, kind, then, run.selected)
+            found.append(declared_otherwise(of, before, validated, then, latest))
         else:
-            found.append(no_longer_declared(of, judged, latest, then, of_files=run.of_files, scope=run.scope))
+            found.append(no_longer_declared(of, validated, latest, then, of_files=run.of_files, scope=run.scope))
             if kind.deciding.protected is not None:
-                found.append(kind.deciding.protected(judged, list(run.settings.clusters)))
+                found.append(kind.deciding.protected(validated, list(run.settings.clusters)))
     return found

@@ -41,11 +41,11 @@ STILL_DECLARED = "manifests"
 def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that the changes of run `reverted` are undone."""
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
-    judge = manifests.judge(list(run.settings.clusters), selected, manifests.not_ignored(run.settings.scope))
-    declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
+    validate = manifests.validate(list(run.settings.clusters), selected, manifests.not_ignored(run.settings.scope))
+    declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(validate).where(F.col("phase").isNull())
     done = changed_by(run.ledger, reverted, TOPIC).transform(materialised)
     return Wanted(
-        judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
+        validated=_as_manifests(done, declared, deletes=run.deletes_created).transform(validate),
         kinds=[kind.name for kind in registry.in_order()],
         to_describe=partial(_altered, done),
         changes=lambda configs: partial(

@@ -31,7 +31,7 @@ from topicledger.schemas import PLANS
 _KEY = ("cluster", "resource")
 
 
-def judged(
+def validated(
     run: Run,
     kind: ResourceKind,
     done: DataFrame,
@@ -39,9 +39,9 @@ def judged(
     listed: Listed,
     clusters: Mapping[str, ClusterStatus],
 ) -> DataFrame:
-    """The result of `kind.rows.judge` for rows that undo each of `done`, materialised.
+    """The result of `kind.rows.validate` for rows that undo each of `done`, materialised.
 
-    `done`: rows of `revert.changed_by`; `declared`: the result of `kind.rows.judge` for its current table, from which
+    `done`: rows of `revert.changed_by`; `declared`: from `kind.rows.validate` for its current table, from which
     owners and labels are taken. See `_with_owners` for resources that it doesn't declare.
     """
     reverted = run.reverts
@@ -87,8 +87,8 @@ def judged(
     # A resource that its cluster doesn't list or describe is not stale: deciding reports why it is unknown.
     told = F.col("cluster").isin(*listed.known)
     of_done = of_done.transform(of_described(listed, kind.rows.text_of()))
-    judge = ignoring.judged_by(kind, run.settings, None)
-    rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
+    validate = ignoring.validated_by(kind, run.settings, None)
+    rows = undone.select(*kind.table.schema.names).transform(validate).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
     return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").transform(materialised)
 

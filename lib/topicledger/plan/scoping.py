@@ -60,10 +60,10 @@ def resources(run: Run, kind: ResourceKind, clusters: Collection[str]) -> Transf
     if not scope.narrows:
         return lambda decisions: decisions
     files = _changed_by_files(run, kind.table, run.version_of(kind.table))
-    judge = kind.rows.judge(clusters, None)
-    keys = None if files is None else files.transform(judge).select("cluster", "resource")
+    validate = kind.rows.validate(clusters, None)
+    keys = None if files is None else files.transform(validate).select("cluster", "resource")
     removed = _removed_by_files(run, kind.table)
-    owned = _with_owners_of(removed.transform(judge)) if removed is not None else lambda decisions: decisions
+    owned = _with_owners_of(removed.transform(validate)) if removed is not None else lambda decisions: decisions
     within = scoped.with_inside(scope, kind.deciding.scoped, keys, text="resource")
     outside = scoped.left_outside(tuple(each.name for each in kind.actions), "resource")
     return lambda decisions: decisions.transform(owned).transform(within).transform(outside)
@@ -80,7 +80,7 @@ def declarations(scope: Scope, table: Table) -> Transform:
 def _with_owners_of(removed: DataFrame) -> Transform:
     """Return a transform that gives resources without a row the owner of the row that a plan's files remove.
 
-    In and out: as `Deciding.compare` returns. In: the rows to remove, as the kind's `judge` returns them.
+    In and out: as `Deciding.compare` returns. In: the rows to remove, as the kind's `validate` returns them.
     """
     left = removed.groupBy("cluster", "resource").agg(F.max("owner").alias("_owner_then"))
     owner = F.when(F.col("state").isNull(), F.coalesce("owner", "_owner_then")).otherwise(F.col("owner"))

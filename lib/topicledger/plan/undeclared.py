@@ -63,7 +63,7 @@ def no_longer_asked_for(
 ) -> Transform:
     """Refuse a plan's actions on topics that no longer follow from `manifests` at `version`; see `intent`.
 
-    `now`: the rows; `declared`: the result of `manifests.rows.judge` for them. `scope`: see `no_longer_declared`.
+    `now`: the rows; `declared`: the result of `manifests.rows.validate` for them. `scope`: see `no_longer_declared`.
     """
     then = F.col("manifest_version")
     others = no_longer_declared(TOPICS, declared, version, then, of_files=run.of_files, scope=scope)

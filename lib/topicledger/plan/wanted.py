@@ -35,8 +35,8 @@ from topicledger.resources.scoped import INSIDE
 class Wanted:
     """The goal of a run on topics."""
 
-    judged: DataFrame
-    """Rows from `manifests.rows.judge`: topics that should exist, and topics that should not."""
+    validated: DataFrame
+    """Rows from `manifests.rows.validate`: topics that should exist, and topics that should not."""
     kinds: Collection[str]
     """The kinds of actions that the run may plan."""
     require: Callable[[Observation], None] = lambda _: None
@@ -60,21 +60,23 @@ class Wanted:
 
     @property
     def marked(self) -> DataFrame:
-        """The rows of `judged` with `INSIDE`: the planner leaves the replicas of topics outside as they are."""
+        """The rows of `validated` with `INSIDE`: the planner leaves the replicas of topics outside as they are."""
         return (
-            self.judged.withColumn(INSIDE, F.lit(True)) if self.inside is None else self.judged.transform(self.inside)
+            self.validated.withColumn(INSIDE, F.lit(True))
+            if self.inside is None
+            else self.validated.transform(self.inside)
         )
 
 
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that manifests declare, as far as `--only` and `[changes]` allow."""
-    judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
+    validated = run.manifests(run.manifest_version).transform(manifests.validated_by(run.settings, selected))
     kinds = kinds_of(run)
     deletes = Action.DELETE.value in kinds
     before = former(run) if deletes and (deleting(run) or idle_days(run)) else None
     removed = with_deletes(run, before)
-    goal = brought_about(judged, run.settings.changes, kinds)
-    replaced = renames(run, judged, before)
+    goal = brought_about(validated, run.settings.changes, kinds)
+    replaced = renames(run, validated, before)
     if replaced is not None:
         goal = replace(goal, renames=replaced, to_describe=partial(_to_describe, goal, replaced), spares=USED)
     return replace(goal, undeclared=removed, created=created_before(run.ledger, run.settings))
@@ -86,14 +88,14 @@ def _to_describe(goal: Wanted, replaced: Renames, seen: Observation) -> DataFram
     return old if others is None else others.unionByName(old).dropDuplicates(["cluster", "topic"])
 
 
-def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:
-    """Return the goal of making topics match `judged`, as far as settings and `kinds` allow."""
+def brought_about(validated: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:
+    """Return the goal of making topics match `validated`, as far as settings and `kinds` allow."""
     narrow = narrowed(changes, kinds)
     asked = {name: each for name, each in narrow.items() if (each.configs, each.partitions) != ("off", "off")}
     return Wanted(
-        judged=judged,
+        validated=validated,
         kinds=kinds,
-        to_describe=lambda seen: to_describe(narrow, judged, seen),
+        to_describe=lambda seen: to_describe(narrow, validated, seen),
         changes=(lambda configs: with_changes(asked, configs)) if asked else None,
         replicas=_asked_of_replicas(narrow, kinds),
     )
@@ -101,7 +103,7 @@ def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kind
 
 def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that a broker is drained or filled, as far as the manifests' placements allow."""
-    judge = manifests.judged_by(run.settings, selected)
+    validate = manifests.validated_by(run.settings, selected)
     names = [each.name for each in run.clusters]
 
     def require_broker(seen: Observation) -> None:
@@ -122,7 +124,7 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
             _require_all_seen(run, rebalance.broker)
 
     return Wanted(
-        judged=run.manifests(run.manifest_version).transform(judge).where(F.col("phase").isNull()),
+        validated=run.manifests(run.manifest_version).transform(validate).where(F.col("phase").isNull()),
         kinds=list(ReplicaAction),
         require=require_broker,
         replicas=Asked(moves=names, elections=names, rebalance=rebalance),

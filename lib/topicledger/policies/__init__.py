@@ -7,7 +7,7 @@
 # The import of each module registers its policies.
 from topicledger.policies import change, create, create_together, delete, moves  # noqa: F401
 from topicledger.policies.contract import Facts, FullSight, Policy, RowRule, Rule, SetRule
-from topicledger.policies.evaluating import judge, verdicts
+from topicledger.policies.evaluating import evaluate, verdicts
 
 __all__ = [
     "Facts",
@@ -16,6 +16,6 @@ __all__ = [
     "RowRule",
     "Rule",
     "SetRule",
-    "judge",
+    "evaluate",
     "verdicts",
 ]

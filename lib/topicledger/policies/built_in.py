@@ -9,18 +9,20 @@ from typing import Any, TypeAlias, TypeVar
 from pyspark.sql import Column
 
 from topicledger.model import Action, Refusal, ReplicaAction
-from topicledger.policies.contract import CHANGES, Judged, Rule
+from topicledger.policies.contract import CHANGES, Evaluated, Rule
 
 Factory: TypeAlias = Callable[..., Rule]
 """Makes a rule of a policy's settings, its parameters."""
 Concerns: TypeAlias = Callable[[Mapping[str, Any]], Column]
 """Returns which altered configs a policy is about (boolean), by its settings."""
 
-BUILT_IN: dict[Judged, dict[str, Factory]] = {
+BUILT_IN: dict[Evaluated, dict[str, Factory]] = {
     action: {} for action in (Action.CREATE, Action.DELETE, *CHANGES, ReplicaAction.REASSIGN)
 }
 """Policies that the settings can name, by action and name; in the order in which `policies list` shows them."""
-ALWAYS: dict[Judged, dict[str, tuple[Factory, Refusal]]] = {action: {} for action in (*Action, ReplicaAction.REASSIGN)}
+ALWAYS: dict[Evaluated, dict[str, tuple[Factory, Refusal]]] = {
+    action: {} for action in (*Action, ReplicaAction.REASSIGN)
+}
 """Policies that no setting turns off, with the error of a refusal; deletes first, since they make room."""
 
 
@@ -43,7 +45,7 @@ _FactoryT = TypeVar("_FactoryT", bound=Factory)
 
 
 def built_in(
-    *actions: Judged, growth: bool = False, alters: Concerns | None = None, moves: bool = False
+    *actions: Evaluated, growth: bool = False, alters: Concerns | None = None, moves: bool = False
 ) -> Callable[[_FactoryT], _FactoryT]:
     """Register a factory as a policy of these actions, under its own name; the other arguments as in `Also`."""
 
@@ -59,7 +61,7 @@ def built_in(
     return register
 
 
-def always_on(action: Judged, error: Refusal = Refusal.POLICY_VIOLATION) -> Callable[[_FactoryT], _FactoryT]:
+def always_on(action: Evaluated, error: Refusal = Refusal.POLICY_VIOLATION) -> Callable[[_FactoryT], _FactoryT]:
     """Register a factory as a policy of this action that no setting turns off."""
 
     def register(factory: _FactoryT) -> _FactoryT:

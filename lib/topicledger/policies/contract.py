@@ -42,7 +42,7 @@ clusters, owners and labels. open: no policy evaluated so far refuses this creat
 delete is how a topic is marked for deletion (M1).
 """
 
-Judged: TypeAlias = ActionName
+Evaluated: TypeAlias = ActionName
 """The kinds of actions that policies are about."""
 
 
@@ -137,7 +137,7 @@ class Policy:
 
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
-    action: Judged
+    action: Evaluated
     """The kind of action it evaluates."""
     rule: Rule
     """How it evaluates actions."""

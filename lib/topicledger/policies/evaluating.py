@@ -47,7 +47,7 @@ def together(one: Column, other: Column) -> Column:
     return F.when(both, F.array_union(one, other)).otherwise(F.coalesce(one, other))
 
 
-def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
+def evaluate(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
     """Evaluate policies: add their violations, and end rows that a policy refuses (phase policy, outcome refused).
 
     In and out: `phases.DECIDED`; for another subject, its columns and those of `phases.ENDED`. Every policy evaluates
@@ -61,8 +61,8 @@ def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS
     def transform(topics: DataFrame) -> DataFrame:
         if not policies:
             return topics
-        judged = topics.transform(_answered(policies, facts, subject))
-        return judged.transform(_with_violations(policies)).select(*topics.columns)
+        evaluated = topics.transform(_answered(policies, facts, subject))
+        return evaluated.transform(_with_violations(policies)).select(*topics.columns)
 
     return transform
 
@@ -70,7 +70,7 @@ def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS
 def verdicts(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
     """Add the verdict of each policy, in their order; ends no row.
 
-    In: as for `judge`. Out: also verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
+    In: as for `evaluate`. Out: also verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
     """
 
     def transform(topics: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySettings, PolicySpec, Settings
 from topicledger.model import Action, ReplicaAction
 from topicledger.policies.built_in import ALSO, ALWAYS, BUILT_IN, Factory
-from topicledger.policies.contract import CHANGES, OF_TOPICS, Judged, Policy, RowRule, changes_replication_factor
+from topicledger.policies.contract import CHANGES, OF_TOPICS, Evaluated, Policy, RowRule, changes_replication_factor
 from topicledger.resources.registry import KINDS
 from topicledger.text import nearest, show
 
@@ -90,7 +90,7 @@ def check(settings: Settings) -> None:
     """
     problems = list[str]()
     found = settings.policies
-    named: list[tuple[Judged, PolicySpec]] = [
+    named: list[tuple[Evaluated, PolicySpec]] = [
         *((Action.DELETE, spec) for spec in found.delete),
         *((Action.CREATE, spec) for spec in found.create),
         *((_of_change(spec)[0], spec) for spec in found.change),
@@ -128,7 +128,7 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
     """
     found, problems = [], list[str]()
     named = settings.policies
-    specs: list[tuple[Judged, PolicySpec]] = [
+    specs: list[tuple[Evaluated, PolicySpec]] = [
         *((Action.DELETE, spec) for spec in named.delete),
         *((Action.CREATE, spec) for spec in named.create),
         *((Action.ADD_PARTITIONS, spec) for spec in named.change),
@@ -145,14 +145,14 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
     return list(dict.fromkeys(found))
 
 
-def _beside_topics(settings: PolicySettings) -> Iterator[tuple[Judged, PolicySpec]]:
+def _beside_topics(settings: PolicySettings) -> Iterator[tuple[Evaluated, PolicySpec]]:
     """Policies of resources beside topics, each with the kind of action that it evaluates."""
     for kind in KINDS:
         for spec in settings.of_kinds.get(kind.resource_type, ()):
             yield kind.policies.action, spec
 
 
-def _of_change(spec: PolicySpec) -> Sequence[Judged]:
+def _of_change(spec: PolicySpec) -> Sequence[Evaluated]:
     """The changes that a policy of [[policies.change]] evaluates; a user's own evaluates configs and partitions."""
     return [each for each in (*CHANGES, ReplicaAction.REASSIGN) if spec.use in BUILT_IN[each]] or CHANGES
 
@@ -187,7 +187,7 @@ def options(factory: Factory) -> Sequence[Option]:
     ]
 
 
-def _policy(spec: PolicySpec, action: Judged, problems: list[str]) -> Policy | None:
+def _policy(spec: PolicySpec, action: Evaluated, problems: list[str]) -> Policy | None:
     where = f"{spec.where}: {show(spec.use)}"
     before = len(problems)
     factory = _factory(spec, action, problems)
@@ -228,7 +228,7 @@ def _policy(spec: PolicySpec, action: Judged, problems: list[str]) -> Policy | N
     )
 
 
-def _factory(spec: PolicySpec, action: Judged, problems: list[str]) -> Factory | None:
+def _factory(spec: PolicySpec, action: Evaluated, problems: list[str]) -> Factory | None:
     if spec.use in BUILT_IN[action]:
         return BUILT_IN[action][spec.use]
     if ":" in spec.use:
@@ -244,7 +244,7 @@ def _factory(spec: PolicySpec, action: Judged, problems: list[str]) -> Factory |
     return _callable(spec, found, problems)
 
 
-def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoint | None:
+def _offered(spec: PolicySpec, action: Evaluated, problems: list[str]) -> EntryPoint | None:
     """The entry point of an installed package by a name that isn't a built-in policy for this action."""
     if any(spec.use in each for each in ALWAYS.values()):
         problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
@@ -262,12 +262,12 @@ def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoin
     return offered.get(spec.use)
 
 
-def _section(action: Judged) -> str:
+def _section(action: Evaluated) -> str:
     """The section of the settings with the policies for an action."""
     return _SECTIONS.get(action, action.value)
 
 
-_SECTIONS: Mapping[Judged, str] = {
+_SECTIONS: Mapping[Evaluated, str] = {
     **dict.fromkeys((*CHANGES, ReplicaAction.REASSIGN), "change"),
     **{kind.policies.action: kind.resource_type for kind in KINDS},
 }

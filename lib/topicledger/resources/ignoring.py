@@ -19,18 +19,18 @@ from topicledger.resources.kind import ResourceKind
 from topicledger.resources.scoped import INSIDE, left_outside
 
 
-def judged_by(kind: ResourceKind, settings: Settings, selected: Collection[str] | None) -> Transform:
-    """Return the kind's `Rows.judge` for these settings: it also refuses rows of ignored resources."""
-    judge = kind.rows.judge(list(settings.clusters), selected)
+def validated_by(kind: ResourceKind, settings: Settings, selected: Collection[str] | None) -> Transform:
+    """Return the kind's `Rows.validate` for these settings: it also refuses rows of ignored resources."""
+    validate = kind.rows.validate(list(settings.clusters), selected)
     refused, phase = F.lit(Outcome.REFUSED.value), F.lit(Phase.MANIFEST.value)
     ends = [
         F.when(matched, ended(phase, refused, F.lit(kind.names.invalid.value), F.lit(matches_ignored(column, name))))
         for name, column, matched in _matched(kind, settings.scope)
     ]
     if not ends:
-        return judge
+        return validate
     return lambda declared: (
-        declared.transform(judge)
+        declared.transform(validate)
         .withColumn("_ignored", F.when(F.col("phase").isNull(), F.coalesce(*ends)))
         .transform(with_ended, "_ignored")
         .drop("_ignored")

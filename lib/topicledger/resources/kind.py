@@ -20,7 +20,7 @@ from topicledger.model import Decision, Target
 from topicledger.naming import DriftName, KindNames, RefusalName
 from topicledger.observe.listed import Describe, Listed, list_each
 from topicledger.observe.topics import ClusterStatus
-from topicledger.policies.contract import Judged, Subject
+from topicledger.policies.contract import Evaluated, Subject
 from topicledger.resources.scoped import Scoped
 from topicledger.schemas import Table
 
@@ -50,7 +50,7 @@ class Words:
 class Rows:
     """The rows of the table that declares the kind."""
 
-    judge: Callable[[Collection[str], Collection[str] | None], Transform]
+    validate: Callable[[Collection[str], Collection[str] | None], Transform]
     """Returns phase manifest, for the settings' clusters and the selected ones (None: all). In: rows of the table. Out:
     its columns, `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
     rules: Callable[[], Sequence[Rule]]
@@ -118,10 +118,10 @@ class Deciding:
     """The decision: declared and observed rows become actions."""
 
     compare: Compare
-    """Phase decide. In: the result of `Rows.judge`, materialised. Out: the columns that policies see."""
+    """Phase decide. In: the result of `Rows.validate`, materialised. Out: the columns that policies see."""
     decide: Decide
     """Phases decide, guard and policy; the last arguments evaluate policies, and close rows outside the scope of the
-    run before any guard counts them. In: the result of `Rows.judge`, materialised. Out:
+    run before any guard counts them. In: the result of `Rows.validate`, materialised. Out:
     `phases.DECIDED_RESOURCE`, and more."""
     scoped: Scoped
     """In: the result of `compare`."""
@@ -134,7 +134,7 @@ class Deciding:
     """Returns why a planned action without a row isn't declared any more (string); null if it is."""
     protected: Callable[[DataFrame, Collection[str]], Transform] | None
     """Returns the planned actions that a refused row might prevent if it were valid, as `ending.REFUSED`. In: the
-    result of `Rows.judge` for the latest table, and the settings' clusters. None if a missing row causes no action."""
+    result of `Rows.validate` for the latest table, and the settings' clusters. None if missing rows cause no action."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class Policies:
     """The policies of the kind. They are in the settings under `[[policies.TYPE]]`, TYPE as `resource_type`."""
 
     subject: Subject
-    action: Judged
+    action: Evaluated
     """The kind of action that they evaluate."""
     as_if: str
     """Participle for a resource that needs no action: `policies explain` evaluates it as if it were now "added"."""
@@ -168,7 +168,7 @@ class Drift:
     """The differences between live clusters and declarations."""
 
     find: Find
-    """Takes the listed resources, and the existing or declared topics (cluster, topic). In: the result of `Rows.judge`,
+    """Takes the listed resources, and the existing or declared topics (cluster, topic). In: from `Rows.validate`,
     materialised. Out: `DIFFERENCE`, a row for each; none for refused rows."""
     advice: Mapping[DriftName, str]
     """Kind of drift that it finds -> the remedy, in a sentence."""

@@ -11,8 +11,8 @@ from topicledger.manifests.rows import Rule, Transform, known_cluster, with_reas
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.schemas import Table
 
-Judge = Callable[[Collection[str], Collection[str] | None], Transform]
-"""See `kind.Rows.judge`."""
+Validate = Callable[[Collection[str], Collection[str] | None], Transform]
+"""See `kind.Rows.validate`."""
 
 
 def validated(
@@ -24,14 +24,14 @@ def validated(
     conflict: str,
     *,
     own_error_first: bool = False,
-) -> Judge:
-    """Return `Rows.judge` of a kind.
+) -> Validate:
+    """Return `Rows.validate` of a kind.
 
     Copies of a row become one row, with the first owner. If they disagree about what they `said` of the resource, they
     become one refused row, with `conflict` as the reason, unless `own_error_first` and the row has an error.
     """
 
-    def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
+    def validate(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
         def transform(declared: DataFrame) -> DataFrame:
             rows = declared.transform(complete)
             if selected is not None:
@@ -62,4 +62,4 @@ def validated(
 
         return transform
 
-    return judge
+    return validate

@@ -91,14 +91,14 @@ def _decide(
     seen: Listed,
     clusters: Mapping[str, ClusterStatus],
     settings: Settings,
-    judged_by: Transform,
+    evaluate: Transform,
     scoped: Transform = lambda rows: rows,
 ) -> Transform:
     """See `Deciding.decide`. Actions that a policy refuses don't count for the guard."""
     guard = action.safeguards.guard
 
-    def transform(judged: DataFrame) -> DataFrame:
-        rows = judged.transform(_compared(of, seen, clusters)).transform(scoped).transform(judged_by)
+    def transform(validated: DataFrame) -> DataFrame:
+        rows = validated.transform(_compared(of, seen, clusters)).transform(scoped).transform(evaluate)
         if guard is not None:
             rows = rows.transform(at_most(of.action, guard, settings.guards))
         sets = decided(of.action) & F.col("state").eqNullSafe(F.lit(PRESENT))
@@ -115,10 +115,10 @@ def _compared(of: Valued, seen: Listed, clusters: Mapping[str, ClusterStatus]) -
         *(F.col(name).alias(f"_{name}") for name in of.key),
     )  # fmt: skip
 
-    def transform(judged: DataFrame) -> DataFrame:
+    def transform(validated: DataFrame) -> DataFrame:
         key = {name: F.coalesce(name, f"_{name}") for name in of.key}
         return (
-            judged.withColumn(of.name, of.declared())
+            validated.withColumn(of.name, of.declared())
             .transform(beside_live(of.resource_type, live, seen, clusters))
             .transform(without_undescribed(seen, of.text_of()))
             # A policy needs no answer of a broker's to evaluate values.
@@ -215,14 +215,14 @@ def drift(of: Valued, words: DriftWords, advice: Mapping[DriftName, str]) -> Dri
     """Return the kind's drift: it compares all resources of the clusters that rows of the table name."""
 
     def find(listed: Listed, _: DataFrame, __: Settings) -> Transform:
-        return lambda judged: _differences(of, words, listed, judged)
+        return lambda validated: _differences(of, words, listed, validated)
 
     return Drift(find=find, advice=advice)
 
 
-def _differences(of: Valued, words: DriftWords, listed: Listed, judged: DataFrame) -> DataFrame:
+def _differences(of: Valued, words: DriftWords, listed: Listed, validated: DataFrame) -> DataFrame:
     known = F.col("cluster").isin(*listed.known)
-    declared = judged.where(known).select(
+    declared = validated.where(known).select(
         "cluster", "resource", "state", F.col("phase").isNotNull().alias("refused"), of.declared().alias(of.name)
     )
     live = listed.rows.where(known).select("cluster", of.text_of().alias("resource"), of.values_of().alias(of.live))

@@ -41,7 +41,7 @@ def decide(
     seen: Listed,
     clusters: Mapping[str, ClusterStatus],
     settings: Settings,
-    judged_by: Transform,
+    evaluate: Transform,
     scoped: Transform = lambda rows: rows,
 ) -> Transform:
     """Return phases decide, guard and policy for ACLs: see `Deciding.decide`.
@@ -49,10 +49,10 @@ def decide(
     The decision is acl_add, acl_delete, unchanged or unmanaged; `acl` is a struct of `ACL_KEY`.
     """
 
-    def transform(judged: DataFrame) -> DataFrame:
+    def transform(validated: DataFrame) -> DataFrame:
         return (
-            judged.transform(guarded(seen, clusters, settings, scoped))
-            .transform(_judged_until_settled(seen, settings, judged_by))
+            validated.transform(guarded(seen, clusters, settings, scoped))
+            .transform(_validated_until_settled(seen, settings, evaluate))
             .transform(last_acls(seen, settings))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
@@ -66,7 +66,7 @@ UNUSUAL = "unusual_acl"
 """Name of the warning about ACLs that almost never apply."""
 
 
-def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform) -> Transform:
+def _validated_until_settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
     """Evaluate policies, and keep ACLs that refused adds would have replaced.
 
     An ACL that is kept still counts in policies, so they are evaluated again. This ends, since each round keeps more
@@ -77,10 +77,10 @@ def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform
     def transform(rows: DataFrame) -> DataFrame:
         kept = 0
         while True:
-            judged = rows.transform(judged_by).transform(guards)
-            if judged is rows or not settings.of_kinds.of(AclSettings).manage:
-                return judged
-            rows = judged.transform(materialised)
+            validated = rows.transform(evaluate).transform(guards)
+            if validated is rows or not settings.of_kinds.of(AclSettings).manage:
+                return validated
+            rows = validated.transform(materialised)
             refused_adds = rows.transform(_refused_adds)
             if refused_adds.isEmpty():
                 return rows
@@ -106,10 +106,10 @@ def guarded(
     """
     live = seen.rows.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("live_acl"))
 
-    def transform(judged: DataFrame) -> DataFrame:
+    def transform(validated: DataFrame) -> DataFrame:
         own = {name: status.own_principal for name, status in seen.statuses.items()}
         rows = (
-            judged.withColumn("acl", F.struct(*ACL_KEY))
+            validated.withColumn("acl", F.struct(*ACL_KEY))
             .drop(*ACL_KEY)
             .transform(beside_live(NAMES.resource_type, live, seen, clusters))
             # Policies of ACLs need no answer from brokers.
@@ -122,7 +122,7 @@ def guarded(
         if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
             return rows.transform(scoped)
-        claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
+        claims = validated.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
         if not claims.isEmpty():
             rows = rows.transform(_kept(claims))
         inside = rows.transform(scoped)
@@ -301,10 +301,10 @@ def _claim() -> Column:
     return F.struct(*(f"acl.{name}" for name in CLAIMED)).alias("claim")
 
 
-def protected(judged: DataFrame, clusters: Collection[str]) -> Transform:
+def protected(validated: DataFrame, clusters: Collection[str]) -> Transform:
     """See `Deciding.protected`."""
-    claims = judged.transform(of_refused(clusters))
-    declared = judged.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
+    claims = validated.transform(of_refused(clusters))
+    declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
 
     def transform(planned: DataFrame) -> DataFrame:
         old = F.struct(*(F.col("before")[name].alias(name) for name in ACL_KEY))

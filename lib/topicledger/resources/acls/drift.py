@@ -23,8 +23,8 @@ from topicledger.schemas import ACL_KEY
 def find(listed: Listed, topics: DataFrame, settings: Settings) -> Transform:
     """Compare validated rows of `acls` with the ACLs of clusters: see `Drift.find`."""
 
-    def transform(judged: DataFrame) -> DataFrame:
-        rows = judged.transform(_beside_live(listed, settings)).transform(materialised)
+    def transform(validated: DataFrame) -> DataFrame:
+        rows = validated.transform(_beside_live(listed, settings)).transform(materialised)
         found = [
             rows.transform(_missing),
             rows.transform(_unmanaged),
@@ -44,10 +44,10 @@ def _beside_live(listed: Listed, settings: Settings) -> Transform:
     Columns: cluster, resource, acl, state, live, refused, managed.
     """
 
-    def transform(judged: DataFrame) -> DataFrame:
+    def transform(validated: DataFrame) -> DataFrame:
         known = F.col("cluster").isin(*listed.known)
         acl = F.struct(*ACL_KEY)
-        declared = judged.where(known).select(
+        declared = validated.where(known).select(
             "cluster", "resource", acl.alias("_declared"), "state", F.col("phase").isNotNull().alias("refused")
         )
         live = listed.rows.where(known).select("cluster", text_of().alias("resource"), acl.alias("_live"))

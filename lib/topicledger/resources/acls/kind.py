@@ -28,7 +28,9 @@ KIND = ResourceKind(
     names=NAMES,
     words=WORDS,
     table=ACLS,
-    rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
+    rows=Rows(
+        validate=rows.validate, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of
+    ),
     entries=Entries(
         section="acls",
         fields=entries.FIELDS,

@@ -37,15 +37,17 @@ def name_covers(wide: str, narrow: str) -> Column:
 
 
 def of_refused(clusters: Collection[str]) -> Transform:
-    """Return claims of refused rows. In: the result of `Rows.judge`. Out: cluster, `claim`, `row` (its text).
+    """Return claims of refused rows. In: the result of `Rows.validate`. Out: cluster, `claim`, `row` (its text).
 
     A row whose cluster isn't in `clusters` may mean each of them.
     """
     every = F.array(*map(F.lit, clusters))
     known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
 
-    def transform(judged: DataFrame) -> DataFrame:
-        refused = judged.where((F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.REFUSED.value))
+    def transform(validated: DataFrame) -> DataFrame:
+        refused = validated.where(
+            (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.REFUSED.value)
+        )
         meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
         return refused.select(meant, manifests.meant().alias("claim"), text_of().alias("row"))
 

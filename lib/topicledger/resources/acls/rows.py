@@ -240,7 +240,7 @@ def unusual(acl: str) -> Column:
 complete = completed(ACLS.schema, _DEFAULTS)
 
 
-judge = validated(
+validate = validated(
     ACLS,
     row_rules,
     complete,

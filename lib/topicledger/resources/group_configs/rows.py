@@ -74,7 +74,7 @@ def row_rules() -> Sequence[Rule]:
 complete = completed(GROUP_CONFIGS.schema, {"state": PRESENT})
 
 
-judge = validated(
+validate = validated(
     GROUP_CONFIGS,
     row_rules,
     complete,

@@ -26,7 +26,9 @@ KIND = ResourceKind(
     names=NAMES,
     words=WORDS,
     table=QUOTAS,
-    rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
+    rows=Rows(
+        validate=rows.validate, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of
+    ),
     entries=Entries(
         section="quotas",
         fields=entries.FIELDS,

@@ -152,7 +152,7 @@ def row_rules() -> Sequence[Rule]:
 complete = completed(QUOTAS.schema, {"state": PRESENT})
 
 
-judge = validated(
+validate = validated(
     QUOTAS,
     row_rules,
     complete,
