@@ -302,9 +302,12 @@ class Walk:
 
     def _finish_one(self, kind: str) -> None:
         self._last_end = None
-        for _ in range(_MOST_STARTS):
+        for number in range(_MOST_STARTS):
             if not self.is_open(kind):
                 return
+            if number == _MOST_STARTS - 2:
+                # A start ends at once if brokers don't show the throttle of a topic that moves, so no time passes.
+                self.elsewhere(Event("replicas arrive"))
             if self.estate.approvals and self.state_of(kind) is RunState.PLANNED:
                 self._do(Approve(kind))
             self._do(Start(kind))
