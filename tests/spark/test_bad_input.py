@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -54,6 +55,27 @@ def coordinate(installed: Installed) -> str:
 def test_spark_without_deltas_jars(installed: Installed, tmp_path: Path) -> None:
     said = error_of(installed, tmp_path, **given_to_spark(tmp_path / "conf", {}))
     assert f"this Spark {installed.spark} has no Delta: give Spark the jars of {coordinate(installed)}" in said
+
+
+def test_spark_without_deltas_settings(installed: Installed, tmp_path: Path) -> None:
+    """A session that spark-submit has given, for the file of a command from a checkout."""
+    (tmp_path / "topics.yaml").write_text("cluster: main\ntopics: [{topic: one}]\n", encoding="utf-8")
+    job = shutil.copy(commands.REPOSITORY / "jobs" / "load_manifests.py", tmp_path)
+    submit = (installed.pyspark / "bin" / "spark-submit", "--jars", installed.jars, job)
+    ran = subprocess.run(
+        [*submit, "topics.yaml", "--config", _settings(tmp_path)],
+        cwd=tmp_path,
+        env=installed.environment(SPARK_HOME=str(installed.pyspark), PYSPARK_PYTHON=str(installed.python)),
+        stdout=subprocess.PIPE,
+        # spark-submit itself writes what a Python driver prints, on either stream, to stdout.
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+    )
+    (said,) = [line for line in ran.stdout.splitlines() if line.startswith("error: ")]
+    assert f"table {tmp_path}/" in said
+    assert f"has no settings for Delta: set {next(iter(DELTA_SETTINGS))}=" in said
+    assert ran.returncode == 1
 
 
 def test_delta_that_is_too_old_for_its_spark(installed: Installed, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from topicledger.config.settings import KafkaSettings
 from topicledger.errors import TopicLedgerError
-from topicledger.ledger import session
+from topicledger.ledger import session, who
 from topicledger.observe import cluster_queries
 
 
@@ -99,3 +99,14 @@ def test_the_client_of_a_server_asks_clusters_itself_by_default(
     monkeypatch.setattr(cluster_queries, "is_remote", lambda: remote)
     kafka = KafkaSettings(observe=observe)
     assert cluster_queries.asked_by_driver(kafka, cluster_queries.FEW_CLUSTERS + 1) is expected
+
+
+@pytest.mark.parametrize(("remote", "delta"), [(False, "3.9.9"), (True, "unknown")])
+def test_a_run_is_recorded_with_the_spark_that_ran_it(
+    monkeypatch: pytest.MonkeyPatch, remote: bool, delta: str
+) -> None:
+    monkeypatch.setattr(who, "is_remote", lambda: remote)
+    monkeypatch.setattr(who, "delta_version", lambda: "3.9.9")
+    spark: Any = SimpleNamespace(version="9.9.9")
+    recorded = who.versions(spark)
+    assert (recorded["spark"], recorded["delta"]) == ("9.9.9", delta)

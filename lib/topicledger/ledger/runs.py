@@ -236,7 +236,7 @@ def _begin(
         "manifest_version": manifest_version,
         "counts": None,
         "exit_code": None,
-        "versions": versions(),
+        "versions": versions(ledger.spark),
         "spark_app_id": spark_app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
         "principal": principal_of(selected),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import kafka
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from topicledger import __version__
 from topicledger.config.settings import ClusterSettings
@@ -23,12 +23,17 @@ def os_user() -> str:
         return f"uid {os.getuid()}"
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of topicledger, Spark, Delta and kafka-python, as in `runs.versions`."""
+def versions(spark: SparkSession | None = None) -> dict[str, str]:
+    """Return the versions of topicledger, Spark, Delta and kafka-python, as in `runs.versions`.
+
+    With a session, Spark's version is that of its Spark: a server's may differ from this process's package.
+    """
+    # A client doesn't know which Delta its server has: jars of its own aren't used.
+    delta = None if spark is not None and is_remote() else delta_version()
     return {
         "topicledger": __version__,
-        "spark": pyspark.__version__,
-        "delta": delta_version() or "unknown",
+        "spark": pyspark.__version__ if spark is None else spark.version,
+        "delta": delta or "unknown",
         "kafka-python": kafka.__version__,
     }
 
