@@ -49,7 +49,7 @@ class Installed:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(_OF_THIS_PROCESS)}
         return {**ours, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
-    def run(self, folder: Path, *arguments: str, timeout: float = 200, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(self, folder: Path, *arguments: str, timeout: float = 600, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the command `topicledger` in a folder to its end."""
         command = [str(self.folder / "bin" / "topicledger"), *arguments]
         return subprocess.run(

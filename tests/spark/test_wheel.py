@@ -7,10 +7,15 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests import commands
 from tests.broker.direct import live
 from tests.spark.installed import Installed
 from topicledger_testing.embedded_kafka import EmbeddedKafka
+
+# An environment, a server and ten starts of Spark, on a machine that may be busy.
+pytestmark = pytest.mark.timeout(1800)
 
 _POLICIES = """
 [[policies.create]]
