@@ -62,7 +62,7 @@ def told(capsys: pytest.CaptureFixture[str], folder: Path, settings: str, *argum
         (BAD_QUOTAS, 3, "quota: producer_byte_rate is 1.000000005E8; it must be a whole number below 2^63"),
         (BAD_QUOTAS, 4, "quota: it has no limit; write one, or state absent to remove all"),
         (BAD_FIELD, 3, "unknown field `num_partitons`; did you mean `num_partitions`?"),
-        ("cluster: order\ntopics: [{topic: a}]", 2, "unknown cluster `order`; did you mean `orders`?"),
+        ("cluster: order\ntopics: [{topic: a}]", 1, "unknown cluster `order`; did you mean `orders`?"),
     ],
 )
 @pytest.mark.parametrize("command", [["load-manifests", "m.yaml"], ["plan", "m.yaml"]])
