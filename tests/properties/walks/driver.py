@@ -399,7 +399,7 @@ def installed() -> Iterator[None]:
         put(sending, random=SimpleNamespace(uniform=lambda low, high: (low + high) / 2))
         put(leases, take=_take)
         put(pipeline, ThreadPoolExecutor=AtOnce, _plan_clusters=_plan_clusters, warn_of_changed_back=lambda _: None)
-        put(runs, ThreadPoolExecutor=AtOnce, versions=dict)
+        put(runs, ThreadPoolExecutor=AtOnce, versions=lambda spark: {})
         put(digests, of_run=_digests)
         put(proof, ThreadPoolExecutor=AtOnce, of_run=_digests)
         put(commits, ThreadPoolExecutor=Late)
