@@ -627,8 +627,8 @@ SETTINGS: Mapping[str, st.SearchStrategy[dict[str, Any]]] = {
     "configs_allowed": st.fixed_dictionaries({"names": _names}),
     "configs_required": st.fixed_dictionaries({"names": _names}),
     "configs_forbidden": st.fixed_dictionaries({"names": _names}),
-    "config_values": st.fixed_dictionaries(
-        {"config": st.sampled_from(CONFIGS), "values": st.just(["compact", "delete,compact", "2"])}
+    "config_values": st.sampled_from(CONFIGS).map(
+        lambda name: {"config": name, "values": ["compact", "delete,compact"] if name == "cleanup.policy" else ["2"]}
     ),
     "config_range": st.tuples(st.sampled_from(CONFIGS[1:]), _ranges(_numbers, _numbers)).map(
         lambda pair: {"config": pair[0], **pair[1]}

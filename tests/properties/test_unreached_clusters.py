@@ -56,7 +56,7 @@ def test_a_plan_is_applied_although_a_cluster_was_not_reached(monkeypatch: pytes
 
         with monkeypatch.context() as away:
             away.setattr(driver, "_seen", half)
-            STAGE.plans = lambda kind: unreached(planned(kind))
+            STAGE.plans = lambda kind, version: unreached(planned(kind, version))
             assert (started(walk, "plan").exit_code, made(walk, EAST)) == (1, set())
         STAGE.plans = planned
         summary = started(walk, "apply")
