@@ -40,7 +40,7 @@ from topicledger.model import (
     TopicResult,
 )
 
-_SETTLES_WITHIN = 15.0
+SETTLES_WITHIN = 15.0
 """Seconds until brokers show altered configs, *measured* after 10,000 changes (K6)."""
 
 
@@ -112,7 +112,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Find topics that are as planned. Altering twice does no harm, so changes not visible by then are sent again."""
-    left, deadline = list(targets), context.clock() + _SETTLES_WITHIN
+    left, deadline = list(targets), context.clock() + SETTLES_WITHIN
     while left:
         reader, requested_at, waiting = _Reader(context), datetime.now(UTC), []
         for target, refused in reader.check(left, Phase.APPLY):

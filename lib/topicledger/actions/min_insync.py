@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from topicledger import kafka
+from topicledger.actions.alter_configs import SETTLES_WITHIN
 from topicledger.actions.checking import unreadable
 from topicledger.actions.context import ClusterContext
 from topicledger.model import Refusal, Target, TopicConfigs
 
 MIN_INSYNC = "min.insync.replicas"
-_SHOWN_WITHIN = 15.0
-"""Seconds until brokers show altered configs (K6)."""
 
 
 def below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, tuple[Refusal, str]]:
@@ -23,7 +22,7 @@ def below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Mapp
     if not fewest:
         return {}
     found: dict[str, tuple[Refusal, str]] = {}
-    for _ in context.looks(_SHOWN_WITHIN):
+    for _ in context.looks(SETTLES_WITHIN):
         described = context.describe_configs(list(fewest), dict.fromkeys(fewest, (MIN_INSYNC,)))
         needed = {topic: int(str(each.value)) for topic, of in described.items() for each in of.configs or ()}
         found = {topic: _min_insync_unknown(described.get(topic)) for topic in fewest if topic not in needed}

@@ -33,7 +33,7 @@ from topicledger.manifests.files import (
 from topicledger.manifests.files.report import MAX_ERRORS
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import TEMPLATE_HINT, is_template, placeholder_hint, template_hint
-from topicledger.manifests.reasons import broken, by_line
+from topicledger.manifests.reasons import broken, line_of
 from topicledger.model.config_texts import refused_together
 from topicledger.text import first_of, listed, nearest, show
 
@@ -282,7 +282,7 @@ def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[
     yield from broken(rows)
     for row in rows:
         if row.configs and (reason := refused_together(row.configs)) is not None:
-            yield from ((row, line, why) for line, why in by_line(row, [reason]))
+            yield row, line_of(row, reason), reason
     if settings.owners != Owners():
         asked = [(row.cluster, row.topic, row.replaces, row.owner) for row in rows]
         why = not_yours_to_replace(settings.owners, asked)

@@ -198,10 +198,15 @@ def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, int, str]
             yield row, line, why
 
 
+def line_of(row: FileRow, reason: str) -> int:
+    """Return the line to correct for a reason why no row can have a value: that of the value, or of the entry."""
+    return (row.lines or {}).get(reason, row.line)
+
+
 def by_line(row: FileRow, found: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines to correct, each with the reasons found there as one text."""
     at: dict[int, list[str]] = {}
     for reason in found:
-        at.setdefault((row.lines or {}).get(reason, row.line), []).append(reason)
+        at.setdefault(line_of(row, reason), []).append(reason)
     for line, several in at.items():
         yield line, "; ".join(several)

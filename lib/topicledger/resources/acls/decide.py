@@ -52,7 +52,7 @@ def decide(
     def transform(validated: DataFrame) -> DataFrame:
         return (
             validated.transform(guarded(seen, clusters, settings, scoped))
-            .transform(_validated_until_settled(seen, settings, evaluate))
+            .transform(_evaluated_until_settled(seen, settings, evaluate))
             .transform(last_acls(seen, settings))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
@@ -66,7 +66,7 @@ UNUSUAL = "unusual_acl"
 """Name of the warning about ACLs that almost never apply."""
 
 
-def _validated_until_settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
+def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
     """Evaluate policies, and keep ACLs that refused adds would have replaced.
 
     An ACL that is kept still counts in policies, so they are evaluated again. This ends, since each round keeps more
@@ -77,10 +77,10 @@ def _validated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
     def transform(rows: DataFrame) -> DataFrame:
         kept = 0
         while True:
-            validated = rows.transform(evaluate).transform(guards)
-            if validated is rows or not settings.of_kinds.of(AclSettings).manage:
-                return validated
-            rows = validated.transform(materialised)
+            evaluated = rows.transform(evaluate).transform(guards)
+            if evaluated is rows or not settings.of_kinds.of(AclSettings).manage:
+                return evaluated
+            rows = evaluated.transform(materialised)
             refused_adds = rows.transform(_refused_adds)
             if refused_adds.isEmpty():
                 return rows
