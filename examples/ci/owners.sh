@@ -6,7 +6,7 @@
 #
 # The manifests of an owner are in the folder of its name: FOLDER/OWNER/. Files right in FOLDER, and in FOLDER/unowned/,
 # which `export` writes, name no owner: if one of them differs, no --owner is printed. Ends with 1 if a folder's name
-# can't be passed on.
+# can't be passed on, or if a manifest there has another owner or none (check_owners.py). Needs `topicledger` on the PATH.
 set -euo pipefail
 
 base=$1 folder=${2%/}
@@ -25,6 +25,10 @@ found=$(git diff --name-only --no-renames -z "$base" HEAD -- "$folder/" | while 
     fi
     printf -- '--owner=%s\n--replace-owner=%s\n' "$owner" "$owner"
 done | LC_ALL=C sort -u)
+
+# The Python that has the command.
+python=$(dirname -- "$(readlink -f -- "$(command -v topicledger)")")/python
+git diff --name-only --no-renames -z "$base" HEAD -- "$folder/" | "$python" "$(dirname -- "$0")/check_owners.py" "$folder"
 
 if [[ $found == *'any owner'* ]]; then
     found=$(grep '^--replace-owner=' <<<"$found" || true)

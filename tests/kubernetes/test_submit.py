@@ -160,10 +160,11 @@ def test_the_cron_job_uses_valid_options_and_retries_only_exit_code_1() -> None:
                 "SPARK_RESOURCE_PROFILE_ID": "0",
                 "SPARK_EXECUTOR_POD_NAME": "pod",
                 "SPARK_CLASSPATH": "x.jar",
+                "SPARK_DIST_CLASSPATH": "s3/*",
             },
             [
                 *("java", "-Da=b c", "-De", "-Xms512m", "-Xmx512m", "-cp"),
-                f"/opt/spark/conf:x.jar:HOME/jars/*:{commands.REPOSITORY}",
+                f"/opt/spark/conf:x.jar:HOME/jars/*:s3/*:{commands.REPOSITORY}",
                 "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
                 *("--driver-url", "spark://d", "--executor-id", "1", "--cores", "2", "--app-id", "app"),
                 *("--hostname", "10.0.0.2", "--resourceProfileId", "0", "--podName", "pod"),
@@ -195,6 +196,20 @@ def test_the_image_has_what_its_files_name() -> None:
     for path in copied:
         assert (commands.REPOSITORY / path).exists(), path
     assert {line[0] for line in lines} <= {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "ENV", "USER", "ENTRYPOINT"}
+
+
+def test_the_image_can_keep_its_tables_on_s3() -> None:
+    """Its Pods have no volume for them."""
+    image = (EXAMPLES / "kubernetes" / "Containerfile").read_text()
+    assert " && .venv/bin/python scripts/fetch_jars.py s3 " in image
+    assert " SPARK_DIST_CLASSPATH=/opt/topicledger/build/jars/s3/* " in image
+    (job,) = documents(EXAMPLES / "kubernetes" / "cronjob.yaml")
+    (deployment,) = documents(EXAMPLES / "serve" / "deployment.yaml")
+    pods = [job["spec"]["jobTemplate"]["spec"]["template"], deployment["spec"]["template"]]
+    pods += [pod for name in ("driver", "executor") for pod in documents(EXAMPLES / "kubernetes" / f"{name}.yaml")]
+    for pod in pods:
+        (container,) = pod["spec"]["containers"]
+        assert container["envFrom"] == [{"secretRef": {"name": "topicledger-s3", "optional": True}}]
 
 
 def test_make_image_uses_the_builder_that_is_there(tmp_path: Path) -> None:

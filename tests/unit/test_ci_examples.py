@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
+WITH_COMMAND = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+"""An environment with the command `topicledger`."""
 DEFAULT_BRANCH = "github.event.pull_request.base.ref == github.event.repository.default_branch"
 
 
@@ -192,7 +195,7 @@ def test_a_change_removes_rows_of_owners_whose_folders_it_touches(tmp_path: Path
         git("add", "--all")
         git("commit", "--quiet", "--allow-empty", "--message", "change")
         command = [EXAMPLES / "owners.sh", "HEAD^1", "topics"]
-        return subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+        return subprocess.run(command, cwd=tmp_path, env=WITH_COMMAND, check=False, capture_output=True, text=True)
 
     git("init", "--quiet")
     for name in ("topics/a/one.yaml", "topics/b/two.yaml", "topics/c/three.yaml", "topics/all.yaml", "other/d/x.yaml"):
@@ -216,11 +219,44 @@ def test_a_change_removes_rows_of_owners_whose_folders_it_touches(tmp_path: Path
     for name in ("a", "unowned"):
         (tmp_path / "topics" / name / "one.yaml").write_text("changed again\n")
     assert owners().stdout.splitlines() == ["--replace-owner=a"], "rows without an owner belong to no --owner"
+    (tmp_path / "topics" / "a" / "one.yaml").write_text("cluster: x\ntopics: [{topic: t}]\n")
+    without = owners()
+    assert (without.returncode, without.stdout) == (1, "")
+    assert without.stderr == "topics/a/one.yaml:2: has no owner, in the folder of a\n"
     (tmp_path / "topics" / "--all").mkdir()
     (tmp_path / "topics" / "--all" / "x.yaml").write_text("x\n")
     refused = owners()
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "is no name of an owner" in refused.stderr
+
+
+def test_a_manifest_in_the_folder_of_another_owner_fails_the_check(tmp_path: Path) -> None:
+    """`--owner` of the folder would leave it out of the plan and of the load, and the check would pass."""
+    folder = tmp_path / "topics" / "payments"
+    folder.mkdir(parents=True)
+    (folder / "own.yaml").write_text("cluster: a\ndefaults: {owner: ' Payments '}\ntopics: [{topic: t}]\n")
+    (folder / "none.yaml").write_text("cluster: a\ntopics: [{topic: u}]\n")
+    (folder / "other.csv").write_text(
+        "cluster,principal,operation,resource_type,resource_name,owner\na,User:x,READ,TOPIC,t,orders\n"
+    )
+    (folder / "broken.yaml").write_text("topics: [")
+    (folder / "link.yaml").symlink_to("/etc/hostname")
+    (folder.parent / "unowned").mkdir()
+    (folder.parent / "unowned" / "all.yaml").write_text("cluster: a\ntopics: [{topic: v}]\n")
+
+    def check(*names: str) -> tuple[int, str]:
+        command = [sys.executable, EXAMPLES / "check_owners.py", "topics"]
+        changed = "".join(f"topics/{name}\0" for name in names)
+        done = subprocess.run(command, cwd=tmp_path, input=changed, check=False, capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    assert check("payments/own.yaml", "payments/broken.yaml", "payments/link.yaml", "payments/gone.yaml") == (0, "")
+    assert check("unowned/all.yaml", "all.yaml", "gone/x.yaml") == (0, "")
+    assert check("payments/none.yaml", "payments/other.csv") == (
+        1,
+        "topics/payments/none.yaml:2: has no owner, in the folder of payments\n"
+        "topics/payments/other.csv:2: has the owner orders, in the folder of payments\n",
+    )
 
 
 @pytest.mark.parametrize(("allow", "code"), [("", 0), ("deletes=2", 2)])
@@ -247,12 +283,13 @@ def test_the_plan_is_written_outside_the_checkout(tmp_path: Path, code: int) -> 
     outside.parent.mkdir()
     (checkout / "plan.md").symlink_to(secret)
     command = tmp_path / "topicledger"
-    command.write_text(f'#!/bin/sh\n[ "$1" = runs ] && echo "the plan" || exit {code}\n')
+    command.write_text(f'#!/bin/sh\n[ "$1" = runs ] && echo "the plan" || {{ echo "# why" >&2; exit {code}; }}\n')
     command.chmod(0o755)
     arguments = [EXAMPLES / "plan.sh", outside, "run-1", "alice", "topics"]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TOPICLEDGER_CONFIG": "run.toml"}
-    done = subprocess.run(arguments, cwd=checkout, env=environment, check=False)
-    assert done.returncode == (1 if code else 0)
-    assert outside.read_text() == ("the plan\n" if code != 2 else outside.read_text())
+    done = subprocess.run(arguments, cwd=checkout, env=environment, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1 if code else 0, "# why\n")
+    refused = "The plan of run `run-1` ended with exit code 2:\n\n    # why\n"
+    assert outside.read_text() == (refused if code == 2 else "the plan\n")
     assert "hunter2" not in outside.read_text()
     assert secret.read_text() == "hunter2"

@@ -20,7 +20,7 @@ PLACEHOLDERS = {"...": "x", r"(?<=[= ])N\b": "1", r"\$PWD": "/here", r"\bFORMAT\
 """Parts of documented commands that stand for a value -> a value."""
 
 
-OTHER_TOOLS = r"kafka-|make |mkdocs|pip |openssl|yarn |kubectl|PYSPARK_SUBMIT_ARGS|pytest|TOPICLEDGER_GOLDEN"
+OTHER_TOOLS = r"kafka-|make |mkdocs|pipx? |openssl|yarn |kubectl|PYSPARK_SUBMIT_ARGS|pytest|TOPICLEDGER_GOLDEN"
 OTHER_OPTIONS = {"--conf", "--files", "--jars", "--packages", "--py-files", "--describe", "--list"}
 """Options of spark-submit and of Kafka's tools."""
 

@@ -49,11 +49,12 @@ def test_msk_role_allows_every_feature_of_the_page() -> None:
         assert kinds == {each["Resource"].split(":")[5].split("/")[0]}, each["Sid"]
 
 
-def test_page_has_the_equivalent_of_every_operation_on_managed_clusters() -> None:
+def test_pages_have_the_equivalent_of_every_operation_on_managed_clusters() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## Managed clusters")[2].partition("\n## ")[0]
+    actions = (REPOSITORY / "examples" / "msk" / "README.md").read_text(encoding="utf-8").partition("## Actions")[2]
     found = {
         operation: action
-        for names, action in re.findall(r"^- (.*): (.*)$", section, re.MULTILINE)
+        for names, action in re.findall(r"^- (.*): (.*)$", actions, re.MULTILINE)
         for operation in names.split(", ")
     }
     needed = {(where, each) for needs in rows_of_page().values() for where, names in needs.items() for each in names}

@@ -53,7 +53,8 @@ def replace_options(command: Callable[..., int]) -> Callable[..., int]:
     every = click.option(
         "--replace",
         is_flag=True,
-        help="Also remove, from the clusters that FILES name, the rows that no file has, of any owner.",
+        help="Also remove rows that no file has, of any owner, from each table and cluster for which FILES have "
+        "entries.",
     )
     of_owner = click.option(
         "--replace-owner",

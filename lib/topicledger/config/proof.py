@@ -13,7 +13,8 @@ class ProofSettings:
 
     key: str | None = None
     """`env:NAME` or `file:PATH` of a key that signs the digests of runs (HMAC-SHA256): without the key nobody can forge
-    them, even with write access to the tables. By default digests are SHA-256, which anyone can compute again."""
+    those of ended runs, even with write access to the tables. By default digests are SHA-256, which anyone can compute
+    again."""
 
 
 def read_proof(table: TomlTable) -> ProofSettings:
