@@ -63,14 +63,14 @@ HOSTILE = {
         "cluster: c\ntopics:\n- &t {topic: t, configs: {"
         + ", ".join(f"k{number}: x" for number in range(900))
         + "}}\n"
-        + "- *t\n" * 20_000,
+        + "- *t\n" * 8_000,
     ),
     "unknown fields, many times": (
         "m.yaml",
         "cluster: c\ntopics:\n- &t {topic: t, "
         + ", ".join(f"k{number}: x" for number in range(900))
         + "}\n"
-        + "- *t\n" * 20_000,
+        + "- *t\n" * 8_000,
     ),
     "default assignments": (
         "m.yaml",
