@@ -23,7 +23,7 @@ from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
-from topicledger.files.resource_reasons import errors, reasons
+from topicledger.files.resource_rows import errors, reasons
 from topicledger.files.writing import write_manifests
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ResourceRow
