@@ -37,8 +37,8 @@ from topicledger.plan import scoping
 from topicledger.plan.approvals import classes_of
 from topicledger.plan.lines import ROW, change_in_words, planned_action
 from topicledger.report import advice
-from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.listings import listings_of
+from topicledger.report.resources import Owned, OwnedChange, OwnerCounts
 from topicledger.resources import building, ignoring
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.kind import ResourceKind
