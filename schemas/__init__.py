@@ -1,6 +1,7 @@
 """Every table of the ledger, with its schema, key, partitioning and properties."""
 
-from topicledger.schemas.access import (
+from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
+from topicledger.schemas.resources import (
     ACL_KEY,
     ACLS,
     GROUP_CONFIGS,
@@ -10,7 +11,6 @@ from topicledger.schemas.access import (
     QUOTAS,
     RESOURCES,
 )
-from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.tables import (
     ACTION_KEY,

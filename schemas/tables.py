@@ -20,7 +20,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from topicledger.schemas.access import (
+from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table
+from topicledger.schemas.definition import column as _column
+from topicledger.schemas.definition import skipping_by as _skipping_by
+from topicledger.schemas.resources import (
     ACLS,
     GROUP_CONFIGS,
     OBSERVED_ACLS,
@@ -29,9 +32,6 @@ from topicledger.schemas.access import (
     QUOTAS,
     RESOURCES,
 )
-from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table
-from topicledger.schemas.definition import column as _column
-from topicledger.schemas.definition import skipping_by as _skipping_by
 from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.usage import USAGE
 

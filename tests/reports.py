@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from topicledger.model.scope import Scope
-from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.estate import Estate, Growth, OwnerSize, ViewRows
 from topicledger.report.facts import (
     Age,
@@ -30,6 +29,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
+from topicledger.report.resources import Owned, OwnedChange, OwnerCounts
 from topicledger.report.times import CLOSED, OBSERVED, WAITED
 from topicledger.resources.acls import kind as acls
 from topicledger.resources.quotas import kind as quotas

@@ -20,7 +20,7 @@ from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.ledger.tables import Ledger
 from topicledger.model.scope import Scope
 from topicledger.report import Report, ReportKind, gather, limited, moment, of_run, render, span
-from topicledger.report.access import Owned
+from topicledger.report.resources import Owned
 from topicledger.resources.acls import kind as acls
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quotas

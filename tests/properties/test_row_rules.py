@@ -14,10 +14,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
-from topicledger.files import resource_reasons
+from topicledger.files import resource_rows
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.file_rows import reasons
 from topicledger.manifests.files import ManifestRow, ResourceRow
-from topicledger.manifests.reasons import reasons
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.acl import OPERATIONS
 from topicledger.resources.acls.hosts import host_reason
@@ -183,7 +183,7 @@ def test_resources_of_files_and_of_tables_are_refused_for_the_same_reasons(
     )
     by_spark = {int(row["owner"]): row["error_message"] for row in validated.collect()}
     (kind,) = (each for each in KINDS if each.table is table)
-    plain = {number: resource_reasons.reasons(kind, row) for number, row in enumerate(rows)}
+    plain = {number: resource_rows.reasons(kind, row) for number, row in enumerate(rows)}
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
     assert len({*plain.values()}) > 50, "few rows are broken alike"
     assert None in plain.values(), "some are fine"

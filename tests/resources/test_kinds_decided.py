@@ -23,7 +23,7 @@ from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
-from topicledger.files.resource_reasons import errors, reasons
+from topicledger.files.resource_rows import errors, reasons
 from topicledger.files.writing import write_manifests
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ResourceRow
@@ -37,8 +37,8 @@ from topicledger.plan import scoping
 from topicledger.plan.approvals import classes_of
 from topicledger.plan.lines import ROW, change_in_words, planned_action
 from topicledger.report import advice
-from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.listings import listings_of
+from topicledger.report.resources import Owned, OwnedChange, OwnerCounts
 from topicledger.resources import building, ignoring
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.kind import ResourceKind

@@ -75,7 +75,7 @@ def test_a_failed_commit_ends_the_sending(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_cluster_that_is_done_is_told_once_its_rows_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease is released then, while the other cluster continues; the caller releases the last one."""
-    monkeypatch.setattr("topicledger.ledger.waves.WAVE_SECONDS", 0.0)
+    monkeypatch.setattr("topicledger.ledger.outcome_waves.WAVE_SECONDS", 0.0)
     context, told, recorded = Context(progress=Progress(), stop=Stop()), list[str](), list[str]()
     released = threading.Event()
 

@@ -25,10 +25,10 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
+from topicledger.ledger.outcome_waves import OutcomeWaves
 from topicledger.ledger.outcomes import is_validated
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import RecordedThrottles
-from topicledger.ledger.waves import OutcomeWaves
 from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
 from topicledger.model.moves import Withdrawn
 from topicledger.observe.clusters import disowned

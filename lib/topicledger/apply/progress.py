@@ -1,4 +1,7 @@
-"""Progress for people: a bar if stderr is a terminal, else log lines."""
+"""Progress for people: a bar if stderr is a terminal, else log lines.
+
+"Quota" means Kafka's controller mutation quota here (KIP-599).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes of each command. docs/errors.md shows them."""
+"""Descriptions of the exit codes of each command, for docs/errors.md."""
 
 from __future__ import annotations
 

@@ -46,14 +46,14 @@ class Metrics:
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
     progress: Progress | None = None
-    """Counts the durations of phases and the waits for quotas."""
+    """Counts the durations of phases and the waits for controller mutation quotas."""
     _samples: dict[str, list[tuple[Mapping[str, str], float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._started = self.clock()
 
     def count(self, progress: Progress) -> Progress:
-        """Count the durations of phases and the waits for quotas that `progress` notes."""
+        """Count the durations of phases and the waits for controller mutation quotas that `progress` notes."""
         self.progress = progress
         return progress
 

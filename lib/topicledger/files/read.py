@@ -16,11 +16,12 @@ from topicledger.config.ownership import not_yours_to_replace
 from topicledger.config.scope import TOPICS_IGNORED
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.files import resource_reasons
+from topicledger.files import resource_rows
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.proposals import proposals
 from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.file_rows import broken, line_of
 from topicledger.manifests.files import (
     FileError,
     FileRow,
@@ -33,7 +34,6 @@ from topicledger.manifests.files import (
 from topicledger.manifests.files.report import MAX_ERRORS
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import TEMPLATE_HINT, is_template, placeholder_hint, template_hint
-from topicledger.manifests.reasons import broken, line_of
 from topicledger.model.config_texts import refused_together
 from topicledger.text import first_of, listed, nearest, show
 
@@ -93,7 +93,7 @@ def read(
             _unknown_clusters(parsed, settings, hint),
             _repeated(parsed.rows),
             _row_errors(parsed.rows, settings),
-            resource_reasons.errors(parsed.resources, settings.scope),
+            resource_rows.errors(parsed.resources, settings.scope),
         ),
         warnings=() if strict else parsed.warnings,
     )
@@ -125,7 +125,7 @@ def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManif
 
     for topic, _, why in _refused(parsed.rows, settings):
         leave_out(topic, topic.topic, why)
-    for _, row, _, why in resource_reasons.refused(parsed.resources, settings.scope):
+    for _, row, _, why in resource_rows.refused(parsed.resources, settings.scope):
         leave_out(row, " ".join(f"{name}={value}" for name, value in row.values.items() if value is not None), why)
     resources = {table: [row for row in rows if id(row) not in gone] for table, rows in parsed.resources.items()}
     rows = [row for row in parsed.rows if id(row) not in gone]

@@ -1,4 +1,7 @@
-"""The rate at which a cluster's quota lets us create and delete topics, measured by its answers (KIP-599, C17)."""
+"""The rate at which a cluster lets us create and delete topics, measured by its answers (C17).
+
+"Quota" means Kafka's controller mutation quota here (KIP-599).
+"""
 
 from __future__ import annotations
 

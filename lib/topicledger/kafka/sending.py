@@ -1,4 +1,4 @@
-"""Send requests to one cluster until their outcome is known: in batches, at the quota's pace, within limits."""
+"""Send requests to one cluster until their outcome is known: in batches, at the mutation quota's pace (KIP-599)."""
 
 from __future__ import annotations
 

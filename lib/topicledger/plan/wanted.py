@@ -54,7 +54,8 @@ class Wanted:
     created: DataFrame | None = None
     """Topics that policies of creates only warn about (`recreated.created_before`); None if there is no such rule."""
     renames: Renames | None = None
-    """Topics that replace others; None if there are none. Then `spares` are about the replaced ones."""
+    """Topics that replace others; None if there are none. If there are, `spares` skips only deletes of
+    replaced topics."""
     inside: Transform | None = None
     """Adds `scoped.INSIDE`: whether a topic is in the run's scope (`scoping.inside`); None if all are."""
 

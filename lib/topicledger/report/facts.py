@@ -12,7 +12,7 @@ from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
 from topicledger.model import TOPIC
 from topicledger.model.scope import EVERYTHING, Scope
-from topicledger.report.access import Owned
+from topicledger.report.resources import Owned
 from topicledger.review.history import TopicEvent
 
 LISTED_WAITS = 50

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from topicledger.model.config_texts import shown
 from topicledger.report import words
-from topicledger.report.access import Owned, OwnedChange
 from topicledger.report.facts import DriftFinding, Report, Result, ShownState
+from topicledger.report.resources import Owned, OwnedChange
 from topicledger.review.history import TopicEvent
 from topicledger.text import alike
 

@@ -14,8 +14,8 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Target
 from topicledger.model.scope import Scope
-from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.limits import of_declared
+from topicledger.report.resources import Owned, OwnedChange, OwnerCounts
 from topicledger.report.scope import ReportScope, changes_told, utc
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS

@@ -20,7 +20,7 @@ from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, changed
-from topicledger.actions.shown import done_within
+from topicledger.actions.visible import done_within
 from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer

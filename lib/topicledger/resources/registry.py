@@ -1,7 +1,7 @@
 """All kinds of resources and of actions.
 
-Kinds of resources are registered in `topicledger.kinds`. To add an action on topics: a module like `actions.create`,
-and its `KIND` in `ACTIONS`.
+Kinds of resources other than topics are registered in `topicledger.kinds`. To add an action on topics: a module
+like `actions.create`, and its `KIND` in `ACTIONS`.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ def validated(
     rules: Callable[[], Collection[Rule]],
     complete: Transform,
     text_of: Callable[[], Column],
-    said: Callable[[], Column],
+    content: Callable[[], Column],
     conflict: str,
     *,
     own_error_first: bool = False,
 ) -> Validate:
     """Return `Rows.validate` of a kind.
 
-    Copies of a row become one row, with the first owner. If they disagree about what they `said` of the resource, they
-    become one refused row, with `conflict` as the reason, unless `own_error_first` and the row has an error.
+    Copies of a row become one row, with the first owner. If their `content` differs, they become one refused row,
+    with `conflict` as the reason, unless `own_error_first` and the row has an error.
     """
 
     def validate(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
@@ -38,7 +38,7 @@ def validated(
                 rows = rows.where(F.col("cluster").isin(*selected))
             same = Window.partitionBy(*table.key)
             first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
-            differ = F.min(said()).over(same) != F.max(said()).over(same)
+            differ = F.min(content()).over(same) != F.max(content()).over(same)
             columns = {
                 "_row": F.row_number().over(first),
                 "_conflict": differ & F.col("error").isNull() if own_error_first else differ,

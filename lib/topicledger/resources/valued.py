@@ -59,8 +59,8 @@ class Valued:
     def live(self) -> str:
         return f"live_{self.name}"
 
-    def said(self) -> Column:
-        """Return what copies of a row must agree on: state and values."""
+    def content(self) -> Column:
+        """Return the state and values of a row: copies of the row must have the same."""
         return F.struct("state", F.array_sort(F.map_entries(F.coalesce(self.values_of(), _none()))))
 
     def declared(self) -> Column:

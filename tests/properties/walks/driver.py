@@ -37,7 +37,7 @@ from topicledger.apply.executor import Executor
 from topicledger.cli import runs as commands
 from topicledger.kafka import config_values, sending
 from topicledger.kafka.sending import RetryPolicy
-from topicledger.ledger import commits, digests, leases, proof, runs, sent_batches, waves
+from topicledger.ledger import commits, digests, leases, outcome_waves, proof, runs, sent_batches
 from topicledger.ledger import run as run_module
 from topicledger.ledger.digests import RowsDigest
 from topicledger.observe.listed import Listed, ListedStatus
@@ -66,7 +66,7 @@ STAGE = Stage()
 def set_up(world: World, ledger: MemoryLedger, estate: Estate, watcher: Any) -> None:
     """Put a walk on the stage."""
     STAGE.world, STAGE.ledger, STAGE.estate, STAGE.watcher = world, ledger, estate, watcher
-    waves.WAVE_OUTCOMES = 10_000 if estate.appends == "step" else 1  # type: ignore[misc]
+    outcome_waves.WAVE_OUTCOMES = 10_000 if estate.appends == "step" else 1  # type: ignore[misc]
     dispatch._YIELD_SECONDS = 0.0 if estate.appends == "row" else 1e9  # type: ignore[misc]
 
 
@@ -419,7 +419,7 @@ def installed() -> Iterator[None]:
             put(acl_requests, **{request: partial(_asked_of, request)})
         put(computed_once, Observation=frames.Metrics)
         put(run_module, audit_table=_audit_table)
-        put(waves, WAVE_OUTCOMES=1, WAVE_SECONDS=1e9)
+        put(outcome_waves, WAVE_OUTCOMES=1, WAVE_SECONDS=1e9)
         put(dispatch, _YIELD_SECONDS=1e9)
         put(run_module, collected=lambda *_: None)
         put(run_module.Appended, add=lambda *_: None, read=lambda *_: None)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.manifests.file_rows import configs_reason
 from topicledger.manifests.files.report import Entry, Report
-from topicledger.manifests.reasons import configs_reason
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.text import show

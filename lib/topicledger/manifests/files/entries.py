@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from topicledger.manifests.file_rows import field_reason, name_reason, value_reason
 from topicledger.manifests.files.report import ELSEWHERE, Entry, Report, weight
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import (
@@ -28,7 +29,6 @@ from topicledger.manifests.files.values import (
     template_hint,
     unset_in,
 )
-from topicledger.manifests.reasons import field_reason, name_reason, value_reason
 from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.model.topic_configs import topic_configs
 from topicledger.text import show, similar

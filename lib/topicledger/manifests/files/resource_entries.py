@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from topicledger.manifests.file_rows import field_reason
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.report import weight
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import Lines, Object, Value, describe, named, unset_in
-from topicledger.manifests.reasons import field_reason
 from topicledger.text import nearest
 
 SHARED = ("cluster", "state", "owner", "labels")

@@ -21,7 +21,7 @@ from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import ADDS, REMOVES, Shown
-from topicledger.actions.shown import done_within
+from topicledger.actions.visible import done_within
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT, PRESENT

@@ -28,7 +28,7 @@ from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
-from topicledger.resources.acls.replaced import alike, name_covers, of_refused, outside, overlapping, stays
+from topicledger.resources.acls.overlaps import alike, name_covers, of_refused, outside, overlapping, stays
 from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
 from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended

@@ -14,7 +14,7 @@ from topicledger.observe.listed import Listed
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.decide import covers, managed
 from topicledger.resources.acls.names import AclDrift
-from topicledger.resources.acls.replaced import name_covers
+from topicledger.resources.acls.overlaps import name_covers
 from topicledger.resources.acls.rows import covered_topics, text_of
 from topicledger.resources.kind import DIFFERENCE
 from topicledger.schemas import ACL_KEY

@@ -20,7 +20,7 @@ from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.cluster_acls import CLUSTER, FIRST_ACL, NEEDED, is_open, principal_unknown, takes_own
 from topicledger.resources.acls.names import AclAction, AclRefusal, AclSettings
-from topicledger.resources.acls.replaced import name_covers
+from topicledger.resources.acls.overlaps import name_covers
 from topicledger.resources.deciding import decided, warned
 from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY

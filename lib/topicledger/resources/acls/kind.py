@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from topicledger.kafka.abilities import Needs
 from topicledger.resources.acls import actions, decide, drift, entries, observe, policies, rows
+from topicledger.resources.acls.file_rows import reasons
 from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
-from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
 from topicledger.resources.kind import (
     AsRows,

@@ -7,8 +7,8 @@ from kafka.protocol.admin import ListConfigResourcesRequest
 from topicledger.kafka.abilities import Needs
 from topicledger.resources import valued
 from topicledger.resources.group_configs import actions, entries, observe, policies, rows
+from topicledger.resources.group_configs.file_rows import reasons
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigDrift
-from topicledger.resources.group_configs.reasons import reasons
 from topicledger.resources.group_configs.rows import OF_GROUPS
 from topicledger.resources.group_configs.words import OF_DRIFT, WORDS
 from topicledger.resources.kind import Entries, ObservedResources, Policies, ResourceKind, Rows

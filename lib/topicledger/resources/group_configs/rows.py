@@ -79,6 +79,6 @@ validate = validated(
     row_rules,
     complete,
     text_of,
-    OF_GROUPS.said,
+    OF_GROUPS.content,
     "rows for this group differ in state or configs; keep one of them",
 )

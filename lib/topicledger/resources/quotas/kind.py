@@ -9,8 +9,8 @@ from topicledger.resources import valued
 from topicledger.resources.kind import Entries, ObservedResources, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, entries, observe, policies, rows
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
+from topicledger.resources.quotas.file_rows import reasons
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaDrift
-from topicledger.resources.quotas.reasons import reasons
 from topicledger.resources.quotas.rows import OF_QUOTAS
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS

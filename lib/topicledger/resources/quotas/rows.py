@@ -157,6 +157,6 @@ validate = validated(
     row_rules,
     complete,
     text_of,
-    OF_QUOTAS.said,
+    OF_QUOTAS.content,
     "rows for this entity differ in state or limits; keep one of them",
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from topicledger.config.scope import ScopeSettings, matches_ignored
+from topicledger.manifests.file_rows import by_line
 from topicledger.manifests.files import FileError, ResourceRow
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import placeholder_hint
-from topicledger.manifests.reasons import by_line
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.text import show

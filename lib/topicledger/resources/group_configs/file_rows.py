@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from topicledger.manifests.file_rows import configs_reason, state_reason
 from topicledger.manifests.files import ResourceRow
-from topicledger.manifests.reasons import configs_reason, state_reason
 from topicledger.manifests.rows import PRESENT
 from topicledger.resources.group_configs.rows import NO_CONFIGS, NO_GROUP
 

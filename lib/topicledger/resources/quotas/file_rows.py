@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 
+from topicledger.manifests.file_rows import state_reason
 from topicledger.manifests.files import ResourceRow
-from topicledger.manifests.reasons import state_reason
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, LEAST, LIMITS, WHOLE_LIMITS
 
 _LARGEST = 2.0**63

@@ -2,8 +2,8 @@
 
 `decide` uses them to keep the ACL that a refused row would have replaced.
 
-A claim is an ACL without its host: what a planned add would grant, or what a refused row may have meant. A null field
-matches every value, since a refused row may have it wrong.
+A claim has the fields of an ACL except its host: those of a planned add, or those that a refused row may have meant.
+A null field matches every value, since a refused row may have it wrong.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from topicledger.manifests.file_rows import state_reason, visible
 from topicledger.manifests.files import ResourceRow
-from topicledger.manifests.reasons import state_reason, visible
 from topicledger.manifests.rows import ABSENT
 from topicledger.resources.acls.acl import CLUSTER_NAME, OPERATIONS, PATTERN_TYPES, PERMISSIONS, PREFIXED, WILDCARD
 from topicledger.resources.acls.hosts import host_reason
