@@ -18,18 +18,18 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
 # with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.
-_SERIAL = f"-XX:+UseSerialGC -Xmn1200m -XX:ReservedCodeCacheSize=480m -Djava.io.tmpdir={new_folder()}"
+_SERIAL = f"-XX:+UseSerialGC -Xmn900m -XX:ReservedCodeCacheSize=480m -Djava.io.tmpdir={new_folder()}"
 _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
 # No test cuts the power: thousands of commits need not be on the disk.
 _UNSYNCED = "--conf spark.hadoop.topicledger.fsync=false"
 # Each test has tables of its own, and Delta keeps 3 MB for each that was read: without a limit, Java spent 200 s of a
 # run's 25 minutes on full garbage collections.
 _FEW_TABLES = (
-    "--conf spark.databricks.delta.delta.log.cacheSize=60 --conf spark.sql.ui.retainedExecutions=50 "
+    "--conf spark.databricks.delta.delta.log.cacheSize=200 --conf spark.sql.ui.retainedExecutions=50 "
     "--conf spark.ui.retainedJobs=50 --conf spark.ui.retainedStages=50"
 )
 _SESSION = (
-    f'--driver-memory 2500m {_UNSYNCED} {_FEW_TABLES} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
+    f'--driver-memory 2g {_UNSYNCED} {_FEW_TABLES} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
 )
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SESSION)
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'{_UNSYNCED} --conf "spark.driver.defaultJavaOptions={_QUICK}"')
