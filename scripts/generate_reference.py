@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import cycle
+from typing import TypeGuard
 
 import click
 
@@ -71,8 +72,8 @@ def command_line() -> str:
     lines += _list(list(shared.values()))
     for name, command in commands():
         also = f" Also: `{aliases[name]}`." if name in aliases else ""
-        given = [each for each in command.params if isinstance(each, click.Option) and not _is_common(each)]
-        own = [each for each in given if _shown(each) not in shared and not (each.help or "").endswith("as RUN_ID.")]
+        given = [each for each in command.params if _is_own(each)]
+        own = [each for each in given if _shown(each) not in shared]
         others = [f"`{each.opts[0]}`" for each in given if _shown(each) in shared]
         lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", ""]
         lines += [*(f"    {line}" for line in (*_usage(name, command), *_example(command))), ""]
@@ -86,9 +87,13 @@ def _shared() -> Mapping[str, click.Option]:
     found: dict[str, list[click.Option]] = {}
     for _, command in commands():
         for each in command.params:
-            if isinstance(each, click.Option) and not _is_common(each):
+            if _is_own(each):
                 found.setdefault(_shown(each), []).append(each)
     return {shown: named[0] for shown, named in found.items() if len(named) > 1}
+
+
+def _is_own(parameter: click.Parameter) -> TypeGuard[click.Option]:
+    return isinstance(parameter, click.Option) and not parameter.hidden and not _is_common(parameter)
 
 
 def _is_common(parameter: click.Parameter) -> bool:
