@@ -66,7 +66,8 @@ def command_line() -> str:
     """Return all commands with their options and examples."""
     aliases = {name: alias for alias, name in ALIASES.items()}
     lines = ["## Common options", "", "Most commands have these.", ""]
-    lines += _list(list(_COMMON.values()))
+    lines += [f"{line}{_only(each)}" for line, each in zip(_list([*_COMMON.values()]), _COMMON.values(), strict=False)]
+    lines.append("")
     shared = _shared()
     lines += ["## Shared options", "", "Several commands have these. Each command below names those that it has.", ""]
     lines += _list(list(shared.values()))
@@ -92,8 +93,22 @@ def _shared() -> Mapping[str, click.Option]:
     return {shown: named[0] for shown, named in found.items() if len(named) > 1}
 
 
+def _only(common_option: click.Option) -> str:
+    """Return which commands have a common option, if most of them don't."""
+    has = [
+        name
+        for name, command in commands()
+        if any(each.name == common_option.name and _is_common(each) and not _is_hidden(each) for each in command.params)
+    ]
+    return f" Only {', '.join(f'`{name}`' for name in has)}." if len(has) <= len([*commands()]) / 2 else ""
+
+
+def _is_hidden(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and parameter.hidden
+
+
 def _is_own(parameter: click.Parameter) -> TypeGuard[click.Option]:
-    return isinstance(parameter, click.Option) and not parameter.hidden and not _is_common(parameter)
+    return isinstance(parameter, click.Option) and not _is_hidden(parameter) and not _is_common(parameter)
 
 
 def _is_common(parameter: click.Parameter) -> bool:
