@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import topicledger
-from tests.unit.test_options import every_command
+from tests.unit.cli_commands import every_command
 from topicledger.cli.durations import Duration
 from topicledger.cli.options import NEW_ID, RUN_ID, Renamed
 from topicledger.serving.command import main

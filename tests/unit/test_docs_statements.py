@@ -17,7 +17,7 @@ import pytest
 
 from scripts import generate_reference
 from tests.commands import REPOSITORY
-from tests.unit.test_options import every_command
+from tests.unit.cli_commands import every_command
 from topicledger.config.guards import OF_KINDS
 from topicledger.config.reading import read_settings
 from topicledger.config.settings import OF_EVERY_POLICY
