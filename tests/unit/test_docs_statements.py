@@ -203,6 +203,16 @@ def test_readme_says_how_both_runs_of_the_demo_end() -> None:
     assert f"if ((code != {code})); then" in script
 
 
+def test_the_first_run_of_the_readme_leaves_the_tutorial_to_do() -> None:
+    """A reader who did the one would see that the other plans nothing."""
+    pages = [(REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tutorial.md")]
+    for pattern in (r"--run-id (\S+)", r'^ *root = "(.*?)"', r"\{topic: (\S+),"):
+        first, second = (set(re.findall(pattern, page, re.MULTILINE)) for page in pages)
+        assert first
+        assert second
+        assert first & second == set()
+
+
 def test_no_page_shows_an_internal_id() -> None:
     """Ids of facts, such as (C12), are for docstrings and tests/FACTS.md, which explains them."""
     pages = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", REPOSITORY / "conf" / "topicledger.toml"]

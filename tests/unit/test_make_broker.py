@@ -19,7 +19,7 @@ def test_the_archive_of_classes_is_announced_before_it_is_made(tmp_path: Path) -
     script.parent.mkdir()
     script.write_text((REPOSITORY / "scripts" / "archive_classes.sh").read_text(encoding="utf-8"))
     submit = tmp_path / "spark-submit.sh"
-    # What a failing job prints follows what was printed before it.
+    # The script prints the output of a failing job after its own line.
     submit.write_text("#!/bin/bash\necho submitted\nexit 1\n")
     submit.chmod(0o755)
     done = subprocess.run(["bash", str(script)], capture_output=True, text=True, timeout=30)

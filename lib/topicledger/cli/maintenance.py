@@ -43,7 +43,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 @requested_by_option
 @common_with(without=("cluster",), run_id=NEW_ID)
 def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: str | None, **days: int | None) -> int:
-    """Compact and vacuum the tables, and delete old rows if requested: only with --execute."""
+    """Compact and vacuum the tables, and delete old rows if requested."""
     if not execute and (options.run_id is not None or requested_by is not None):
         raise UsageError("without --execute, maintain adds no run: leave out --run-id and --requested-by")
     retention = {name.removesuffix("_retention_days"): each for name, each in days.items() if each is not None}

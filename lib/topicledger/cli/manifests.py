@@ -184,7 +184,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
     cls=Renamed,
     former=["--pattern"],
     metavar="PATTERN",
-    help="Only topics whose name matches this pattern (RE2; anywhere unless anchored).",
+    help="Only topics whose name matches this pattern (RE2).",
 )
 @click.option("--exclude", metavar="PATTERN", help="No topics whose name matches this pattern.")
 @click.option(

@@ -133,7 +133,7 @@ def common(command: Command) -> Command:
 _POSITIONAL = "run"
 """Argument of commands about one run."""
 RUN_ID = "Resume this run, or give a new one this id; default: a new sortable id."
-NEW_ID = "Give the run this new id; default: a sortable one. It can't be resumed."
+NEW_ID = "A new id for the run; default: a sortable one."
 
 
 def common_with(
