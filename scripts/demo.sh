@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo: its own broker, example manifests, one provisioning run, and a second one that finds nothing left to do.
+# The demo: its own broker, example manifests, and two provisioning runs, of which the second has only a failure left.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -76,7 +76,7 @@ say "Both runs, from the ledger"
 run jobs/runs.py list --config "$settings"
 
 say "Every action of the first run"
-run jobs/runs.py show --config "$settings" --run-id demo-1
+run jobs/runs.py show --config "$settings" demo-1
 
 say "Done"
 printf 'The Delta tables stay in %s, so that you can look at them:\n' "$tables"

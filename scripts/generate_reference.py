@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import cycle
+from typing import TypeGuard
 
 import click
 
@@ -65,14 +66,15 @@ def command_line() -> str:
     """Return all commands with their options and examples."""
     aliases = {name: alias for alias, name in ALIASES.items()}
     lines = ["## Common options", "", "Most commands have these.", ""]
-    lines += _list(list(_COMMON.values()))
+    lines += [f"{line}{_only(each)}" for line, each in zip(_list([*_COMMON.values()]), _COMMON.values(), strict=False)]
+    lines.append("")
     shared = _shared()
     lines += ["## Shared options", "", "Several commands have these. Each command below names those that it has.", ""]
     lines += _list(list(shared.values()))
     for name, command in commands():
         also = f" Also: `{aliases[name]}`." if name in aliases else ""
-        given = [each for each in command.params if isinstance(each, click.Option) and not _is_common(each)]
-        own = [each for each in given if _shown(each) not in shared and not (each.help or "").endswith("as RUN_ID.")]
+        given = [each for each in command.params if _is_own(each)]
+        own = [each for each in given if _shown(each) not in shared]
         others = [f"`{each.opts[0]}`" for each in given if _shown(each) in shared]
         lines += [f"## {name}", "", f"{_prose(command.help or '')}{also}", ""]
         lines += [*(f"    {line}" for line in (*_usage(name, command), *_example(command))), ""]
@@ -86,9 +88,27 @@ def _shared() -> Mapping[str, click.Option]:
     found: dict[str, list[click.Option]] = {}
     for _, command in commands():
         for each in command.params:
-            if isinstance(each, click.Option) and not _is_common(each):
+            if _is_own(each):
                 found.setdefault(_shown(each), []).append(each)
     return {shown: named[0] for shown, named in found.items() if len(named) > 1}
+
+
+def _only(common_option: click.Option) -> str:
+    """Return which commands have a common option, if most of them don't."""
+    has = [
+        name
+        for name, command in commands()
+        if any(each.name == common_option.name and _is_common(each) and not _is_hidden(each) for each in command.params)
+    ]
+    return f" Only {', '.join(f'`{name}`' for name in has)}." if len(has) <= len([*commands()]) / 2 else ""
+
+
+def _is_hidden(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and parameter.hidden
+
+
+def _is_own(parameter: click.Parameter) -> TypeGuard[click.Option]:
+    return isinstance(parameter, click.Option) and not _is_hidden(parameter) and not _is_common(parameter)
 
 
 def _is_common(parameter: click.Parameter) -> bool:

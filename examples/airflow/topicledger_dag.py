@@ -156,7 +156,7 @@ with DAG(
         task_id="record",
         job="runs",
         command="approve",
-        arguments=["--run-id", "{{ run_id }}", "--by", WHO, "--note", "in Airflow"],
+        arguments=["{{ run_id }}", "--by", WHO, "--note", "in Airflow"],
         # One that is being applied takes no approval; one that lacks approval isn't applied.
         goes_on_after=[USAGE],
     )

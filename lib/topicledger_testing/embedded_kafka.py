@@ -324,6 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end_on_signal)
     options = KafkaOptions(brokers=given.brokers, sasl_users=USERS if given.authorizer else {})
+    print("Starting Kafka; its address follows.", file=sys.stderr, flush=True)
     try:
         with EmbeddedKafka(given.jars, options) as kafka:
             print(",".join(kafka.bootstrap_servers), flush=True)

@@ -298,7 +298,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
     assert "not compared: 1 invalid manifest rows" in table.stdout
     command = shlex.split(table.stdout[table.stdout.index("topicledger sql") :].splitlines()[0])
     rows = invoke(*command[1:], "--config", config, "--format", "json")
-    assert len(json.loads(rows.stdout)) == 21
+    assert len(json.loads(rows.stdout)["rows"]) == 21
 
     for command in ("plan", "provision", "apply"):
         refused = invoke(command, "--config", config, "--run-id", "after")

@@ -72,7 +72,7 @@ def test_every_command_works_with_tables_in_a_schema(
     done("drift", "--run-id", "looked")
     done("report", "--run-id", "saved", "--out", str(page))
     done("export", "--cluster", "main", "--to", str(exported))
-    runs = {run["run_id"]: run["state"] for run in json.loads(done("runs", "list", "--format", "json"))}
+    runs = {run["run_id"]: run["state"] for run in json.loads(done("runs", "list", "--format", "json"))["runs"]}
     assert runs == dict.fromkeys(("loaded", "saved", "again", "looked"), "finished")
     assert topic in page.read_text(encoding="utf-8").replace("<wbr>", "")
     assert topic in exported.read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     ]
 
     preview = invoke("runs", "show", "--config", config, "--run-id", "way", "--format", "json")
-    resolved = {action["topic"]: action["resolved"] for action in json.loads(preview.stdout)}
+    resolved = {action["topic"]: action["resolved"] for action in json.loads(preview.stdout)["actions"]}
     assert resolved["commands.one"]["num_partitions"] == 2
     configs = {each["name"]: each for each in resolved["commands.one"]["configs"]}
     assert configs["retention.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
@@ -81,7 +81,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert "run way has already finished: nothing is sent, and this is its result\n" in again.stderr
 
     listed = invoke("runs", "list", "--config", config, "--format", "json")
-    assert [(run["command"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)] == [
+    assert [(run["command"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)["runs"]] == [
         ("plan", "finished", 4),
         ("load_manifests", "finished", 0),
         ("load_manifests", "finished", 0),
@@ -204,7 +204,7 @@ def test_replacing_stops_lists_and_continues_within_its_bounds(config: Path, tmp
     assert (loaded["run_id"], loaded["removed"]) == ("mine", 1)
     assert loaded["removed_rows"] == [{"cluster": "main", "topic": "commands.pay-2", "owner": "pay"}]
 
-    listed = json.loads(invoke("runs", "list", "--config", config, "--format", "json").stdout)
+    listed = json.loads(invoke("runs", "list", "--config", config, "--format", "json").stdout)["runs"]
     told = [(run["exit_code"], run["counts"]["removed"], run["manifest_version"]) for run in listed]
     assert told == [(0, 1, 2), (5, 0, 1), (0, 0, 1)]
     assert (listed[0]["run_id"], listed[1]["run_id"]) == ("mine", document["run_id"])

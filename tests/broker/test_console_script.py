@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests import commands
@@ -13,5 +14,5 @@ def test_it_is_as_quiet_as_a_submitted_job(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     arguments = commands.command("runs", "list", "--config", str(config), "--format", "json")
     done = commands.run(arguments, TOPICLEDGER_LOG_DIR=str(tmp_path / "logs"))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert (done.returncode, json.loads(done.stdout)["runs"], done.stderr) == (0, [], "")
     assert (tmp_path / "logs" / "spark.log").read_text()

@@ -148,7 +148,7 @@ def test_each_effect_is_shown_guarded_and_passes_once_its_guard_is_raised(
 
     run = ("--config", config, "--run-id", "stopped")
     done("plan", *run, "--requested-by", "ann", code=5)
-    actions = json.loads(done("runs", "show", *run, "--format", "json"))
+    actions = json.loads(done("runs", "show", *run, "--format", "json"))["actions"]
     stopped = {each["topic"]: phase for each in actions for phase in each["phases"] if phase["phase"] == "guard"}
     for topic, effects_shown in shown.items():
         # A row that both guards stop has the message of the first.

@@ -46,7 +46,7 @@ def shown_changes(config: Path, run_id: str) -> list[tuple[str, str | None]]:
     """Return what a plan shows, by topic, once its texts show nothing of `retention.ms`."""
     for form in ("text", "markdown"):
         assert "retention.ms" not in done("runs", "show", run_id, "--config", config, "--format", form)
-    return [(each["topic"], each["change"]) for each in result(config, "runs", "show", run_id)]
+    return [(each["topic"], each["change"]) for each in result(config, "runs", "show", run_id)["actions"]]
 
 
 @pytest.mark.usefixtures("spark")

@@ -241,7 +241,7 @@ def test_a_prune_is_planned_and_applied_by_command(kafka: EmbeddedKafka, spark: 
     [
         (("--topics", "^x", "--idle-days", "0"), "0 is not a duration of at least 1 and at most 36500 (in whole days"),
         (("--topics", "(x", "--idle-days", "7"), "pattern '(x' is not valid in RE2"),
-        (("--idle-days", "7"), "Missing option '--topics'"),
+        (("--idle-days", "7"), "Missing option '--topic'"),
         (("--topics", "^x"), "Missing option '--idle-days'"),
     ],
 )

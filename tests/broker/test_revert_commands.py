@@ -37,7 +37,7 @@ def test_a_run_is_applied_and_undone_by_command(config: Path, kafka: EmbeddedKaf
     assert planned.exit_code == 3, planned.output
     assert "the manifests declare other values" in planned.stdout
     assert "apply --run-id back" in planned.stdout
-    shown = json.loads(invoke("runs", "show", *common, "back", "--format", "json").stdout)
+    shown = json.loads(invoke("runs", "show", *common, "back", "--format", "json").stdout)["actions"]
     assert [each["change"] for each in shown] == ["retention.ms 600000000 -> 700000000"]
     assert invoke("apply", *common, "back").exit_code == 0
     assert set_on(kafka, "asked.one") == {"asked.one": {"retention.ms": "700000000"}}

@@ -68,13 +68,13 @@ def test_commands_through_a_server_say_and_do_what_they_do_without_one(place: Pl
         assert place.run("apply", "--run-id", "warm").returncode == 0
         assert set(live(kafka, "served.")) == {"served.one", "served.two"}
         shown = place.run("runs", "show", "--run-id", "warm", "--format", "json")
-        assert {each["topic"] for each in json.loads(shown.stdout)} == {"served.one", "served.two"}
+        assert {each["topic"] for each in json.loads(shown.stdout)["actions"]} == {"served.one", "served.two"}
         usage = place.run("plan", "--cluster", "mian")
         assert (usage.returncode, usage.stdout) == (2, "")
         assert "did you mean `main`?" in usage.stderr
         assert place.run("plan", "--no-such-option").returncode == 2
         took = time.monotonic() - before
-        runs = json.loads(place.run("runs", "list", "--format", "json").stdout)
+        runs = json.loads(place.run("runs", "list", "--format", "json").stdout)["runs"]
         assert [each["run_id"] for each in runs if each["command"] == "plan"] == ["warm"]
         # Java's processes: the server's only. A command that had started one would have left it in no time.
         assert server.poll() is None
@@ -145,6 +145,6 @@ def test_a_run_of_a_server_that_is_killed_is_finished_without_it(place: Place, k
     finished = place.run("provision", "--run-id", "cut")
     assert finished.returncode == 0, finished.stderr
     assert set(live(kafka, "killed.")) == set(names)
-    shown = json.loads(place.run("runs", "show", "--run-id", "cut", "--format", "json").stdout)
+    shown = json.loads(place.run("runs", "show", "--run-id", "cut", "--format", "json").stdout)["actions"]
     applied = [phase for each in shown for phase in each["phases"] if phase["phase"] == "apply"]
     assert [phase["outcome"] for phase in applied] == ["ok"] * len(names)

@@ -306,7 +306,7 @@ def settings_of(root: Path, views: ViewSettings | None = None, **more: Any) -> S
 
 def ask(spark: SparkSession, settings: Settings, query: str) -> list[dict[str, Any]]:
     with answered(Ledger(spark, settings.tables.root), settings, query) as rows:
-        found: list[dict[str, Any]] = json.loads("".join(printing.json_lines(rows)))
+        found: list[dict[str, Any]] = json.loads("".join(printing.json_lines(rows)))["rows"]
     return found
 
 

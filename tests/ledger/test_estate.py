@@ -45,4 +45,4 @@ def test_the_page_shows_the_rows_of_the_views_and_the_index_lists_it(spark: Spar
     query = "SELECT * FROM risky_topics WHERE cluster IN ('main') AND lower(trim(owner)) IN ('search') ORDER BY"
     assert query.replace("'", "&#39;") in page
     answer = CliRunner().invoke(main, ["sql", "--config", str(settings), "--format", "json", f"{query} topic"])
-    assert [row["topic"] for row in json.loads(answer.stdout)] == ["wide"], answer.output
+    assert [row["topic"] for row in json.loads(answer.stdout)["rows"]] == ["wide"], answer.output

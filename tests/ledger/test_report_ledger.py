@@ -430,8 +430,8 @@ def test_report_command_accepts_a_span(told: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "report needs one of --run-id (see `runs list`), --since and --estate"),
-        (["--run-id", "monday", "--since", "2026-11-16"], "report needs one of --run-id"),
+        ([], "report needs one of RUN_ID (see `runs list`), --since and --estate"),
+        (["--run-id", "monday", "--since", "2026-11-16"], "report needs one of RUN_ID"),
         (["--run-id", "monday", "--until", "2026-11-16"], "--until needs --since"),
         (["--run-id", "no-such"], "there is no run no-such in "),
         (["--since", "soon"], "--since soon is not a time"),

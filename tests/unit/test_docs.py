@@ -15,7 +15,6 @@ from scripts import generate_docs
 from tests.commands import REPOSITORY
 from topicledger import __version__
 from topicledger.cli import exits, main
-from topicledger.cli.options import RUN_ID
 from topicledger.config.severities import SEVERITIES
 from topicledger.errors import ExitCode
 from topicledger.report.advice import OF_DRIFT
@@ -130,18 +129,6 @@ def test_the_tables_of_users_are_those_that_may_have_their_columns() -> None:
         r"^(.*) are yours: ", (REPOSITORY / "docs" / "tables.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert set(re.findall(r"`(\w+)`", listed)) == {table.name for table in TABLES.values() if table.shared}
-
-
-def test_only_commands_that_start_runs_offer_a_new_id() -> None:
-    shows = {
-        name
-        for name, command in commands()
-        for each in command.params
-        if "--run-id" in each.opts and isinstance(each, click.Option) and each.help == RUN_ID
-    }
-    named = {"apply", "report", "runs show", "runs revert", "runs approve", "runs abandon"}
-    assert shows
-    assert not shows & named
 
 
 def test_no_message_or_help_shows_an_internal_id() -> None:

@@ -248,6 +248,7 @@ CASES: dict[str, tuple[Row, Row, list[Found]]] = {
         {**PLACED, "assignments": {n: [1] for n in range(3)}},
         [("replica_skew", None, "2", "3")],
     ),
+    "as uneven as is allowed": ({}, {**PLACED, "assignments": {n: [1] for n in range(2)}}, []),
     "uneven, and as declared": ({"placement": "brokers:1"}, {**PLACED, "assignments": {n: [1] for n in range(3)}}, []),
     "moved": ({}, {}, [("moves_under_way", None, None, "0,2")]),
     "twice the same": ({"num_partitions": 2}, TWO, []),

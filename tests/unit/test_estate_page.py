@@ -157,13 +157,13 @@ def test_sizes_have_three_digits(count: float | None, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--estate", "--run-id", "r"], "report needs one of --run-id"),
+        (["--estate", "r"], "report needs one of RUN_ID"),
         (["--estate", "--topic", "a"], "--estate counts by owner: leave out --topic"),
-        ([], "report needs one of --run-id"),
+        ([], "report needs one of RUN_ID"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path, options: list[str], reason: str) -> None:
     out = str(tmp_path / "page.html")
-    result = CliRunner().invoke(main, ["report", "--config", "none.toml", "--out", out, *options])
+    result = CliRunner().invoke(main, ["report", "--config", "none.toml", "--to", out, *options])
     assert result.exit_code == 2
     assert reason in result.output

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
+from tests.commands import REPOSITORY
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.files.export import _folder, _write
@@ -307,3 +308,13 @@ def test_any_text_is_read_back_as_it_was(tmp_path_factory: pytest.TempPathFactor
     write_manifests(path, "main", {"manifests": [row("a", configs={"x": text}, owner=text)]}, [text])
     (found,) = read_back(path)
     assert (found.configs, found.owner) == ({"x": text}, text)
+
+
+def test_a_file_without_owners_gets_one_as_the_page_says(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "adopt.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"`unowned` an `owner`, or add `(defaults: .*?)` to their file", page)
+    path = tmp_path / "unowned.yaml"
+    write_manifests(path, "main", {"manifests": [row("a")]}, ["a note"])
+    assert [each.owner for each in read_back(path)] == [None]
+    path.write_text(f"{path.read_text()}{said}\n")
+    assert [each.owner for each in read_back(path)] == ["NAME"]

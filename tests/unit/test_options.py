@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import runpy
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from click.testing import CliRunner
 
 import topicledger
 from tests.commands import REPOSITORY
+from tests.unit.cli_commands import every_command
 from topicledger.cli import main
 from topicledger.cli.options import ALIASES, Options
 
@@ -23,21 +23,6 @@ PACKAGE = Path(topicledger.__file__).parent
 COMMON = {field.name for field in dataclasses.fields(Options) if field.init}
 CHECKS_ONLY = {"open_settings", "_carried_out", "_failed"}
 """Functions that read options of every command, and for which these do nothing yet."""
-
-
-def every_command() -> Iterator[tuple[str, click.Command]]:
-    # This adds `serve` to the group, which other tests list without it.
-    from topicledger.serving.command import main
-
-    return commands(main)
-
-
-def commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    for each in group.commands.values():
-        if isinstance(each, click.Group):
-            yield from commands(each, f"{name}{each.name} ")
-        else:
-            yield f"{name}{each.name}", each
 
 
 def functions() -> dict[str, ast.FunctionDef]:

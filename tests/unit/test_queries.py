@@ -14,6 +14,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.commands import REPOSITORY
+from tests.unit.frames import frame
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
 from topicledger.ledger.session import print_sparks_errors
@@ -204,14 +205,14 @@ def test_json_has_an_object_for_each_row(rows: DataFrame, spark: SparkSession) -
         "owner": None,
         "live": True,
     }
-    assert json.loads(text) == [expected, expected]
-    assert json.loads("".join(printing.json_lines(spark.range(0)))) == []
+    assert json.loads(text) == {"format_version": 1, "exit_code": 0, "rows": [expected, expected]}
+    assert json.loads("".join(printing.json_lines(spark.range(0))))["rows"] == []
 
 
 def test_values_that_json_has_no_type_for_are_texts(spark: SparkSession) -> None:
     odd = spark.sql("SELECT double('NaN') AS nan, array(-double('Infinity')) AS least, X'0aff' AS bytes")
     text = "".join(printing.json_lines(odd))
-    assert json.loads(text) == [{"nan": "nan", "least": ["-inf"], "bytes": "0aff"}]
+    assert json.loads(text)["rows"] == [{"nan": "nan", "least": ["-inf"], "bytes": "0aff"}]
 
 
 def test_json_refuses_two_columns_of_one_name(spark: SparkSession) -> None:
@@ -258,6 +259,35 @@ def test_queries_of_the_docs_run_as_they_are(ask: Ask, query: str) -> None:
 
 def test_the_docs_have_queries() -> None:
     assert len(QUERIES) > 10
+
+
+def test_changes_count_partitions_in_words(spark: SparkSession) -> None:
+    common = {"run_id": "r", "cluster": "main", "resource_type": "TOPIC", "phase": "apply", "outcome": "ok"}
+    done = [
+        {**common, "topic": str(count), "resource": str(count), "action": "create", "num_partitions": count}
+        for count in (1, 2, None)
+    ] + [
+        {**common, "topic": count, "resource": count, "action": "delete", "before": {"num_partitions": count}}
+        for count in ("1", "11")
+    ]
+    rows: dict[str, list[dict[str, object]]] = {"audit": done, "runs": [{"run_id": "r"}], "approvals": []}
+    (changes,) = [view for view in all_views() if view.name == "changes"]
+    try:
+        for name, of_table in rows.items():
+            frame(spark, TABLES[name].schema, of_table).createOrReplaceTempView(name)
+        found = {
+            (row["topic"], row["action"]): (row["before"], row["after"]) for row in spark.sql(changes.query).collect()
+        }
+    finally:
+        for name in rows:
+            spark.catalog.dropTempView(name)
+    assert found == {
+        ("1", "create"): (None, "1 partition"),
+        ("2", "create"): (None, "2 partitions"),
+        ("None", "create"): (None, None),
+        ("1", "delete"): ("1 partition", None),
+        ("11", "delete"): ("11 partitions", None),
+    }
 
 
 def test_owners_are_counted_for_every_kind_of_resource() -> None:

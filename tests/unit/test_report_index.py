@@ -96,7 +96,7 @@ def test_the_command_makes_the_folder_of_the_index(
     ("arguments", "why"),
     [
         (["--index", "s.toml/reports"], "--index s.toml/reports: can't create this folder: Not a directory"),
-        (["--run-id", "x"], "report needs --out"),
+        (["x"], "report needs --to"),
     ],
 )
 def test_wrong_options(

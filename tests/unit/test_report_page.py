@@ -444,12 +444,12 @@ def test_an_audit_with_findings_is_not_called_nothing_to_do() -> None:
         (of(planned=7), "7 changes planned, none applied yet", "open"),
         (
             of(),
-            "Nothing to create, delete or change; 12 topics differ in partitions, replication factor or placement",
+            "Nothing was planned; 12 topics differ in partitions, replication factor or placement",
             "open",
         ),
         (
             replace(of(), run=reports.run_facts(counts={"drifted": 0})),
-            "Nothing to create, delete or change",
+            "Nothing was planned",
             "good",
         ),
         (replace(of(), run=reports.run_facts(state="planning")), "No results yet: the run is planning", "open"),

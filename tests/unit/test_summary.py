@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,8 +19,17 @@ from rich.console import Console
 
 from tests.unit.frames import frame, plain
 from topicledger.apply.planned import Pending
-from topicledger.apply.rendering import is_waiting, render_waiting
-from topicledger.apply.summary import Summary, Warned, _failures, _left_alone, _warnings, summarise
+from topicledger.apply.rendering import is_waiting, nothing_to_send, render, render_waiting
+from topicledger.apply.summary import (
+    ClusterCounts,
+    Failure,
+    Summary,
+    Warned,
+    _failures,
+    _left_alone,
+    _warnings,
+    summarise,
+)
 from topicledger.apply.summary import results as summary_results
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kinds import NAMES
@@ -96,6 +106,79 @@ def test_an_apply_that_sends_nothing_prints_why_and_not_the_plan(
     assert is_waiting(summary)
     render_waiting(summary, Console(file=out, width=200))
     assert out.getvalue().splitlines() == lines
+
+
+def a_failure(error: str, phase: str = "guard") -> Failure:
+    return Failure(
+        cluster="main", topic="t", resource="t", action="delete", phase=phase, outcome="refused", error_code=-1,
+        error=error, error_message="why",
+    )  # fmt: skip
+
+
+def shown(**more: Any) -> list[str]:
+    """Return the lines that a plan prints."""
+    out = io.StringIO()
+    about: dict[str, Any] = {
+        "run_id": "R", "state": "planned", "exit_code": 5, "manifest_version": 2, "clusters": (), "pending": Pending(),
+        "decisions": {"unchanged": 3}, "failures": (), "query": "",
+    }  # fmt: skip
+    render(Summary(**{**about, **more}), Console(file=out, width=200))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("stopped", "refused", "column", "title"),
+    [
+        ([STOPPED], 3, ["stopped", "3"], "Stopped by guards, until they are allowed: 3"),
+        (
+            [STOPPED], 5, ["stopped", "3", "refused", "2"],
+            "Failed or refused: 2; Stopped by guards, until they are allowed: 3",
+        ),
+        ([replace(STOPPED, cluster="other")], 3, ["refused", "3"], "Failed or refused: 3"),
+        ([], 3, ["refused", "3"], "Failed or refused: 3"),
+    ],
+)  # fmt: skip
+def test_actions_that_wait_for_an_approval_are_not_called_refused(
+    stopped: list[StoppedActions], refused: int, column: list[str], title: str
+) -> None:
+    counts = ClusterCounts(cluster="main", outcomes={"refused": refused})
+    lines = shown(
+        clusters=[counts], pending=Pending(stopped=stopped), failures=[a_failure("MAX_DELETES_EXCEEDED")] * refused
+    )
+    names, values = (re.findall(r"\w+", lines[at]) for at in (3, 5))
+    assert dict(zip(names, values, strict=True)) == {"cluster": "main", **dict(zip(*[iter(column)] * 2, strict=True))}
+    assert title in lines
+
+
+def test_the_version_of_a_plan_from_files_is_that_before_they_are_loaded() -> None:
+    """An `apply` prints it, too, after it loaded them."""
+    of_files = Pending(files=["topics/"])
+    assert (
+        shown(pending=of_files, state="finished")[0]
+        == "run R: finished, planned from its files and manifests at version 2"
+    )
+    assert shown()[0] == "run R: planned, manifests at version 2"
+
+
+IN_VALUES = "in partitions, replication factor or placement"
+
+
+@pytest.mark.parametrize(
+    ("drifted", "compared", "message"),
+    [
+        (0, True, "nothing to create, delete or change"),
+        (1, True, f"nothing to create, delete or change; 1 topic differs {IN_VALUES}"),
+        (0, False, "nothing to create or delete; configs were not compared: run topicledger drift"),
+        (
+            2, False, f"nothing to create or delete; 2 topics differ {IN_VALUES}; "
+            "configs were not compared: run topicledger drift",
+        ),
+        (0, None, "nothing was planned"),
+        (2, None, f"nothing was planned; 2 topics differ {IN_VALUES}"),
+    ],
+)  # fmt: skip
+def test_a_run_with_nothing_to_send_says_only_what_is_known(drifted: int, compared: bool | None, message: str) -> None:
+    assert nothing_to_send(drifted, configs_compared=compared) == message
 
 
 def test_a_revert_counts_only_what_it_is_about() -> None:

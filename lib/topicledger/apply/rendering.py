@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 
 from topicledger.apply.planned import render_planned, render_stopped
 from topicledger.apply.summary import Failure, Summary, Warned
 from topicledger.ledger.sql import as_command
-from topicledger.model import Decision, RunState
+from topicledger.model import Decision, Outcome, RunState
 from topicledger.model.config_texts import with_units
-from topicledger.plan.allowing import stops_load
+from topicledger.plan.allowing import STOPPED, stops_load
 from topicledger.plan.planned_files import apply_command
 from topicledger.text import alike, cell, counted, first_of, grid_of, listed, plain
 
 _NOT_COMPARED = "configs were not compared: run topicledger drift"
+NOTHING_PLANNED = "nothing was planned"
+"""For those who don't know whether the run compared configs."""
 
 
 def nothing_to_send(drifted: int, *, configs_compared: bool | None) -> str:
@@ -21,28 +25,28 @@ def nothing_to_send(drifted: int, *, configs_compared: bool | None) -> str:
 
     `drifted`: topics that differ in values it may not change. `configs_compared`: None if that is unknown.
     """
-    differ = ""
-    if drifted:
-        topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
-        differ = f"{topics} in partitions, replication factor or placement; "
-    if configs_compared is not False:
-        return f"nothing to create, delete or change{'; ' + differ.removesuffix('; ') if differ else ''}"
-    return f"nothing to create or delete; {differ}{_NOT_COMPARED}"
+    nothing = {True: "nothing to create, delete or change", False: "nothing to create or delete", None: NOTHING_PLANNED}
+    topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
+    differ = f"{topics} in partitions, replication factor or placement" if drifted else ""
+    not_compared = _NOT_COMPARED if configs_compared is False else ""
+    return "; ".join(filter(None, (nothing[configs_compared], differ, not_compared)))
 
 
 def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
     """Print a summary for people. `configs_compared`: whether the run compared live configs on all its clusters."""
-    files = " with the plan's files" if summary.pending.files else ""
-    version = f"manifests at version {summary.manifest_version}{files}"
+    # The version is that of the plan: an `apply` has loaded the files since.
+    files = "planned from its files and " if summary.pending.files else ""
+    version = f"{files}manifests at version {summary.manifest_version}"
     console.print(f"run {plain(summary.run_id)}: {summary.state}, {version}")
     says_nothing = not summary.clusters and summary.state in (RunState.FINISHED, RunState.PLANNED)
     if summary.clusters:
-        names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
+        outcomes = _outcomes(summary)
+        names = sorted({name for each in outcomes for name in each}, key=_outcome_order)
         # As the grid's title, the text would be wrapped at the grid's small width.
         console.print("Actions by cluster and outcome", style="table.title")
         grid = grid_of("cluster", *names, numbers=names)
-        for counts in summary.clusters:
-            cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
+        for counts, of_cluster in zip(summary.clusters, outcomes, strict=True):
+            cells = [str(of_cluster.get(name, 0) or "") for name in names]
             grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
         for counts in summary.clusters:
@@ -132,9 +136,26 @@ def _many(failure: Failure) -> str:
     return f"{failure.topics:,} topics or other resources"
 
 
+def _outcomes(summary: Summary) -> Sequence[Mapping[str, int]]:
+    """Return the outcomes of each cluster; what guards stopped and an approval may allow is `stopped`."""
+    found = []
+    for counts in summary.clusters:
+        stopped = sum(each.actions for each in summary.pending.stopped if each.cluster == counts.cluster)
+        refused = counts.outcomes.get(Outcome.REFUSED, 0)
+        waiting = min(stopped, refused)
+        of_cluster = {**counts.outcomes, Outcome.REFUSED: refused - waiting, STOPPED: waiting}
+        found.append({str(name): count for name, count in of_cluster.items() if count})
+    return found
+
+
 def _render_failures(summary: Summary, console: Console) -> None:
-    title = f"Failed or refused: {summary.failure_count}"
-    grid = grid_of("cluster", "resource", "phase", "error", "message", title=title)
+    stopped = sum(each.get(STOPPED, 0) for each in _outcomes(summary))
+    ended = summary.failure_count - stopped
+    titles = [f"Failed or refused: {ended}"] if ended else []
+    titles += [f"Stopped by guards, until they are allowed: {stopped}"] if stopped else []
+    # As the grid's title, the text would be wrapped at the grid's width.
+    console.print("; ".join(titles), style="table.title")
+    grid = grid_of("cluster", "resource", "phase", "error", "message")
     shown = sum(failure.topics for failure in summary.failures)
     same: dict[tuple[object, ...], list[Failure]] = {}
     for each in summary.failures:
@@ -169,5 +190,5 @@ def _render_warnings(summary: Summary, console: Console) -> None:
 
 
 def _outcome_order(name: str) -> tuple[int, str]:
-    order = ["planned", "open", "ok", "pending", "skipped", "refused", "failed"]
+    order = ["planned", "open", "ok", "pending", "skipped", STOPPED, "refused", "failed"]
     return (order.index(name) if name in order else len(order), name)

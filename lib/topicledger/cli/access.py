@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, Renamed, common_with, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.resources.acls import permissions
 from topicledger.resources.acls.permissions import Known, Permission
@@ -35,8 +35,10 @@ def _asked(command: Callable[..., int]) -> Callable[..., Any]:
     """Add the options of both commands."""
     operation = click.option("--operation", metavar="OP", help="Only this operation, by Kafka's name.")
     source = click.option(
-        "--from",
+        "--acls",
         "source",
+        cls=Renamed,
+        former=["--from"],
         type=click.Choice(["observed", "declared"]),
         default="observed",
         help="Use the cluster's current ACLs, or those that the table `acls` declares.",
@@ -54,8 +56,10 @@ def access_group() -> None:
     short_help="Show who may do what on one --cluster.",
     epilog="Example: topicledger access who --topic payments.authorised --cluster orders",
 )
-@click.option("--topic", multiple=True, help="Show permissions on this topic; may be repeated.")
-@click.option("--group", multiple=True, help="Show permissions on this consumer group; may be repeated.")
+@click.option("--topic", multiple=True, metavar="NAME", help="Show permissions on this topic; may be repeated.")
+@click.option(
+    "--group", multiple=True, metavar="NAME", help="Show permissions on this consumer group; may be repeated."
+)
 @_asked
 @common_with(without=("run_id",))
 def access_who(

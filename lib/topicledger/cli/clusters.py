@@ -13,6 +13,7 @@ from rich.console import Console
 from topicledger.apply.display import display_only, displayed
 from topicledger.cli import cluster_check
 from topicledger.cli.options import (
+    NEW_ID,
     Options,
     common_with,
     interruptible,
@@ -58,7 +59,7 @@ def clusters_list(options: Options) -> int:
 )
 @click.argument("name")
 @requested_by_option
-@common_with(without=("cluster",))
+@common_with(without=("cluster",), run_id=NEW_ID)
 def clusters_accept(options: Options, name: str, requested_by: str | None) -> int:
     """Record the id of the cluster that answers now for NAME, instead of any earlier id."""
     with interruptible():

@@ -9,6 +9,7 @@ import click
 from topicledger.apply.display import display_only
 from topicledger.cli.durations import Duration
 from topicledger.cli.options import (
+    NEW_ID,
     Command,
     Options,
     common_with,
@@ -28,7 +29,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 
 
 @click.command("maintain", short_help="Compact and vacuum the tables.", epilog="Example: topicledger maintain")
-@click.option("--execute", is_flag=True, help="Do it. Without this option, only print what would be done.")
+@click.option("--execute/--dry-run", help="Do it, or only print what would be done. Default: --dry-run.")
 @click.option(
     "--vacuum-hours",
     type=Duration("h", least=maintenance.VACUUM_HOURS, whole=True),
@@ -40,9 +41,9 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 @_days("--drift-retention-days", "rows of `drift`")
 @_days("--usage-retention-days", "rows of `usage`")
 @requested_by_option
-@common_with(without=("cluster",))
+@common_with(without=("cluster",), run_id=NEW_ID)
 def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: str | None, **days: int | None) -> int:
-    """Compact and vacuum the tables, and delete old rows if requested. A dry run, unless --execute is given."""
+    """Compact and vacuum the tables, and delete old rows if requested."""
     if not execute and (options.run_id is not None or requested_by is not None):
         raise UsageError("without --execute, maintain adds no run: leave out --run-id and --requested-by")
     retention = {name.removesuffix("_retention_days"): each for name, each in days.items() if each is not None}

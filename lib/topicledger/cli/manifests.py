@@ -13,8 +13,9 @@ import click
 from topicledger.apply.display import display_only
 from topicledger.cli.loading import paths_of, replace_options, replaced, var_option
 from topicledger.cli.options import (
+    NEW_ID,
     Options,
-    common,
+    Renamed,
     common_with,
     interruptible,
     open_ledger,
@@ -55,7 +56,7 @@ from topicledger.text import document
 @click.option("--dry-run", is_flag=True, help="Check and compare the files, and write nothing.")
 @click.option("--show", is_flag=True, help="With --dry-run: print the rows that the files expand to, by cluster.")
 @requested_by_option
-@common
+@common_with(run_id=NEW_ID)
 def load_manifests(
     options: Options,
     files: tuple[str, ...],
@@ -177,8 +178,15 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
     short_help="Write live topics as manifest files.",
     epilog="Example: topicledger export --cluster orders --to manifests/orders.yaml",
 )
-@click.option("--pattern", metavar="REGEX", help="Only topics whose names match (RE2).")
-@click.option("--exclude", metavar="REGEX", help="No topics whose names match (RE2).")
+@click.option(
+    "--topic",
+    "pattern",
+    cls=Renamed,
+    former=["--pattern"],
+    metavar="PATTERN",
+    help="Only topics whose name matches this pattern (RE2).",
+)
+@click.option("--exclude", metavar="PATTERN", help="No topics whose name matches this pattern.")
 @click.option(
     "--to", type=click.Path(path_type=Path), metavar="PATH", help="A file (.yaml, .json), or a folder for many."
 )
@@ -189,6 +197,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 @click.option(
     "--owner",
     callback=named,
+    metavar="NAME",
     help="The owner of all exported resources; default: derived from owners, prefixes and groups.",
 )
 @click.option("--unmanaged", is_flag=True, help="Export only resources that no manifest names.")
@@ -198,7 +207,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
     """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster.
 
-    --pattern and --exclude select topics; other resources are exported completely.
+    --topic and --exclude select topics; other resources are exported completely.
     """
     if not options.cluster:
         raise UsageError("export needs --cluster, once for each cluster to export")

@@ -92,6 +92,20 @@ def help_command(context: click.Context, command: tuple[str, ...]) -> None:
     click.echo(found.get_help(of_found))
 
 
+class Renamed(click.Option):
+    """An option that is accepted by its former names, too. No help shows these."""
+
+    def __init__(self, *arguments: Any, former: Sequence[str], **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.former = former
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser accept all names."""
+        shown, self.opts = self.opts, [*self.opts, *self.former]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
 requested_by_option = click.option("--requested-by", help="Name of the requester; default: the OS user.")
 
 
@@ -119,6 +133,7 @@ def common(command: Command) -> Command:
 _POSITIONAL = "run"
 """Argument of commands about one run."""
 RUN_ID = "Resume this run, or give a new one this id; default: a new sortable id."
+NEW_ID = "A new id for the run; default: a sortable one."
 
 
 def common_with(
@@ -127,7 +142,8 @@ def common_with(
     """Return `common` with other output formats, of which the first is the default.
 
     `without`: fields of `Options` that do nothing for the command, which has no option for them. `run_id`: the help
-    of --run-id, for commands that neither start nor resume a run. `positional`: they also take the run as an argument.
+    of --run-id, for commands that don't both start and resume runs. `positional`: the run is an argument, RUN_ID, and
+    --run-id its former spelling, which no help shows.
     """
     return functools.partial(
         _common, formats=formats or ("table", "json"), without=without, run_id=run_id, positional=positional
@@ -163,7 +179,7 @@ def _common(
             show_envvar=True,
             help="Run settings (TOML).",
         ),
-        "run_id": option("--run-id", help=run_id),
+        "run_id": option("--run-id", help=run_id, hidden=positional),
         "cluster": option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
         "format": option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
         "result_file": option("--result-file", type=path, help="Write the result (JSON) here as well."),

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from topicledger.cli.durations import Duration
-from topicledger.cli.options import Options, common, common_with, open_settings, requested_by_option
+from topicledger.cli.options import Options, Renamed, common, common_with, open_settings, requested_by_option
 from topicledger.cli.proposing import Proposing, propose
 from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
 from topicledger.cli.scope import named, pattern, scope_options
@@ -30,7 +30,7 @@ from topicledger.model.scope import Scope
 @detailed_option
 @deadline_option
 @requested_by_option
-@common_with(run_id="The run to undo, also as RUN_ID.", positional=True)
+@common_with(positional=True)
 def revert(
     options: Options,
     plan_id: str | None,
@@ -99,9 +99,10 @@ def rebalance(
     epilog="Example: topicledger prune --cluster orders --topic '^tmp[.]' --idle-days 30",
 )
 @click.option(
-    "--topics",
     "--topic",
     "topics",
+    cls=Renamed,
+    former=["--topics"],
     multiple=True,
     callback=pattern,
     metavar="PATTERN",
@@ -158,7 +159,7 @@ def prune(
             )
         return propose(options, Proposing(patterns=topics, days=idle_days, owners=owner, to=to))
     if not topics:
-        raise UsageError("Missing option '--topics'.")
+        raise UsageError("Missing option '--topic'.")
     if to is not None:
         raise UsageError("prune --to is for --declared: a plan is a run, see `runs show`")
     if owner and (settings := open_settings(options)).owners == Owners():

@@ -66,7 +66,7 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
     short_help="Explain the policies' verdicts on a resource.",
     epilog="Example: topicledger policies explain --topic payments.authorised --cluster orders",
 )
-@click.option("--topic", help="The topic, as its manifest names it.")
+@click.option("--topic", metavar="NAME", help="The topic, as its manifest names it.")
 @_beside_topics
 @common_with(without=("run_id", "result_file"))
 def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:

@@ -11,7 +11,7 @@ import click
 
 from topicledger import report
 from topicledger.apply.display import display_only
-from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, Renamed, common_with, open_ledger, open_settings, print_result
 from topicledger.cli.scope import check_owners, topic_scope_options
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
@@ -24,7 +24,7 @@ from topicledger.text import document, printable
 @click.command(
     "report",
     short_help="Write an HTML report of a run, a time span or the estate.",
-    epilog="Example: topicledger report nightly-7 --out nightly-7.html",
+    epilog="Example: topicledger report nightly-7 --to nightly-7.html",
 )
 @click.option(
     "--since", metavar="TIME", help="Report on all that ended since then (ISO 8601, UTC), instead of on one run."
@@ -35,7 +35,15 @@ from topicledger.text import document, printable
     is_flag=True,
     help="Report on the live topics instead: sizes and growth by owner, unused and over-partitioned topics, risks.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="The HTML file to write.")
+@click.option(
+    "--to",
+    "out",
+    cls=Renamed,
+    former=["--out"],
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The HTML file to write, or to replace.",
+)
 @click.option(
     "--index",
     type=click.Path(path_type=Path),
@@ -43,7 +51,7 @@ from topicledger.text import document, printable
     help="Write FOLDER/index.html, which lists all reports in it; alone, or after the report.",
 )
 @topic_scope_options
-@common_with(run_id="The run or audit to report on, also as RUN_ID.", positional=True)
+@common_with(positional=True)
 def report_command(
     options: Options,
     limits: Scope,
@@ -63,9 +71,9 @@ def report_command(
         open_settings(options)
         return _write_index(index, options)
     if out is None:
-        raise UsageError("report needs --out: the HTML file to write")
+        raise UsageError("report needs --to: the HTML file to write")
     if [options.run_id is not None, since is not None, estate].count(True) != 1:
-        raise UsageError("report needs one of --run-id (see `runs list`), --since and --estate")
+        raise UsageError("report needs one of RUN_ID (see `runs list`), --since and --estate")
     if estate and limits.topics:
         raise UsageError("--estate counts by owner: leave out --topic; --cluster and --owner limit it")
     if until is not None and since is None:

@@ -14,7 +14,7 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import left_on, take_away_left
 from topicledger.cli import show
-from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, Renamed, common_with, open_ledger, open_settings, print_result
 from topicledger.cli.plans import revert
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
@@ -69,7 +69,6 @@ def runs_list(options: Options, limit: int) -> int:
     "markdown",
     "json",
     without=("cluster", "result_file"),
-    run_id="The run to show, also as RUN_ID.",
     positional=True,
 )
 def runs_show(options: Options, max_chars: int | None) -> int:
@@ -99,7 +98,7 @@ runs_group.add_command(revert)
     help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster, removed_rows per plan. "
     f"Guards: {', '.join(sorted(GUARDS))}.",
 )
-@common_with(without=("cluster",), run_id="The run whose plan to approve, also as RUN_ID.", positional=True)
+@common_with(without=("cluster",), positional=True)
 def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None) -> int:
     """Approve the current plan of the run RUN_ID. The requester of the run can't approve it."""
     if options.run_id is None:
@@ -138,7 +137,14 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
 @runs_group.command(
     "verify", short_help="Report runs that changed since they ended.", epilog="Example: topicledger runs verify"
 )
-@click.option("--from", "since", metavar="RUN", help="Only runs that ended with or after this one.")
+@click.option(
+    "--since-run",
+    "since",
+    cls=Renamed,
+    former=["--from"],
+    metavar="RUN",
+    help="Only runs that ended with or after this one.",
+)
 @click.option(
     "--expect", multiple=True, metavar="DIGEST", help="A digest that a run must have, kept elsewhere; may be repeated."
 )
@@ -164,9 +170,7 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
 
 @runs_group.command("abandon", short_help="Give up an open run.", epilog="Example: topicledger runs abandon nightly-7")
 @click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
-@common_with(
-    without=("cluster", "format", "result_file"), run_id="The open run to give up, also as RUN_ID.", positional=True
-)
+@common_with(without=("cluster", "format", "result_file"), positional=True)
 def runs_abandon(options: Options, cancel: bool) -> int:
     """Give up the open run RUN_ID.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from topicledger.plan import approvals
 from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, APPROVALS, AUDIT, PLANS, RUNS
-from topicledger.text import cell, duration, iso_time, json_value
+from topicledger.text import cell, document, duration, iso_time
 from topicledger.text import console as text_console
 
 _WIDE = 150
@@ -68,7 +67,7 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
         runs = ledger.read(RUNS).withColumn("command", F.col("arguments")["command"])
         rows = runs.select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
     if as_json:
-        click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=json_value, indent=2))
+        click.echo(document(ExitCode.DONE, {"runs": [row.asDict(recursive=True) for row in rows]}))
         return ExitCode.DONE
     print_runs(rows)
     return ExitCode.DONE
@@ -170,7 +169,7 @@ def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
     """Print every action of a run as JSON, with the result of each phase and the values from validateOnly (C5)."""
     with _few_or_many(ledger, run_id):
         actions = _actions(ledger, run_id)
-    click.echo(json.dumps(actions, default=json_value, indent=2))
+    click.echo(document(ExitCode.DONE, {"run_id": run_id, "actions": actions}))
     return ExitCode.DONE
 
 

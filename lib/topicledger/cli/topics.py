@@ -28,7 +28,7 @@ def topics_group() -> None:
     short_help="Show the history of a topic.",
     epilog="Example: topicledger topics show --topic payments.authorised --cluster orders",
 )
-@click.option("--topic", required=True, help="Its name.")
+@click.option("--topic", required=True, metavar="NAME", help="Its name.")
 @common_with("text", "json", without=("run_id",))
 def topics_show(options: Options, topic: str) -> int:
     """Show the history of a topic, oldest event first: --cluster names its cluster. Sends no request to it."""

@@ -18,6 +18,8 @@ from topicledger.ledger.outcomes import is_stopped
 from topicledger.resources import registry
 from topicledger.text import counted, nearest, show
 
+STOPPED = "stopped"
+"""Outcome, in what people see, of actions that guards stopped and an approval may let through."""
 REMOVED_ROWS = "removed_rows"
 """The guard of loads."""
 LOAD = ""

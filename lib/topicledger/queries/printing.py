@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from rich.console import Console
 
-from topicledger.errors import UsageError
-from topicledger.text import cell, console, counted, grid_of, json_array, json_value, printable
+from topicledger.errors import ExitCode, UsageError
+from topicledger.text import cell, console, counted, document, grid_of, json_array, json_value, printable
 
 MOST_ROWS = 200
 """Rows of a table for terminals; CSV and JSON have all rows."""
@@ -46,13 +46,15 @@ def csv_lines(rows: DataFrame) -> Iterator[str]:
 
 
 def json_lines(rows: DataFrame) -> Iterator[str]:
-    """Yield a JSON array with an object for each row. Raises UsageError if two columns have the same name."""
+    """Yield a result document with an object for each row. Raises UsageError if two columns have the same name."""
     names = rows.columns
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise UsageError(f"two columns are named {printable(twice)}, which JSON can't have: name one of them with AS")
     objects = (dict(zip(names, map(_plain, row), strict=True)) for row in rows.toLocalIterator())
+    yield f'{document(ExitCode.DONE, {}, indent=None).removesuffix("}")}, "rows": '
     yield from json_array(f" {json.dumps(each, default=json_value)}" for each in objects)
+    yield "}\n"
 
 
 def _csv_line(values: Sequence[str | None]) -> str:

@@ -205,10 +205,12 @@ SELECT
     changed.action,
     changed.what,
     CASE
+        WHEN changed.action = 'delete' AND changed.before['num_partitions'] = '1' THEN '1 partition'
         WHEN changed.action = 'delete' THEN changed.before['num_partitions'] || ' partitions'
         ELSE changed.before[changed.what]
     END AS before,
     CASE
+        WHEN changed.action = 'create' AND changed.num_partitions = 1 THEN '1 partition'
         WHEN changed.action = 'create' THEN CAST(changed.num_partitions AS STRING) || ' partitions'
         ELSE changed.after[changed.what]
     END AS after,

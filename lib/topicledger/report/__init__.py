@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def require_writable(path: Path, option: str = "--out") -> None:
+def require_writable(path: Path, option: str = "--to") -> None:
     """Check that a page can be written to `path`, before anything is read for it; raises UsageError if not."""
     folder = path.absolute().parent
     if path.is_dir():

@@ -17,16 +17,15 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.model.scope import Scope
 from topicledger.phases import VIOLATIONS
-from topicledger.plan.allowing import StoppedActions, all_stopped
+from topicledger.plan.allowing import STOPPED, StoppedActions, all_stopped
 from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned, with_destroys
 from topicledger.plan.planned_files import apply_command, paths_in, removals_in
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import MESSAGE_CHARACTERS, show
 
-PLANNED, OPEN, STOPPED = "planned", "open", "stopped"
-"""Outcomes of actions that have none yet: `open` if requests may have been sent, `stopped` if guards stopped them and
-an approval may let them through."""
+PLANNED, OPEN = "planned", "open"
+"""Outcomes, beside `STOPPED`, of actions that have none yet: `open` if requests may have been sent."""
 NAMED = 20
 """Most resources, and most reasons, to name for actions with the same outcome."""
 

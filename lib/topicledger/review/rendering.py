@@ -14,10 +14,11 @@ from itertools import chain, groupby, islice
 import click
 
 from topicledger.actions.showing import ADDS, REMOVES
+from topicledger.apply.rendering import NOTHING_PLANNED
 from topicledger.model import Outcome
 from topicledger.model.config_texts import with_units
-from topicledger.plan.allowing import approve_command, most_of, stopped_in_words
-from topicledger.review.diff import PLANNED, STOPPED, Ended, Line, PlanDiff, Reason
+from topicledger.plan.allowing import STOPPED, approve_command, most_of, stopped_in_words
+from topicledger.review.diff import PLANNED, Ended, Line, PlanDiff, Reason
 from topicledger.text import listed, show
 
 COMMENT_CHARACTERS = 65_536
@@ -109,7 +110,7 @@ def _head(diff: PlanDiff) -> Iterator[Words]:
         counts += ", " if counts else "", f"{count:,} ", _Name(action), "" if outcome == PLANNED else f" {outcome}"
     ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _UNSUCCESSFUL}
     unlike = ", ".join(f"{count:,} {outcome}" for outcome, count in ended.items() if count)
-    yield *(counts or ["nothing to create, delete or change"]), f"; {unlike}" if unlike else ""
+    yield *(counts or [NOTHING_PLANNED]), f"; {unlike}" if unlike else ""
     for removal in diff.removals:
         yield "leaves the tables: ", _Name(removal)
     if diff.stopped:
