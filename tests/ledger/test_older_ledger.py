@@ -21,7 +21,7 @@ from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
 from topicledger.schemas.tables import Table
 
 
-@pytest.fixture(scope="module", params=OLDER)
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.thorough)])
 def schema_version(request: pytest.FixtureRequest) -> int:
     """Version of the tables' schema."""
     version: int = request.param
