@@ -55,7 +55,7 @@ setup-s3: setup  ## fetch Hadoop's S3A (700 MB), and install a server that speak
 setup-clusters: setup setup-ci  ## fetch a YARN (Maven's jars, 60 MB), and what checks examples/kubernetes, for the tests of clusters
 	@.venv/bin/python scripts/fetch_jars.py yarn
 
-setup-ci: $(VENV)  ## install what checks examples/ci against its schemas into build/ci, for the tests of the examples
+setup-ci: $(VENV)  ## install what checks the examples against published schemas into build/ci, for the tests of the examples
 	@scripts/setup_environment.sh ci build/ci
 
 setup-queries: $(VENV)  ## install DuckDB, delta-rs and DataHub's reader into build/queries, for the tests of views and catalog files

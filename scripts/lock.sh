@@ -32,15 +32,18 @@ lock_spark() {
 python=${PYTHON:-python3.11}
 lock "$python" requirements.lock 'a development environment' pyproject.toml pyproject.toml --extra dev --extra spark \
     --build-deps-for editable
-for name in airflow docs s3 ci queries; do
+for name in airflow docs ci queries; do
     case $name in
         airflow) what='the Airflow environment' ;;
         docs) what='the environment that builds docs/' ;;
-        s3) what='the environment of the S3 that tests keep tables in' ;;
-        ci) what='the environment that checks examples/ci and examples/kubernetes' ;;
+        ci) what='the environment that checks examples/ci, examples/databricks and examples/kubernetes' ;;
         queries) what='the environment that reads tables without Spark, and files for data catalogs' ;;
     esac
     lock "$python" "requirements-$name.lock" "$what" "requirements-$name.in" "requirements-$name.in"
 done
+# Without the package's own dependencies: the server runs in an environment of its own.
+"$python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["s3"])' \
+    >"$folder/s3.in"
+lock "$python" requirements-s3.lock 'the environment of the S3 that tests keep tables in' pyproject.toml "$folder/s3.in"
 lock_spark python3.12 4.0
 lock_spark python3.13 4.1

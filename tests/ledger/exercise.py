@@ -21,8 +21,11 @@ from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, RUNS
 ROUNDS = 20
 
 
-OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
-"""A ledger of schema version 2 with the finished runs `created`, `deleted` and `audited`, and the run `planned`."""
+OLDER = {version: Path(__file__).parents[1] / "data" / f"ledger-schema-{version}.tar.gz" for version in (1, 2)}
+"""By schema version, a ledger with the finished runs `created` and `deleted`, in the second also `audited`, and the run
+`planned`. `write_older` wrote the first one."""
+OLDER_CLUSTER_ID = "topicledger-old-ledger"
+"""Id of the cluster that these ledgers call `main`."""
 
 
 @dataclass

@@ -121,7 +121,7 @@ def test_history_shows_all_events_of_a_topic_in_order(ledger: Ledger, tmp_path: 
 
 
 def test_history_works_on_an_older_ledger(spark: SparkSession, tmp_path: Path) -> None:
-    with tarfile.open(OLDER) as archive:
+    with tarfile.open(OLDER[2]) as archive:
         archive.extractall(tmp_path, filter="data")
     found = of_topic(Ledger(spark, str(tmp_path / "ledger")), "main", "old.gone")
     what = [(each.what, each.run_id) for each in found.events if each.run_id is not None]

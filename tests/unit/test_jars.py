@@ -7,10 +7,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkRuntimeError
 
 from tests import commands
 from topicledger.errors import TopicLedgerError
@@ -133,6 +135,36 @@ def test_error_of_a_jar_says_what_to_do(text: str, why: str) -> None:
     said = first_sentence(Py4JError(text))
     assert said.startswith(why)
     assert "\n" not in said
+
+
+def test_an_untested_delta_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert jars.untested_delta() is None, "unknown"
+    for version, warning in (
+        ("4.4.1", None),
+        ("4.3.0", "Delta 4.3.0 is untested: topicledger is tested with Delta 4.4.0"),
+    ):
+        monkeypatch.setenv(SUBMIT_ARGS, f"--packages io.delta:delta-spark_4.1_2.13:{version} pyspark-shell")
+        assert jars.untested_delta() == warning
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_errors_of_delta_name_the_spark_of_the_server(monkeypatch: pytest.MonkeyPatch, started: bool) -> None:
+    """The client has Spark 4.1; without a session, the server's version is unknown."""
+
+    def active() -> object:
+        if not started:
+            raise PySparkRuntimeError("[NO_ACTIVE_OR_DEFAULT_SESSION] No active or default Spark session found.")
+        return SimpleNamespace(version="4.0.5")
+
+    monkeypatch.setattr(jars, "is_remote", lambda: True)
+    monkeypatch.setattr(jars.SparkSession, "active", active)
+    expected = ("4.0.5", "4.0") if started else ("4.1.4", "4.1")
+    for text, why in (
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.", "this Spark {} has no Delta: give Spark"),
+        ("java.lang.NoSuchMethodError: 'void a.b.apply()'", "a jar doesn't fit Spark {}, such as Delta's: give Spark"),
+    ):
+        said = first_sentence(PySparkRuntimeError(text))
+        assert said.startswith(f"{why.format(expected[0])} the jars of io.delta:delta-spark_{expected[1]}_2.13:4.4.0")
 
 
 @pytest.mark.thorough

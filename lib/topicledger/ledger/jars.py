@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession, is_remote
 
 from topicledger.errors import TopicLedgerError
 
@@ -70,11 +73,12 @@ def explained(text: str) -> str | None:
             "DeltaSparkSessionExtension and spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog."
             "DeltaCatalog (docs/installation.md)"
         )
-    give = f"give Spark the jars of {coordinate()} (docs/installation.md)"
-    if _NO_DELTA.search(text):
-        return f"this Spark {pyspark.__version__} has no Delta: {give}"
-    if found := _UNFIT.search(text):
-        return f"a jar doesn't fit Spark {pyspark.__version__}, such as Delta's: {give}: {found[0].strip()}"
+    if (unfit := _UNFIT.search(text)) or _NO_DELTA.search(text):
+        spark = _version_that_answered()
+        give = f"give Spark the jars of {coordinate(spark=spark)} (docs/installation.md)"
+        if unfit:
+            return f"a jar doesn't fit Spark {spark}, such as Delta's: {give}: {unfit[0].strip()}"
+        return f"this Spark {spark} has no Delta: {give}"
     for pattern, meaning in _EXPLAINED:
         if found := pattern.search(text):
             line = next(each for each in text[text.rfind("\n", 0, found.start()) + 1 :].splitlines() if each.strip())
@@ -84,7 +88,19 @@ def explained(text: str) -> str | None:
 
 def spark_minor() -> str:
     """Return Spark's version up to the minor one, such as 4.2."""
-    return ".".join(pyspark.__version__.split(".")[:2])
+    return _minor(pyspark.__version__)
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _version_that_answered() -> str:
+    """Return the version of the Spark whose error this is: through Spark Connect, the server's, if there is one."""
+    if is_remote():
+        with suppress(PySparkException):
+            return SparkSession.active().version
+    return pyspark.__version__
 
 
 def require_spark() -> str | None:
@@ -119,9 +135,17 @@ def session_jars() -> Mapping[str, str]:
     raise TopicLedgerError(f"no Delta jars in {_folder() / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
 
 
-def coordinate(delta: str = _DELTA) -> str:
-    """Return the Maven coordinate of Delta for this version of Spark."""
-    return f"io.delta:delta-spark_{spark_minor()}_2.13:{delta}"
+def coordinate(delta: str = _DELTA, *, spark: str | None = None) -> str:
+    """Return the Maven coordinate of Delta for a version of Spark, by default this package's."""
+    return f"io.delta:delta-spark_{_minor(spark or pyspark.__version__)}_2.13:{delta}"
+
+
+def untested_delta() -> str | None:
+    """Return a warning if the version of Delta is known and untested."""
+    found = delta_version()
+    if found is None or _minor(found) == _minor(_DELTA):
+        return None
+    return f"Delta {found} is untested: topicledger is tested with Delta {_DELTA}"
 
 
 def delta_version() -> str | None:

@@ -101,6 +101,8 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     # Executors on other machines don't have the class.
     files = jars.local_files() if is_local(master) else None
     own_jars = jars.session_jars()
+    if (warning := jars.untested_delta()) is not None:
+        log.warning("%s", warning)
     ours = {
         **DEFAULTS,
         **_java(name),
