@@ -15,6 +15,8 @@ from topicledger.report import Report
 from topicledger.text import show
 
 SAMPLES = [reports.run, reports.rights, reports.hostile, reports.audit, reports.span]
+RUN_FIRST = [reports.run, *(pytest.param(each, marks=pytest.mark.thorough) for each in SAMPLES[1:])]
+"""The same for what looks alike on all pages: `make test` opens that of a run."""
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -174,7 +176,7 @@ def test_duration_of_each_phase_is_a_bar_on_a_time_axis(page: Page) -> None:
         ("print", {"media": "print", "width": 800}),
     ],
 )
-@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("sample", RUN_FIRST)
 def test_picture_contains_the_whole_page(
     page: Page, sample: Callable[[], Report], look: str, how: dict[str, Any]
 ) -> None:
@@ -247,7 +249,7 @@ def test_dark_mode_follows_the_browser_setting(page: Page) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-@pytest.mark.parametrize("width", [320, 390])
+@pytest.mark.parametrize("width", [320, pytest.param(390, marks=pytest.mark.thorough)])
 def test_pages_do_not_scroll_sideways_on_a_phone(page: Page, sample: Callable[[], Report], width: int) -> None:
     page.open(sample(), width=width)
     assert page.run("return document.documentElement.scrollWidth") == width
@@ -301,7 +303,7 @@ def test_printed_page_is_light_and_has_no_controls(page: Page) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("sample", RUN_FIRST)
 def test_axe_finds_no_serious_violations(page: Page, sample: Callable[[], Report], dark: bool) -> None:
     page.open(sample(), dark=dark)
     assert page.violations() == []

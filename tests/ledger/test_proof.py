@@ -440,6 +440,7 @@ def test_with_a_key_every_run_without_a_digest_is_a_finding(signed: Ledger) -> N
     assert "nothing proves 4 open runs with rows" in printed(verified)
 
 
+@pytest.mark.thorough
 def test_abandoned_run_is_proven_like_a_finished_one(signed: Ledger) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     request = runs.Request(command="provision", run_id="given-up")
