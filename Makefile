@@ -40,6 +40,7 @@ $(S3_LOG_STORE): lib/topicledger/ledger/ConditionalS3LogStore.java scripts/compi
 	  'only one command at a time may write a ledger on S3'
 
 $(CLASSES): $(VENV) $(JARS) $(LOCAL_FILES) scripts/archive_classes.sh scripts/archive_classes.py
+	@echo "setup: archiving Java's classes, once, so that commands start faster: up to some minutes" >&2
 	@scripts/archive_classes.sh
 
 setup-browser: setup  ## install Chromium with its driver (Debian's packages) and axe-core, for the tests of reports

@@ -5,7 +5,6 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-echo "setup: archiving Java's classes, once, so that commands start faster: up to some minutes" >&2
 made=build/classes/spark.jsa
 folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT

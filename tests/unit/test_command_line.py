@@ -43,9 +43,8 @@ def shown_options() -> Iterator[tuple[str, click.Option]]:
 
 
 def parsed(name: str, *arguments: str) -> dict[str, object]:
-    """Return a command's parameters. A command keeps the names of its help option from the first context it gets."""
-    parent = click.Context(main, **main.context_settings)
-    return NAMES[name].make_context(name, [*arguments, "--config", __file__], parent).params
+    """Return the values of a command's parameters."""
+    return NAMES[name].make_context(name, [*arguments, "--config", __file__]).params
 
 
 def test_names_have_dashes_and_no_underscores() -> None:
@@ -131,6 +130,13 @@ def test_run_id_is_for_new_and_open_runs_and_others_are_arguments() -> None:
         takes_run = any(each.make_metavar(context) == "[RUN_ID]" for each in command.params)
         assert bool(hidden) == takes_run, name
         assert not takes_run or name not in helps
+
+
+@pytest.mark.parametrize("command", [*NAMES.values(), *main.commands.values()], ids=lambda each: each.name)
+def test_h_is_an_option_of_a_command_alone(command: click.Command) -> None:
+    """As spark-submit runs it."""
+    context = click.Context(command, **command.context_settings)
+    assert command.get_help_option_names(context) == ["-h", "--help"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -64,14 +64,23 @@ ALIASES = {"load_manifests": "load-manifests", **runs.NAMES}
 """Other spellings of commands -> their names. They are not in the list of commands."""
 
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
 class _Commands(click.Group):
     """The commands by their names and by `ALIASES`."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, which takes -h by itself, too: spark-submit runs it without this group."""
+        super().add_command(cmd, name)
+        for each in (cmd, *(cmd.commands.values() if isinstance(cmd, click.Group) else ())):
+            each.context_settings.update(_HELP)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings=_HELP)
 @_version_option
 def main() -> None:
     """Provision and audit Kafka topics in bulk."""
