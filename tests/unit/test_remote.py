@@ -64,6 +64,7 @@ def test_a_server_of_another_version_is_warned_about(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         session._client_of("sc://spark:15002/;token=s3cr3t", builder(other))
     assert "the server sc://spark:15002/ has Spark 4.9.1, this client 4." in caplog.text
+    assert caplog.messages[-1].endswith(": untested; pip install 'pyspark[connect]==4.9.*'")
 
 
 def test_a_server_that_is_not_there_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,10 +88,11 @@ def explained(text: str) -> str | None:
 
 def spark_minor() -> str:
     """Return Spark's version up to the minor one, such as 4.2."""
-    return _minor(pyspark.__version__)
+    return minor(pyspark.__version__)
 
 
-def _minor(version: str) -> str:
+def minor(version: str) -> str:
+    """Return a version up to its minor one."""
     return ".".join(version.split(".")[:2])
 
 
@@ -105,12 +106,12 @@ def _version_that_answered() -> str:
 
 def require_spark() -> str | None:
     """Return a warning if this version of Spark is untested; raises TopicLedgerError if it is too old."""
-    minor = spark_minor()
-    if tuple(int(part) for part in re.findall(r"\d+", minor)[:2]) < _OLDEST:
+    found = spark_minor()
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _OLDEST:
         raise TopicLedgerError(
             f"Spark {pyspark.__version__} is too old: topicledger needs Spark {', '.join(TESTED)} or later"
         )
-    if minor in TESTED:
+    if found in TESTED:
         return None
     return f"Spark {pyspark.__version__} is untested: topicledger is tested with {', '.join(TESTED)}"
 
@@ -137,13 +138,13 @@ def session_jars() -> Mapping[str, str]:
 
 def coordinate(delta: str = _DELTA, *, spark: str | None = None) -> str:
     """Return the Maven coordinate of Delta for a version of Spark, by default this package's."""
-    return f"io.delta:delta-spark_{_minor(spark or pyspark.__version__)}_2.13:{delta}"
+    return f"io.delta:delta-spark_{minor(spark or pyspark.__version__)}_2.13:{delta}"
 
 
 def untested_delta() -> str | None:
     """Return a warning if the version of Delta is known and untested."""
     found = delta_version()
-    if found is None or _minor(found) == _minor(_DELTA):
+    if found is None or minor(found) == minor(_DELTA):
         return None
     return f"Delta {found} is untested: topicledger is tested with Delta {_DELTA}"
 

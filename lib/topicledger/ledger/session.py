@@ -147,8 +147,14 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
             f"the Spark Connect server {where} can't be used: {first_sentence(error)}: check [spark] remote in the "
             f"settings or {REMOTE}, and that it is up"
         ) from None
-    if version.split(".")[:2] != jars.spark_minor().split("."):
-        log.warning("the server %s has Spark %s, this client %s: untested", where, version, jars.spark_minor())
+    if jars.minor(version) != jars.spark_minor():
+        log.warning(
+            "the server %s has Spark %s, this client %s: untested; pip install 'pyspark[connect]==%s.*'",
+            where,
+            version,
+            jars.spark_minor(),
+            jars.minor(version),
+        )
     return session
 
 
