@@ -55,6 +55,8 @@ def test_every_command_works_with_tables_in_a_schema(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, root: str
 ) -> None:
     config = commands.settings_file(tmp_path, {"main": list(kafka.bootstrap_servers)}, root=root)
+    on_create = "on_create = [\"ALTER TABLE {table} SET TBLPROPERTIES ('team' = 'platform')\"]"
+    config.write_text(config.read_text().replace("[tables]", f"[tables]\n{on_create}"))
     topic = f"catalogs.{root.rpartition('.')[2]}"
     manifest = tmp_path / "topics.yaml"
     manifest.write_text(f"cluster: main\ntopics:\n  - {{topic: {topic}, num_partitions: 2}}\n", encoding="utf-8")
@@ -94,6 +96,10 @@ def test_every_command_works_with_tables_in_a_schema(
         assert spark.table(f"{root}.cost_by_owner").count() == 1
         assert spark.catalog.currentDatabase() == "default"
     names = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {root}").collect()}
+    teams = {
+        spark.sql(f"SHOW TBLPROPERTIES {root}.{name} ('team')").collect()[0]["value"] for name in ("audit", "runs")
+    }
+    assert teams == {"platform"}
     assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names
 
 

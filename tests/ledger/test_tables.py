@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -265,6 +266,29 @@ def test_processes_can_create_the_same_table_at_once(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ensure, range(4)))
     assert Ledger(spark, root).read(LEASES).count() == 4
+
+
+def test_new_tables_get_what_the_settings_say_and_existing_ones_stay(spark: SparkSession, tmp_path: Path) -> None:
+    """An owner, say: this catalog has none for tables in folders, but each table has properties."""
+    before = Ledger(spark, str(tmp_path / "ledger"))
+    before.ensure(RUNS)
+    statements = [f"ALTER TABLE {{table}} SET TBLPROPERTIES ('team' = '{name}')" for name in ("data", "platform")]
+    ledger = Ledger(spark, before.root, statements)
+    for _ in range(2):
+        ledger.ensure(RUNS, PLANS)
+    found = {each.name: ledger._properties(each).get("team") for each in (RUNS, PLANS)}
+    assert found == {"runs": None, "plans": "platform"}
+
+
+def test_error_of_a_statement_for_a_new_table_says_what_is_left_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    statements = ["ALTER TABLE {table} SET TBLPROPERTIES ('a' = 'b')", "GRANT NOTHING ON {table}", "SELECT 1 {table}"]
+    ledger = Ledger(spark, str(tmp_path / "ledger"), statements)
+    name = ledger.sql_name(RUNS)
+    left = re.escape(f"Run by hand: GRANT NOTHING ON {name}; SELECT 1 {name}")
+    with pytest.raises(TableError, match=rf"was created, but a statement of tables.on_create failed: .*{left}"):
+        ledger.ensure(RUNS)
+    assert ledger.exists(RUNS)
+    ledger.ensure(RUNS)
 
 
 def test_missing_root_is_an_error_if_it_must_exist(spark: SparkSession, tmp_path: Path) -> None:

@@ -595,3 +595,11 @@ def test_periods_and_prices_of_views_are_numbers(load: Load, problems_of: Proble
         "`views.gigabyte_price` must be between 0 and 1000000000000",
         "`views.partition_price` must be a number, not a string",
     ]
+
+
+def test_statements_for_new_tables_name_the_table_and_bear_on_no_decision(load: Load, problems_of: Problems) -> None:
+    given = MINIMAL.replace("[clusters", 'on_create = ["GRANT SELECT ON {table} TO `auditors`"]\n[clusters')
+    assert load(given).tables.on_create == ("GRANT SELECT ON {table} TO `auditors`",)
+    assert load(MINIMAL).digest() == load(given).digest()
+    wrong = "`tables.on_create` must have `{table}`, the name of the table, in each statement"
+    assert problems_of(given.replace("{table}", "runs")) == [wrong]

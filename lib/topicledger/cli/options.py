@@ -286,7 +286,8 @@ def open_ledger(options: Options, settings: Settings, name: str, *, new: bool = 
     elif (missing := missing_root(settings.tables.root)) is not None:
         # A relative root names another folder in each working folder, so a second ledger could come up unnoticed.
         click.echo(f"there are no tables at {missing} yet: they will be new", err=True)
-    ledger = Ledger(get_session(name, verbose=options.verbose, remote=settings.spark.remote), settings.tables.root)
+    session = get_session(name, verbose=options.verbose, remote=settings.spark.remote)
+    ledger = Ledger(session, settings.tables.root, settings.tables.on_create)
     if not settings.tables.single_writer:
         ledger.require_atomic_commits(refuse=name in ("apply", "provision"))
     return ledger

@@ -129,7 +129,7 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _tables(table: TomlTable) -> TablesSettings:
-    table.only("root", "root_is", "single_writer")
+    table.only("root", "root_is", "single_writer", "on_create")
     if "root" not in table.values:
         table.problem("root", "is missing: a path or `catalog.schema` for the Delta tables")
     root, kind = table.text("root") or "", table.choice("root_is", TablesSettings.root_is, "auto", "path", "catalog")
@@ -137,7 +137,10 @@ def _tables(table: TomlTable) -> TablesSettings:
         root = root_as(kind, root)
     except ValueError as error:
         table.problem("root", str(error))
-    return TablesSettings(root=root, root_is=kind, single_writer=table.flag("single_writer"))
+    statements = table.texts("on_create")
+    if any("{table}" not in each for each in statements):
+        table.problem("on_create", "must have `{table}`, the name of the table, in each statement")
+    return TablesSettings(root=root, root_is=kind, single_writer=table.flag("single_writer"), on_create=statements)
 
 
 def _kafka(table: TomlTable) -> KafkaSettings:

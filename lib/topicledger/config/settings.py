@@ -57,6 +57,9 @@ class TablesSettings:
     single_writer: bool = False
     """Set this only if at most one command runs at a time. Then `apply` and `provision` accept tables on S3 without a
     LogStore for several drivers, and on file systems where two drivers can overwrite each other's commits."""
+    on_create: tuple[str, ...] = ()
+    """SQL statements for each table that topicledger creates; `{table}` is its name:
+    ``ALTER TABLE {table} SET TAGS ('team' = 'platform')``. If one fails, the command says what to run by hand."""
 
 
 @dataclass(frozen=True, kw_only=True)

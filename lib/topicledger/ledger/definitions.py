@@ -23,7 +23,7 @@ from topicledger.config.roots import is_in_catalog, missing_root
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import condition, retried
 from topicledger.ledger.session import is_local
-from topicledger.ledger.sql import column_definition, definition, other_types, sql_text
+from topicledger.ledger.sql import column_definition, definition, other_types, run_on_create, sql_text
 from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 
 _NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
@@ -66,8 +66,8 @@ def _links(folder: Path) -> bool:
 class Definitions:
     """The tables under one root: created, checked, found and read."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession, root: str, on_create: Sequence[str] = ()) -> None:
+        self.spark, self._on_create = spark, on_create
         self._in_catalog = is_in_catalog(root)
         # Spark's SQL takes no relative path for a table; executors may have another working directory.
         relative = not self._in_catalog and ":" not in root
@@ -160,7 +160,8 @@ class Definitions:
         """
         for table in tables:
             if table.name not in self._ensured:
-                self._retried(table, "opened or created", partial(self._create_if_missing, table))
+                if self._retried(table, "opened or created", partial(self._create_if_missing, table)):
+                    run_on_create(self.spark, self._on_create, self.sql_name(table))
                 self._check(table)
                 if table.properties.get(_APPEND_ONLY) == "true" and self._keep_append_only(table):
                     log.warning("%s was not append-only: made so again after a killed `maintain`", self.location(table))
@@ -169,9 +170,10 @@ class Definitions:
     def _retried(self, table: Table, done_to_it: str, action: Callable[[], _T]) -> _T:
         return retried(f"table {self.location(table)} can't be {done_to_it}", action)
 
-    def _create_if_missing(self, table: Table) -> None:
+    def _create_if_missing(self, table: Table) -> bool:
+        """Return whether this process created it."""
         if self._is_there(table):
-            return
+            return False
         properties = {
             "delta.enableDeletionVectors": "false",
             SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
@@ -182,14 +184,15 @@ class Definitions:
         except PySparkException as error:
             # Delta's error depends on how far another process was that created it at the same time.
             if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_made_soon(table, properties)):
-                return
+                return False
             raise
         # Delta takes a folder that isn't empty for a table, and does nothing.
         if self._in_catalog or self._is_there(table) or self._is_made_soon(table, properties):
-            return
+            return True
         if self._has_files(table):
             raise TableError(f"table {self.location(table)} can't be opened or created: its folder has other files")
         self._make_of_empty_log(table, properties)
+        return True
 
     def _has_files(self, table: Table) -> bool:
         """Whether the folder of a table has files outside Delta's log."""

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from pyspark.sql import Column
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from topicledger.errors import TableError
+from topicledger.ledger.retries import first_sentence
 from topicledger.schemas import Table
 
 
@@ -19,6 +22,22 @@ def definition(table: Table, properties: Mapping[str, str]) -> str:
     partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
     pairs = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
     return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({pairs})"
+
+
+def run_on_create(spark: SparkSession, statements: Sequence[str], name: str) -> None:
+    """Run the settings' statements for a new table, by its name in SQL.
+
+    Raises TableError that says what is left to run by hand: the table exists, so no later run does it.
+    """
+    texts = [each.replace("{table}", name) for each in statements]
+    for number, text in enumerate(texts):
+        try:
+            spark.sql(text)
+        except PySparkException as error:
+            raise TableError(
+                f"table {name} was created, but a statement of tables.on_create failed: {first_sentence(error)}. "
+                f"Run by hand: {'; '.join(texts[number:])}"
+            ) from error
 
 
 def column_definition(field: StructField) -> str:
