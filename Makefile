@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench pictures docs check format package wheel image lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-queries setup-s3 demo broker test test-all test-unit test-docs test-faults test-airflow test-browser test-clusters test-s3 test-spark test-versions bench pictures docs check format package wheel image lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -82,6 +82,10 @@ test-all: setup-browser setup-docs setup-airflow setup-ci setup-clusters setup-q
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile tests/unit
+
+test-docs: setup  ## follow the pages of docs/ against real brokers: commands, outputs, queries, links, generated parts
+	.venv/bin/python -m pytest $(wildcard tests/unit/test_docs*.py) tests/unit/test_documented_commands.py tests/unit/test_command_line.py \
+	  tests/broker/test_tutorials.py tests/broker/test_how_tos.py tests/broker/test_documented_queries.py
 
 test-faults: setup  ## kill drivers, lose answers, kill brokers: what each fault cost (KILLS=50, an hour)
 	TOPICLEDGER_KILLS=$(KILLS) .venv/bin/python -m pytest tests/fault tests/ledger/test_many_runs.py

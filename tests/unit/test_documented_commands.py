@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.broker import pages
+from tests.broker.following import LEFT_OUT, left_out, page_of
 from tests.commands import REPOSITORY
 from topicledger.cli.options import ALIASES
 from topicledger.serving.command import main
@@ -109,3 +111,26 @@ def test_documented_options_exist(page: Path) -> None:
 
 def test_commands_of_pages_are_found() -> None:
     assert sum(len(list(shown(page))) for page in PAGES) > 80
+
+
+def unfollowed(page: str, tests: str) -> Iterator[str]:
+    """Yield what the tests of how-tos don't run of a page's commands, and don't leave out for a reason either."""
+    for block in pages.blocks(page):
+        shows = block.language in ("bash", "sh") or re.search(r"^(\$ )?topicledger ", block.text, re.M)
+        if not shows or left_out(page, block):
+            continue
+        if page not in map(page_of, re.findall(r"^def (test_\w+)\(page:", tests, re.M)):
+            yield f"no test is named for its page: {block.lines[0]}"
+        if block.language == "bash":
+            yield from (line for line in block.lines if not re.match(r"topicledger .*[^&]$|export ", line))
+        elif not block.text.startswith("$ "):
+            yield f"neither bash nor $: {block.lines[0]}"
+
+
+def test_each_block_of_commands_is_followed_or_left_out_for_a_reason() -> None:
+    """The test is named for its page, and fails if commands are left."""
+    tests = (REPOSITORY / "tests" / "broker" / "test_how_tos.py").read_text(encoding="utf-8")
+    names = sorted({path.name for path in pages.DOCS.glob("*.md")} - {*pages.TUTORIALS})
+    assert {name: found for name in names if (found := list(unfollowed(name, tests)))} == {}
+    used = [key for key in LEFT_OUT if any(each.text.startswith(key[1]) for each in pages.blocks(key[0]))]
+    assert used == list(LEFT_OUT)
