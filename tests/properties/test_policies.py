@@ -535,13 +535,13 @@ def expected(estate: Estate, rules: Sequence[Policy]) -> dict[str, Verdict]:
     for index, rule in enumerate(rules):
         if rule.name in OF_ONE:
             plain = OF_ONE[rule.name]
-            answers[index] = {topic.topic_id: plain(topic, **rule.settings) for topic in estate.topics}
+            answers[index] = {topic.topic_id: plain(topic, **rule.options) for topic in estate.topics}
     for index in answers:
         if rules[index].mode == "refuse":
             is_open -= objections(index).keys()
     for index, rule in enumerate(rules):
         if rule.name in TOGETHER:
-            answers[index] = TOGETHER[rule.name](estate, frozenset(is_open), **rule.settings)
+            answers[index] = TOGETHER[rule.name](estate, frozenset(is_open), **rule.options)
             if rule.mode == "refuse":
                 is_open -= objections(index).keys()
     of_rules = [objections(index) for index in range(len(rules))]
