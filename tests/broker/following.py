@@ -54,6 +54,7 @@ class Page:
         self._client = sasl_client(options["sasl_plain_username"], "env:ORDERS_PASSWORD", "orders")
         monkeypatch.setenv("ORDERS_PASSWORD", options["sasl_plain_password"])
         monkeypatch.setenv("LOGNAME", "alice")
+        monkeypatch.setenv("COLUMNS", "300")
         monkeypatch.setenv("PWD", str(folder))
         monkeypatch.chdir(folder)
         self.settings()
