@@ -273,7 +273,7 @@ def forge(ledger: Ledger, run_id: str, *, of: str = "run-1", rows: bool = True, 
 
 
 def led_back_by_another_key(ledger: Ledger) -> None:
-    """The run before --from refers to a forged newest run; both claim to be signed with a different key."""
+    """The run before --since-run refers to a forged newest run; both claim to be signed with a different key."""
     digests = {row["run_id"]: row["digest"] for row in ledger.read(RUNS).collect()}
     foreign = "map('algorithm', 'HMAC-SHA256', 'key_id', '0badc0de')"
     set_in_runs(ledger, "run_id = 'run-0'", proof=foreign, previous_digest=f"'{digests['run-2']}'")
@@ -432,7 +432,8 @@ def test_with_a_key_every_run_without_a_digest_is_a_finding(signed: Ledger) -> N
     all_digests_removed(signed)
     verified = verify(signed, settings)
     assert found(verified) == [(run_id, "no_digest", "runs") for run_id in ("forged", "run-0", "run-1", "run-2")]
-    assert "if proof.key was set later, verify --from the first signed run" in verified.findings[-1].message
+    advice = "if proof.key was set later, verify with --since-run RUN, the first signed run"
+    assert advice in verified.findings[-1].message
     set_in_runs(signed, "true", state="'applying'", finished_at="NULL")
     verified = verify(signed, settings)
     assert (found(verified), verified.open_runs) == ([], ["forged", "run-0", "run-1", "run-2"])

@@ -104,16 +104,16 @@ def claims_other_key(run: RunRow, *before: RunRow, hours: int | None = None) -> 
     return replace(run, proof=FOREIGN, previous=names, text="forged", started_at=at, finished_at=at)
 
 
-@pytest.mark.parametrize("names", [(), (THIRD,)], ids=["nothing", "the run of --from"])
+@pytest.mark.parametrize("names", [(), (THIRD,)], ids=["nothing", "the run of --since-run"])
 def test_a_row_that_only_claims_another_key_hides_nothing(names: tuple[RunRow, ...]) -> None:
-    """It leads --from to the newest run as one before it: once even in a circle."""
+    """It leads --since-run to the newest run as one before it: once even in a circle."""
     rows = [FIRST, claims_other_key(SECOND, FIRST, FOURTH), THIRD, claims_other_key(FOURTH, *names)]
     found = verified(rows, since="third", expected=(FOURTH.digest,))
     assert {("second", "other_key"), ("fourth", "other_key"), (None, "not_found")} <= set(findings(found))
     assert (found.runs, found.earlier, found.exit_code) == (4, 0, 4)
 
 
-@pytest.mark.parametrize("names", [(), (THIRD,)], ids=["nothing", "the run of --from"])
+@pytest.mark.parametrize("names", [(), (THIRD,)], ids=["nothing", "the run of --since-run"])
 def test_an_accepted_key_moves_no_later_run_before_the_first(names: tuple[RunRow, ...]) -> None:
     rows = [FIRST, claims_other_key(SECOND, FIRST, FOURTH), THIRD, claims_other_key(FOURTH, *names)]
     found = verified(rows, since="third", expected=(FOURTH.digest,), other_keys=(EARLIER_ID,))

@@ -13,11 +13,17 @@ import pytest
 from tests.broker import pages
 from tests.broker.following import LEFT_OUT, left_out, page_of
 from tests.commands import REPOSITORY
-from topicledger.cli.options import ALIASES
+from tests.unit.cli_commands import every_command
+from topicledger.cli.options import ALIASES, Renamed
 from topicledger.serving.command import main
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 EXAMPLES = [path for path in sorted((REPOSITORY / "examples").rglob("*")) if path.is_file()]
+SOURCES = sorted((REPOSITORY / "lib" / "topicledger").rglob("*.py"))
+OTHERS = [
+    *(REPOSITORY / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "Makefile")),
+    *(path for folder in ("conf", "jobs", "scripts") for path in sorted((REPOSITORY / folder).glob("*.*"))),
+]
 PLACEHOLDERS = {"...": "x", r"(?<=[= ])N\b": "1", r"\$PWD": "/here", r"\bFORMAT\b": "strimzi"}
 """Parts of documented commands that stand for a value -> a value."""
 
@@ -79,9 +85,54 @@ def test_documented_commands_are_accepted(page: Path, monkeypatch: pytest.Monkey
         except click.ClickException as error:
             wrong.append(f"{line}: {error.format_message()}")
         else:
-            named = any(each.make_metavar(context) == "[RUN_ID]" for each in context.command.params)
-            if named and "--run-id" in line:
-                wrong.append(f"{line}: takes the run as an argument")
+            words = [word.partition("=")[0] for word in line.split()]
+            wrong += [f"{line}: {name} isn't in its help" for name in unshown(context.command) if name in words]
+    assert wrong == []
+
+
+def unshown(command: click.Command) -> set[str]:
+    """The names of options that the command accepts and its help doesn't show."""
+    chosen = [each for each in command.params if isinstance(each, click.Option)]
+    return {name for each in chosen for name in (each.opts if each.hidden else getattr(each, "former", []))}
+
+
+def former_options() -> dict[str, tuple[set[str], set[str]]]:
+    """Former names of options -> the commands that had them, and those that have an option of that name now."""
+    commands = dict(every_command())
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for name, command in commands.items():
+        for each in command.params:
+            for former in each.former if isinstance(each, Renamed) else ():
+                now = {other for other, that in commands.items() if any(former in one.opts for one in that.params)}
+                found.setdefault(former, (set(), now))[0].add(name)
+    return found
+
+
+# The generated page of commands has the options that help shows, each below its command.
+OF_OPTIONS = [page for page in (*PAGES, *EXAMPLES, *OTHERS) if page.name != "command-line.md"]
+
+
+@pytest.mark.parametrize("page", OF_OPTIONS, ids=lambda page: page.name)
+def test_pages_call_each_option_by_its_name(page: Path) -> None:
+    """A line with a former name is about a command that has an option of this name now."""
+    wrong = []
+    for former, (_, now) in former_options().items():
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if re.search(rf"(?<![\w-]){former}(?![\w=-])", line) and not any(command in line for command in now):
+                wrong.append(line)
+    assert wrong == []
+
+
+def test_messages_call_each_option_by_its_name() -> None:
+    """A sentence that names a command and then a former name of its option gives advice that no help explains."""
+    wrong = []
+    for path in SOURCES:
+        # A literal in several parts is one text.
+        text = re.sub(r'"\n\s*f?"', "", path.read_text(encoding="utf-8"))
+        for former, (had, now) in former_options().items():
+            named = "|".join(command.split()[-1] for command in had)
+            found = re.findall(rf"\b(?:{named})\b[^.;\n]*(?<![\w-]){former}(?![\w-])[^\n]*", text)
+            wrong += [f"{path.name}: {each}" for each in found if not any(command in each for command in now)]
     assert wrong == []
 
 

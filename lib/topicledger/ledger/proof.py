@@ -75,7 +75,7 @@ def signer(settings: Settings) -> Signer:
         raise SecretError(
             f"proof.key: the key is shorter than {LEAST_KEY_BYTES} bytes and could be guessed, so it signs no run. Set "
             "a longer one, such as from `openssl rand -hex 32`. `runs verify` still takes the short key for the runs "
-            "that it signed; verify later runs with the new key and --from the first run that it signed"
+            "that it signed; verify later runs with the new key and --since-run RUN, the first that it signed"
         )
     return found
 

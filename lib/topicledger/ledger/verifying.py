@@ -37,7 +37,7 @@ from topicledger.text import document, show
 
 log = logging.getLogger(__name__)
 
-_KEY_SET_LATER = "if proof.key was set later, verify --from the first signed run"
+_KEY_SET_LATER = "if proof.key was set later, verify with --since-run RUN, the first signed run"
 
 
 class Kind(StrEnum):
