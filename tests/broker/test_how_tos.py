@@ -97,6 +97,17 @@ def test_approvals(page: Page, brokers: EmbeddedKafka) -> None:
     assert "payments.more" in live(brokers, "payments")
 
 
+def test_ci(page: Page, brokers: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICLEDGER_CONFIG", "my.toml")
+    page.values["NEW"] = "again"
+    common = "defaults: {owner: payments, num_partitions: 1, replication_factor: 1}\ntopics:\n"
+    page.write("topics/payments.yaml", f"cluster: orders\n{common}  - {{topic: payments.authorised}}\n")
+    page.run("plan topics")
+    page.run("runs approve")
+    page.run("apply topics")
+    assert set(live(brokers, "payments.")) == {"payments.authorised"}
+
+
 def test_declare(page: Page) -> None:
     page.write("topics/payments.yaml", page.block("cluster: orders\ndefaults: {replication_factor: 3"))
     page.write("more.csv", "cluster,topic,owner\norders,logistics.parcels,logistics\n")

@@ -12,8 +12,8 @@ import topicledger
 from topicledger.cli import main
 
 PACKAGE = Path(topicledger.__file__).parent
-OTHERS = {"cli/show.py", "cli/schema.py"}
-"""Print arrays of rows (`runs list`, `runs show`), or a schema, which has a format of its own."""
+OTHERS = {"cli/schema.py"}
+"""Prints a schema, which has a format of its own."""
 
 
 def test_documents_without_a_ledger_have_version_and_exit_code(tmp_path: Path) -> None:
