@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 from pyspark.sql import functions as F
 
 from tests.unit.frames import VALIDATED, dicts, frame, manifest_rows
@@ -184,11 +184,16 @@ def _row(case: str, fields: dict[str, Any]) -> dict[str, Any]:
     return {**row, "owner": case}
 
 
+def _can_be_sent(fields: dict[str, Any]) -> bool:
+    """Whether the session can get such a row: Spark Connect refuses one whose map has a key twice."""
+    return not (is_remote() and any(isinstance(each, list) for each in fields.values()))
+
+
 @pytest.fixture(scope="module")
 def validated(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     """Validate all cases together, and return the results by case."""
     cases = [*FINE.items(), *((case, fields) for case, (fields, _, _) in BROKEN.items())]
-    rows = manifest_rows(spark, *(_row(case, fields) for case, fields in cases))
+    rows = manifest_rows(spark, *(_row(case, fields) for case, fields in cases if _can_be_sent(fields)))
     found = defaultdict(list)
     for row in dicts(rows.transform(manifests.validate(["other", "main"], None))):
         found[row["owner"]].append(row)
@@ -204,7 +209,9 @@ def test_a_row_without_faults_is_accepted(validated: dict[str, list[dict[str, An
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_row_with_faults_is_refused_with_each_reason(validated: dict[str, list[dict[str, Any]]], case: str) -> None:
     """C1, C3"""
-    _, error, message = BROKEN[case]
+    fields, error, message = BROKEN[case]
+    if not _can_be_sent(fields):
+        pytest.skip("Spark Connect sends no such row")
     (row,) = validated[case]
     assert (row["phase"], row["outcome"]) == ("manifest", "refused")
     assert (row["error"], row["error_message"]) == (error, message)
