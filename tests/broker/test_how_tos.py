@@ -292,7 +292,8 @@ def test_reports(page: Page) -> None:
     page.do("drift", "--usage")
     page.run("report --config my.toml --estate")
     names = ("run.html", "week.html", "estate.html")
-    written = [Path(name).read_text(encoding="utf-8") for name in names]
+    # Names may be broken at their dots.
+    written = [Path(name).read_text(encoding="utf-8").replace("<wbr>", "") for name in names]
     # Nothing ran in that week, and the estate is told by owner.
     assert ["payments" in text for text in written] == [True, False, True]
     assert "payments.authorised" in written[0]
