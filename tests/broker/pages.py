@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.commands import REPOSITORY
 
@@ -73,8 +74,8 @@ class Command:
         return shlex.split(self.line, comments=True)[1:]
 
 
-def blocks(page: str) -> Iterator[Block]:
-    """Yield the blocks of a page."""
+def blocks(page: str | Path) -> Iterator[Block]:
+    """Yield the blocks of a page: a name in docs/, or the path of another file."""
     for fence in FENCE.finditer((DOCS / page).read_text(encoding="utf-8")):
         indent, language, name, added, text = fence.groups()
         text = re.sub(f"^{indent}", "", text, flags=re.M)

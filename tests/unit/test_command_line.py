@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 import topicledger
-from tests.unit.cli_commands import every_command
+from scripts import generate_reference
 from topicledger.cli.durations import Duration
 from topicledger.cli.options import NEW_ID, RUN_ID, Renamed
 from topicledger.serving.command import main
 
 PACKAGE = Path(topicledger.__file__).parent
-NAMES = dict(every_command())
+NAMES = dict(generate_reference.commands())
 FORMER = {
     ("prune", "--topic"): "--topics",
     ("export", "--topic"): "--pattern",

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
-from scripts import generate_docs
+from scripts import generate_docs, generate_reference
 from tests.commands import REPOSITORY
 from topicledger import __version__
-from topicledger.cli import exits, main
+from topicledger.cli import exits
 from topicledger.config.severities import SEVERITIES
 from topicledger.errors import ExitCode
 from topicledger.report.advice import OF_DRIFT
@@ -77,15 +76,6 @@ def test_the_page_about_performance_and_the_estimate_use_measured_seconds() -> N
     assert [each for each in seconds if f"({each}, " not in measured and f", {each})" not in measured] == []
 
 
-def commands(group: click.Group = main, *names: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command with its full name."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, *names, name)
-        else:
-            yield " ".join([*names, name]), command
-
-
 def test_the_readme_is_one_that_a_stranger_reads_in_minutes() -> None:
     readme = PAGES[0].read_text(encoding="utf-8")
     assert len(readme.split()) <= 900
@@ -112,7 +102,7 @@ def test_the_pages_are_short_enough_to_be_read() -> None:
 def test_every_command_that_can_exit_3_documents_it() -> None:
     detailed = {
         name
-        for name, command in commands()
+        for name, command in generate_reference.commands()
         if any({"--detailed-exitcode", "--fail-on"} & set(each.opts) for each in command.params)
     }
     assert detailed
@@ -121,7 +111,7 @@ def test_every_command_that_can_exit_3_documents_it() -> None:
 
 
 def test_exit_codes_are_those_of_commands() -> None:
-    assert set(exits.OF_COMMANDS) <= {name for name, _ in commands()}
+    assert set(exits.OF_COMMANDS) <= {name for name, _ in generate_reference.commands()}
 
 
 def test_the_tables_of_users_are_those_that_may_have_their_columns() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
+from scripts import generate_reference
 from tests.broker import pages
 from tests.broker.following import LEFT_OUT, left_out, page_of
 from tests.commands import REPOSITORY
-from tests.unit.cli_commands import every_command
 from topicledger.cli.options import ALIASES, Renamed
 from topicledger.serving.command import main
 
@@ -35,11 +35,11 @@ OTHER_OPTIONS = {"--conf", "--files", "--jars", "--packages", "--py-files", "--d
 
 def blocks(page: Path) -> Iterator[str]:
     """Yield the code blocks of a page that show commands: those for bash, and those with a prompt."""
-    for language, block in re.findall(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S):
-        if language == "bash":
-            yield block
-        elif language in ("", "text"):
-            yield "\n".join(re.findall(r"^ *\$ (.*)", block, re.M))
+    for block in pages.blocks(page):
+        if block.language == "bash":
+            yield block.text
+        elif block.language in ("", "text"):
+            yield "\n".join(re.findall(r"^ *\$ (.*)", block.text, re.M))
 
 
 def shown(page: Path) -> Iterator[str]:
@@ -98,7 +98,7 @@ def unshown(command: click.Command) -> set[str]:
 
 def former_options() -> dict[str, tuple[set[str], set[str]]]:
     """Former names of options -> the commands that had them, and those that have an option of that name now."""
-    commands = dict(every_command())
+    commands = dict(generate_reference.commands())
     found: dict[str, tuple[set[str], set[str]]] = {}
     for name, command in commands.items():
         for each in command.params:

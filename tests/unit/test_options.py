@@ -14,8 +14,8 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 import topicledger
+from scripts import generate_reference
 from tests.commands import REPOSITORY
-from tests.unit.cli_commands import every_command
 from topicledger.cli import main
 from topicledger.cli.options import ALIASES, Options
 
@@ -53,7 +53,7 @@ def test_no_command_has_an_option_that_does_nothing_for_it() -> None:
     known = functions()
     useless = [
         f"{name} --{option.replace('_', '-')}"
-        for name, command in every_command()
+        for name, command in generate_reference.commands()
         if command.callback is not None and name not in ("help", "policies list", "schema manifests")
         for option in COMMON.intersection(each.name or "" for each in command.params)
         if option not in options_read(command.callback.__name__, known)
@@ -65,7 +65,7 @@ def test_every_command_has_the_options_that_it_reads() -> None:
     known = functions()
     missing = [
         f"{name} --{option.replace('_', '-')}"
-        for name, command in every_command()
+        for name, command in generate_reference.commands()
         if command.callback is not None and name not in ("help", "policies list", "schema manifests")
         for option in options_read(command.callback.__name__, known) & COMMON
         if option not in {each.name for each in command.params}
@@ -76,7 +76,7 @@ def test_every_command_has_the_options_that_it_reads() -> None:
 def test_every_command_reads_its_own_options() -> None:
     known = functions()
     unread = []
-    for name, command in every_command():
+    for name, command in generate_reference.commands():
         function = known[getattr(command.callback, "__name__", "")]
         read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         given = {each.arg for each in [*function.args.args, *function.args.kwonlyargs]}
@@ -138,7 +138,7 @@ def test_lists_of_commands_show_whole_sentences_in_80_columns() -> None:
 
 
 def test_each_command_shows_an_example_that_it_accepts() -> None:
-    for name, command in every_command():
+    for name, command in generate_reference.commands():
         start, _, rest = (command.epilog or "").partition(f"topicledger {name}")
         assert start == "Example: ", name
         needs_settings = any(each.name == "config" for each in command.params)
@@ -148,7 +148,7 @@ def test_each_command_shows_an_example_that_it_accepts() -> None:
 def owner_options() -> list[tuple[str, str]]:
     return [
         (name, parameter.opts[0])
-        for name, command in every_command()
+        for name, command in generate_reference.commands()
         for parameter in command.params
         if parameter.opts[0].endswith("owner") and parameter.metavar != "COLUMN"
     ]
