@@ -171,7 +171,7 @@ class Definitions:
         return retried(f"table {self.location(table)} can't be {done_to_it}", action)
 
     def _create_if_missing(self, table: Table) -> bool:
-        """Return whether this process created it; another one may have done so at the same time."""
+        """Return whether this process created it; another process may have created it at the same time."""
         if self._is_there(table):
             return False
         properties = {
