@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from pyspark.sql import SparkSession, is_remote
+from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.harness import Estate, new_folder
-from topicledger.ledger.session import SERVE, for_few_rows, get_session
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
 # with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.
-_SERIAL = f"-XX:+UseSerialGC -Xmn900m -XX:ReservedCodeCacheSize=480m -Djava.io.tmpdir={new_folder()}"
+_SERIAL = f"-XX:+UseSerialGC -Xmn1200m -XX:ReservedCodeCacheSize=480m -Djava.io.tmpdir={new_folder()}"
 _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
 # No test cuts the power: thousands of commits need not be on the disk.
 _UNSYNCED = "--conf spark.hadoop.topicledger.fsync=false"
@@ -29,7 +28,7 @@ _FEW_TABLES = (
     "--conf spark.ui.retainedJobs=50 --conf spark.ui.retainedStages=50"
 )
 _SESSION = (
-    f'--driver-memory 2g {_UNSYNCED} {_FEW_TABLES} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
+    f'--driver-memory 3g {_UNSYNCED} {_FEW_TABLES} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
 )
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SESSION)
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'{_UNSYNCED} --conf "spark.driver.defaultJavaOptions={_QUICK}"')
@@ -38,22 +37,7 @@ os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'{_UNSYNCED} --conf "spark.dri
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_storage"]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """For few rows, as most tests have; jobs that tests start run with the real settings.
-
-    It lasts as long as the one of `serve`, so it gets Java's second compiler, too. SPARK_REMOTE names a server of Spark
-    Connect instead.
-    """
-    session = get_session(SERVE)
-    if not is_remote():
-        session.sparkContext.setLogLevel("ERROR")
-    with for_few_rows(session):
-        yield session
-    session.stop()
+pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_spark", "tests.plugin_storage"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,65 @@
+"""One Spark for the whole run: processes that test share one Java, which would otherwise compile everything in each.
+
+Where tests run in several processes (`--numprocesses`), the process that hands them out starts Spark. The others use
+its Java through PySpark's gateway, each with its own session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession, is_remote
+
+from topicledger.ledger.session import SERVE, for_few_rows, get_session, workers_python
+
+_GATEWAY = "TOPICLEDGER_TEST_GATEWAY"
+"""Environment variable with port and secret of the gateway to the Java that this run's processes share."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Start Spark for the processes that test; they start after this."""
+    if getattr(session.config.option, "numprocesses", None) and not is_remote():
+        java: Any = get_session(SERVE)
+        parameters = java.sparkContext._gateway.java_parameters
+        os.environ[_GATEWAY] = f"{parameters.port} {parameters.auth_token}"
+
+
+def shares_java() -> bool:
+    """Whether other processes that test use the same Java."""
+    return _GATEWAY in os.environ
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """For few rows, as most tests have; jobs that tests start run with the real settings.
+
+    It lasts as long as the one of `serve`, so it gets Java's second compiler, too. SPARK_REMOTE names a server of Spark
+    Connect instead.
+    """
+    if shares_java():
+        _attach()
+    session = get_session(SERVE)
+    if not is_remote():
+        session.sparkContext.setLogLevel("ERROR")
+    with for_few_rows(session):
+        yield session
+    if not shares_java():
+        session.stop()
+
+
+def _attach() -> None:
+    """Make a session in the shared Java the one that `get_session` returns."""
+    port, secret = os.environ[_GATEWAY].split()
+    with patch.dict(os.environ, PYSPARK_GATEWAY_PORT=port, PYSPARK_GATEWAY_SECRET=secret):
+        launch: Any = launch_gateway
+        gateway = launch()
+    java = gateway.jvm.SparkSession.getDefaultSession().get()
+    with workers_python():
+        context = SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(java.sparkContext()))
+    SparkSession(context, java.newSession())
