@@ -25,7 +25,7 @@ _UNSYNCED = "--conf spark.hadoop.topicledger.fsync=false"
 # run's 25 minutes on full garbage collections.
 _FEW_TABLES = (
     "--conf spark.databricks.delta.delta.log.cacheSize=200 --conf spark.sql.ui.retainedExecutions=50 "
-    "--conf spark.ui.retainedJobs=50 --conf spark.ui.retainedStages=50"
+    "--conf spark.ui.retainedJobs=50 --conf spark.ui.retainedStages=50 --conf spark.buffer.pageSize=1m"
 )
 _SESSION = (
     f'--driver-memory 3g {_UNSYNCED} {_FEW_TABLES} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
