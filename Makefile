@@ -13,7 +13,7 @@ CLASSES := build/classes/.complete
 BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
-WORKERS ?= 2
+WORKERS ?= 3
 SPARKS ?= 4.0 4.1 4.2 connect wheel-4.0 wheel-4.1 wheel-4.2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1 4.4.0
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
@@ -71,7 +71,7 @@ demo: setup  ## start a broker, load manifests, provision their topics, look at 
 broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three, AUTHORIZER=1 for users and ACLs)
 	@exec .venv/bin/python -m topicledger_testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS) $(if $(AUTHORIZER),--authorizer)
 
-test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
+test: setup  ## run the tests, against real brokers, in three processes with one Spark (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
 test-all: setup-browser setup-docs setup-airflow setup-ci setup-clusters setup-queries setup-s3  ## run every test there is, also on other Sparks, faults in all their forms (KILLS=50, hours)
@@ -80,7 +80,7 @@ test-all: setup-browser setup-docs setup-airflow setup-ci setup-clusters setup-q
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 	@$(MAKE) test-spark
 
-test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
+test-unit: setup  ## run the fast tests, no broker, no tables, in three processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile tests/unit
 
 test-docs: setup  ## follow the pages of docs/ against real brokers: commands, outputs, queries, links, generated parts

@@ -21,17 +21,16 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 def test_mistakes_take_no_acl_and_replacements_come_first(
     spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Then a plan from the manifests of before gives everything back, ACLs included."""
     estate = estate_of(spark, kafka_acls, tmp_path, manage=("^User:rights-k",), max_acl_deletes=10)
-    gone, mistaken, failed, replaced = before = [
+    before = [
         right("User:rights-k1", "READ", "rights.one"),
         right("User:rights-k2", "READ", "rights.two"),
         right("User:rights-k3", "ALL", "rights.three"),
         right("User:rights-k4", "ALL", "rights.four"),
     ]
+    _, mistaken, failed, replaced = before
     declare(estate, *before)
     assert estate.run().outcomes() == {"ok": 4}
-    moment = datetime.now(UTC)
 
     warns = PolicySpec(use="acl_forbidden", mode="warn", options={"operations": ["WRITE"]})
     estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": (warns,)}))
@@ -59,17 +58,35 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
     }
     assert live(kafka_acls, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd]))
 
+
+@pytest.mark.thorough
+def test_a_plan_from_the_manifests_of_before_gives_acls_back(
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = estate_of(spark, kafka_acls, tmp_path, manage=("^User:before-k",), max_acl_deletes=10)
+    kept, replaced = before = [
+        right("User:before-k1", "READ", "before.one"),
+        right("User:before-k2", "ALL", "before.two"),
+    ]
+    declare(estate, *before)
+    assert estate.run().outcomes() == {"ok": 2}
+    moment = datetime.now(UTC)
+    parts = [{**replaced, "operation": each} for each in ("READ", "WRITE")]
+    declare(estate, kept, *parts)
+    assert estate.run().exit_code == 0
+    assert live(kafka_acls, "User:before") == set(map(acl, [kept, *parts]))
+
     back = estate.run("plan", "back", manifests=moment)
     (row,) = estate.rows(RUNS, "back")
     assert int(row["arguments"]["acls_version"]) < int(row["arguments"]["latest_acls_version"])
     actions = {(row["action"], row["resource"]) for row in estate.rows(PLANS, "back")}
     assert actions == {
-        *(("acl_add", " ".join(acl(each))) for each in (gone, replaced)),
-        *(("acl_delete", " ".join(acl(each))) for each in (parts[0], *parts[2:], odd)),
+        ("acl_add", " ".join(acl(replaced))),
+        *(("acl_delete", " ".join(acl(each))) for each in parts),
     }
     assert back.exit_code == 0
     done = estate.run("apply", "back")
-    assert (done.exit_code, live(kafka_acls, "User:rights")) == (0, set(map(acl, before)))
+    assert (done.exit_code, live(kafka_acls, "User:before")) == (0, set(map(acl, before)))
 
 
 @pytest.mark.thorough

@@ -44,8 +44,17 @@ from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import ACTIONS, KINDS
 from topicledger.resources.scoped import left_outside, with_inside
+from topicledger.schemas import ACLS
 
 of_every_kind = pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.table)
+LONG = {ACLS.name}
+"""Tables of kinds whose decisions take many steps: most of these tests leave them to `make test-all`, and to tests of
+the kind itself."""
+of_every_short_kind = pytest.mark.parametrize(
+    "example",
+    [pytest.param(each, marks=[pytest.mark.thorough] * (each.table in LONG)) for each in EXAMPLES],
+    ids=lambda each: each.table,
+)
 MANY = dict.fromkeys(OF_KINDS, 100)
 DONE = StructType(
     [
@@ -113,7 +122,7 @@ def scoped_by(kind: ResourceKind, scope: Scope) -> Transform:
     return lambda rows: rows.transform(within).transform(outside)
 
 
-@of_every_kind
+@of_every_short_kind
 def test_a_scope_selects_by_owner_and_by_text(spark: SparkSession, example: Example) -> None:
     """Nothing outside is planned, guarded or refused."""
     kind, new = example.kind, example.text("new")
@@ -125,7 +134,7 @@ def test_a_scope_selects_by_owner_and_by_text(spark: SparkSession, example: Exam
         assert example.text("gone") in pending
 
 
-@of_every_kind
+@of_every_short_kind
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_removed_row_leaves_its_resource_to_its_owner(spark: SparkSession, example: Example, shared: bool) -> None:
     """All rows of a principal may go at once, and another owner may declare some of the same principal."""
@@ -175,7 +184,7 @@ def test_rows_are_decided_on(spark: SparkSession, example: Example) -> None:
             assert line is None or line, name
 
 
-@of_every_kind
+@of_every_short_kind
 def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example) -> None:
     """Undeclared ones are neither changed nor counted nor drift; declared ones are refused, also in files."""
     kind, same = example.kind, example.row("same", state="present")
@@ -210,7 +219,7 @@ def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example)
     assert str(error) == f"f:7: {kind.resource_type}: {matches_ignored(column, name)}"
 
 
-@of_every_kind
+@of_every_short_kind
 def test_a_guard_of_0_stops_what_it_counts(spark: SparkSession, example: Example) -> None:
     found = decided(spark, example, settings({}))
     guards = {each.name: each.safeguards.guard for each in example.kind.actions}
@@ -225,7 +234,7 @@ def test_a_guard_of_0_stops_what_it_counts(spark: SparkSession, example: Example
             assert row["phase"] is None, name
 
 
-@of_every_kind
+@of_every_short_kind
 def test_policies_of_its_section_refuse_actions(spark: SparkSession, example: Example) -> None:
     """Every kind has the policy `owner_required`; only the new resource has an owner."""
     kind = example.kind
@@ -242,7 +251,7 @@ def test_policies_of_its_section_refuse_actions(spark: SparkSession, example: Ex
         assert "gone" in refused
 
 
-@of_every_kind
+@of_every_short_kind
 def test_undone_actions_are_rows_that_restore_what_was(spark: SparkSession, example: Example) -> None:
     kind = example.kind
     names = ("new", "gone", *(("other",) if example.others is not None else ()))

@@ -11,11 +11,12 @@ import pytest
 from tests.fault.proxy import CUT, DROP, Direction, Fault, FaultProxy
 from tests.harness import cluster_settings
 from tests.resources.examples import EXAMPLES, Example
+from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
-from topicledger.model import Outcome
+from topicledger.model import Outcome, PhaseResult
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 of_every_kind = pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.table)
@@ -91,7 +92,15 @@ def test_a_change_of_another_client_is_not_overwritten(kafka_sasl: EmbeddedKafka
     theirs, ours = example.by_another("foreign"), example.target("foreign")
     with executor_of(kafka_sasl, kafka_sasl) as executor:
         assert [row.outcome for row in executor.apply([theirs])] == [Outcome.OK]
-        (row,) = executor.changed_since_plan([ours])
+        found: list[PhaseResult] = []
+
+        def shown() -> bool:
+            found.extend(executor.changed_since_plan([ours]))
+            return found != []
+
+        # Brokers show a change some time after they acknowledged it (K6).
+        until(shown, seconds=PATIENT.visibility)
+        (row,) = found
         assert (f"{row.phase} {row.outcome}", row.error) == example.changed_meanwhile
         (gone,) = executor.apply([example.by_another("foreign", adds=False)])
         assert gone.outcome is Outcome.OK

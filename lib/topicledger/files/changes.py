@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
-from topicledger.ledger.tables import Ledger, differ, same_key
+from topicledger.ledger.sql import differ, same_key
+from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform

@@ -12,7 +12,8 @@ from topicledger.files.changes import KEPT, as_declared
 from topicledger.files.exported import ExportRequest
 from topicledger.files.exported_rows import REASON, TableExport
 from topicledger.frames import materialised
-from topicledger.ledger.tables import Ledger, same_key
+from topicledger.ledger.sql import same_key
+from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform, with_reasons
 from topicledger.resources.ignoring import without_ignored
 from topicledger.resources.kind import ResourceKind

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -73,6 +73,7 @@ class Definitions:
         relative = not self._in_catalog and ":" not in root
         self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
         self._ensured: set[str] = set()
+        self._collected: dict[str, tuple[int, Sequence[Row]]] = {}
 
     def location(self, table: Table) -> str:
         """The table's path, or its name in the catalog."""

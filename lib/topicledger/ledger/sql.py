@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -128,3 +128,23 @@ def _without_nullability(data_type: DataType) -> DataType:
     if isinstance(data_type, StructType):
         return StructType([StructField(each.name, _without_nullability(each.dataType)) for each in data_type])
     return data_type
+
+
+def differ(table: Table, left: str, right: str) -> Column:
+    """Whether the rows of two aliases differ in any column of the table."""
+    return F.expr(sql_differ(table, left, right))
+
+
+def same_key(table: Table, left: str, right: str) -> list[Column]:
+    """Whether the rows of two aliases have the same key of the table, as conditions of a join."""
+    return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in table.key]
+
+
+def affected(done: DataFrame) -> int:
+    """Return the number of rows that an UPDATE or a MERGE changed."""
+    return int(done.collect()[0]["num_affected_rows"])
+
+
+def format_literal(text: str) -> str:
+    """Return a text for a format string."""
+    return text.replace("{", "{{").replace("}", "}}")

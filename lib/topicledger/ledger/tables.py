@@ -12,13 +12,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, DataFrameWriter, Row
+from pyspark.sql import DataFrame, DataFrameWriter, Row
 from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence, retried
-from topicledger.ledger.sql import by_key, comparable, inserted, iso_times, sql_differ, sql_text, sql_value, updated
+from topicledger.ledger.sql import (
+    affected,
+    by_key,
+    comparable,
+    format_literal,
+    inserted,
+    iso_times,
+    same_key,
+    sql_differ,
+    sql_text,
+    sql_value,
+    updated,
+)
 from topicledger.schemas import TABLES, Table
 from topicledger.text import iso_time
 
@@ -47,6 +59,14 @@ class Ledger(Definitions):
     def read_at(self, table: Table, version: int | None) -> DataFrame:
         """Read the table at `version`; no rows if it is None: the table didn't exist then."""
         return self.rows(table, []) if version is None else self.read(table, version)
+
+    def all_rows(self, table: Table) -> Sequence[Row]:
+        """Collect a small table, once for each of its versions: a read takes Delta several queries."""
+        version = self.latest_version(table)
+        if self._collected.get(table.name, (None, ()))[0] != version:
+            rows = self.read(table, version).select(*table.schema.names)
+            self._collected[table.name] = version, self._retried(table, "read", rows.collect)
+        return self._collected[table.name][1]
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
@@ -205,7 +225,7 @@ class Ledger(Definitions):
 
     def _update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
-        return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
+        return affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
 
     def update_named(self, table: Table, named: DataFrame, condition: str, values: Mapping[str, str]) -> int:
         """As `update`, for rows whose key is in `named`, once each; a join, so that there may be any number of them."""
@@ -218,8 +238,8 @@ class Ledger(Definitions):
         """Run MERGE with the table as `old` and `rows` as `new`; returns the number of rows that it changed."""
         into, then = f"MERGE INTO {self.sql_name(table)} AS old USING ", f" AS new ON {same} {' '.join(clauses)}"
         # The text is a format string, whose only field is `rows`.
-        text = f"{_literal(into)}{{rows}}{_literal(then)}"
-        return _affected(self.spark.sql(text, rows=rows))
+        text = f"{format_literal(into)}{{rows}}{format_literal(then)}"
+        return affected(self.spark.sql(text, rows=rows))
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Write `rows`, unless they were changed meanwhile, in one commit; returns the number of written rows.
@@ -371,26 +391,6 @@ class Ledger(Definitions):
             clauses.insert(1, f"WHEN MATCHED AND {condition} THEN DELETE")
         same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
         self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
-
-
-def _affected(done: DataFrame) -> int:
-    """The number of rows that an UPDATE or a MERGE changed."""
-    return int(done.collect()[0]["num_affected_rows"])
-
-
-def _literal(text: str) -> str:
-    """Return a text for a format string."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def differ(table: Table, left: str, right: str) -> Column:
-    """Whether the rows of two aliases differ in any column of the table."""
-    return F.expr(sql_differ(table, left, right))
-
-
-def same_key(table: Table, left: str, right: str) -> list[Column]:
-    """Whether the rows of two aliases have the same key of the table, as conditions of a join."""
-    return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in table.key]
 
 
 def all_tables(ledger: Ledger) -> None:

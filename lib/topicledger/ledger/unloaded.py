@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.ledger.tables import differ, same_key
+from topicledger.ledger.sql import differ, same_key
 from topicledger.schemas import Table
 
 

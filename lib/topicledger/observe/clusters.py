@@ -69,7 +69,7 @@ class Recorded:
 
 def recorded(ledger: Ledger) -> dict[str, Recorded]:
     """Return the rows of `clusters` by name."""
-    known = (Recorded(**row.asDict()) for row in ledger.read(CLUSTERS).select(*CLUSTERS.schema.names).collect())
+    known = (Recorded(**row.asDict()) for row in ledger.all_rows(CLUSTERS))
     return {each.name: _in_utc(each) for each in known}
 
 

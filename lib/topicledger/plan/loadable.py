@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from topicledger.files.changes import frames
 from topicledger.ledger.run import Run
-from topicledger.ledger.tables import Ledger, same_key
+from topicledger.ledger.sql import same_key
+from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow, ParsedManifests
 from topicledger.manifests.owners import is_one_of
 from topicledger.model import TOPIC, Outcome, Phase

@@ -33,7 +33,8 @@ from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run, find_run
 from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
-from topicledger.ledger.tables import Ledger, differ, same_key
+from topicledger.ledger.sql import differ, same_key
+from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
