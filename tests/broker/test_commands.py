@@ -7,12 +7,13 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
+from operator import le
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import commands
+from tests import commands, executions
 from tests.broker.invoking import MANIFEST, error_of, invoke, load
 from tests.harness import UNREACHABLE, Estate, topics
 from topicledger import cli
@@ -27,7 +28,11 @@ def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
     return commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
 
 
-def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> None:
+MOST_PLANNED, MOST_LISTED, MOST_SHOWN = 97, 3, 10
+"""Most SQL executions of `plan` with three creates, of `runs list` and of `runs show`, those of Delta included."""
+
+
+def test_load_plan_apply_show_and_start_again(spark: SparkSession, config: Path, tmp_path: Path) -> None:
     loaded = load(config)
     assert (loaded.exit_code, loaded.stdout) == (0, "3 added, 0 changed, 0 unchanged, 0 removed\n")
     assert "there are no tables at " in loaded.stderr
@@ -36,7 +41,9 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert "there are no tables" not in again.stderr
 
     result_file = tmp_path / "result.json"
-    planned = invoke("plan", "--config", config, "--run-id", "way", "--format", "json", "--result-file", result_file)
+    to_result = ("--format", "json", "--result-file", result_file)
+    with executions.counted(spark) as of_plan:
+        planned = invoke("plan", "--config", config, "--run-id", "way", *to_result)
     assert planned.exit_code == 4
     document = json.loads(planned.stdout)
     assert document == json.loads(result_file.read_text())
@@ -80,7 +87,8 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert (again.exit_code, json.loads(again.stdout)["outcomes"]) == (4, {"failed": 1, "ok": 2})
     assert "run way has already finished: nothing is sent, and this is its result\n" in again.stderr
 
-    listed = invoke("runs", "list", "--config", config, "--format", "json")
+    with executions.counted(spark) as of_list:
+        listed = invoke("runs", "list", "--config", config, "--format", "json")
     assert [(run["command"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)["runs"]] == [
         ("plan", "finished", 4),
         ("load_manifests", "finished", 0),
@@ -89,7 +97,8 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     table = invoke("runs", "list", "--config", config).stdout
     assert re.search(r"way +│ plan +│ finished │ \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ │ (\d+ min )?\d+ s", table), table
     assert "1 failed, 2 ok" in table
-    shown = invoke("runs", "show", "--config", config, "--run-id", "way").stdout.splitlines()
+    with executions.counted(spark) as of_show:
+        shown = invoke("runs", "show", "--config", config, "--run-id", "way").stdout.splitlines()
     assert re.fullmatch(r"run way: finished, manifests at version \d+, requested by \w+", shown[0])
     assert shown[1:4] == ["2 create ok; 1 failed", "", "failed on main: 1"]
     assert shown[4].startswith("  ! create commands.three (validate): INVALID_REPLICATION_FACTOR: ")
@@ -104,6 +113,8 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     cut = ("--format", "json", "--max-chars", "5000")
     assert invoke("runs", "show", "--config", config, "--run-id", "way", *cut).exit_code == 2
     assert invoke("runs", "abandon", "--config", config, "--run-id", "way").exit_code == 2
+    made = (of_plan(), of_list(), of_show())
+    assert all(map(le, made, (MOST_PLANNED, MOST_LISTED, MOST_SHOWN))), made
 
 
 @pytest.mark.thorough

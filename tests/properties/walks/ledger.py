@@ -61,6 +61,9 @@ class MemoryLedger:
 
     stored = read
 
+    def all_rows(self, table: Table) -> Sequence[Any]:
+        return self.read(table).collect()
+
     def read_at(self, table: Table, version: int | None) -> DataFrame:
         return self.rows(table, []) if version is None else self.read(table, version)
 
