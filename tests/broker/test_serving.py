@@ -19,11 +19,15 @@ from tests import commands
 from tests.broker.direct import live
 from tests.broker.served import SCRIPT, serving
 from tests.receiver import receiver
-from tests.waiting import until
+from tests.waiting import family_of, is_alive, until
 from topicledger.serving import protocol
+from topicledger.serving.reader import MODULE
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
+
+_MANY = 600
+"""Topics whose creation in requests of 20 takes longer than a dozen other commands."""
 
 
 class Place:
@@ -38,6 +42,12 @@ class Place:
         return subprocess.run(
             [*SCRIPT, *map(str, arguments), "--config", str(self.config)],
             env=self.environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*SCRIPT, *map(str, arguments), "--config", str(self.config)],
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def declare(self, *topics: str) -> Path:
@@ -100,6 +110,74 @@ def test_two_clients_at_once_both_get_their_answer(place: Place, kafka: Embedded
     assert set(live(kafka, "both.")) == {"both.one", "both.two"}
 
 
+def test_commands_that_read_are_answered_beside_an_apply(place: Place, kafka: EmbeddedKafka) -> None:
+    """As without a server, in seconds; neither they, their process's death, nor an unread output disturb the run.
+
+    Small requests keep the apply under way as long as this test needs it to be.
+    """
+    with place.config.open("a") as settings:
+        settings.write("[kafka]\nmax_batch_records = 20\n")
+    names = [f"beside.{number:04}" for number in range(_MANY)]
+    reads = {
+        "runs": ("runs", "list", "--format", "json"),
+        "show": ("runs", "show", "earlier"),
+        "topic": ("topics", "show", "--topic", "earlier.one", "--cluster", "main"),
+        "sql": ("sql", "SELECT 1 AS one, count(*) AS topics FROM manifests"),
+    }
+    sockets = Path(place.environment["TOPICLEDGER_SOCKET_DIR"])
+    with place.serving() as server:
+        assert place.run("load_manifests", place.declare("earlier.one")).returncode == 0
+        assert place.run("provision", "--run-id", "earlier").returncode == 0
+        assert place.run("load_manifests", place.declare(*names)).returncode == 0
+        expected = {name: place.run(*each) for name, each in reads.items()}
+        assert _readers_of(server.pid) == [], "the server had nothing else to do"
+        idle = _resident(server.pid)
+        applying = place.start("provision", "--run-id", "long")
+        until(lambda: bool(live(kafka, "beside.")) or applying.poll() is not None, seconds=120)
+        # The first one starts its own Spark, and the reader.
+        began = time.monotonic()
+        assert place.run(*reads["sql"]).stdout == expected["sql"].stdout
+        taken = {"first": round(time.monotonic() - began, 1)}
+        until(lambda: any(sockets.glob("*r.sock")), seconds=60)
+        taken["reader starts"] = round(time.monotonic() - began, 1)
+        (reader,) = _readers_of(server.pid)
+        for number, (name, each) in enumerate([*reads.items(), *reads.items()]):
+            began = time.monotonic()
+            warm = place.run(*each)
+            taken[f"{name} {number // len(reads) + 1}"] = round(time.monotonic() - began, 1)
+            assert warm.returncode == 0, warm.stderr
+            if name == "runs":
+                runs = [run for run in json.loads(warm.stdout)["runs"] if run["run_id"] != "long"]
+                assert runs == json.loads(expected[name].stdout)["runs"]
+            else:
+                assert warm.stdout == expected[name].stdout
+        with_reader = _resident(reader)
+        silent = place.start("sql", "SELECT repeat('x', 1000000) AS x", "--format", "csv")
+        assert silent.stdout is not None
+        begins = silent.stdout.read(1)
+        os.kill(reader, signal.SIGKILL)
+        until(lambda: not is_alive(reader), seconds=30)
+        assert applying.poll() is None, "all of it was beside the apply"
+        print(f"beside an apply: {taken} s; idle server {idle} MiB, reader {with_reader} MiB")
+        _, errors = applying.communicate(timeout=600)
+        assert applying.returncode == 0, errors
+        assert set(live(kafka, "beside.")) == set(names)
+        assert begins == "x"
+        silent.communicate(timeout=60)
+
+
+def _resident(pid: int) -> int:
+    """Return the MiB of resident memory of a process and its descendants."""
+    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in family_of(pid))
+    return sum(map(int, pages)) * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+def _readers_of(server: int) -> list[int]:
+    """Return the process ids of a server's readers."""
+    found = subprocess.run(["pgrep", "-P", str(server), "-f", MODULE], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
+
+
 def test_a_server_provisions_as_soon_as_manifests_change(place: Place, kafka: EmbeddedKafka) -> None:
     """Also if there are no tables when it starts: the first load makes them."""
     health = place.config.with_name("health.json")
@@ -134,10 +212,7 @@ def test_a_run_of_a_server_that_is_killed_is_finished_without_it(place: Place, k
     names = [f"killed.{number:03}" for number in range(300)]
     assert place.run("load_manifests", place.declare(*names)).returncode == 0
     with place.serving() as server:
-        asking = subprocess.Popen(
-            [*SCRIPT, "provision", "--config", str(place.config), "--run-id", "cut"],
-            env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        asking = place.start("provision", "--run-id", "cut")
         until(lambda: bool(live(kafka, "killed.")), seconds=120)
         server.send_signal(signal.SIGKILL)
         _, said = asking.communicate(timeout=120)

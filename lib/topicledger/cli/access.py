@@ -9,7 +9,15 @@ from typing import Any
 import click
 from rich.console import Console
 
-from topicledger.cli.options import Options, Renamed, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import (
+    Options,
+    ReadingCommand,
+    Renamed,
+    common_with,
+    open_ledger,
+    open_settings,
+    print_result,
+)
 from topicledger.errors import ExitCode, UsageError
 from topicledger.resources.acls import permissions
 from topicledger.resources.acls.permissions import Known, Permission
@@ -53,6 +61,7 @@ def access_group() -> None:
 
 @access_group.command(
     "who",
+    cls=ReadingCommand,
     short_help="Show who may do what on one --cluster.",
     epilog="Example: topicledger access who --topic payments.authorised --cluster orders",
 )
@@ -77,6 +86,7 @@ def access_who(
 
 @access_group.command(
     "what",
+    cls=ReadingCommand,
     short_help="Show what a principal may do on one --cluster.",
     epilog="Example: topicledger access what --principal User:billing --cluster orders",
 )

@@ -15,6 +15,7 @@ from topicledger.cli import cluster_check
 from topicledger.cli.options import (
     NEW_ID,
     Options,
+    ReadingCommand,
     common_with,
     interruptible,
     open_ledger,
@@ -42,7 +43,10 @@ def clusters_group() -> None:
 
 
 @clusters_group.command(
-    "list", short_help="List the recorded cluster id of each name.", epilog="Example: topicledger clusters list"
+    "list",
+    cls=ReadingCommand,
+    short_help="List the recorded cluster id of each name.",
+    epilog="Example: topicledger clusters list",
 )
 @common_with(without=("run_id",))
 def clusters_list(options: Options) -> int:
@@ -74,6 +78,7 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
 
 @clusters_group.command(
     "check",
+    cls=ReadingCommand,
     short_help="Find features that would fail on a cluster.",
     epilog="Example: topicledger clusters check orders",
 )

@@ -80,6 +80,20 @@ class _Commands(click.Group):
         return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
 
+class ReadingCommand(click.Command):
+    """A command that changes no table and no cluster, so that a server may run it beside a run."""
+
+
+def only_reads(arguments: Sequence[str]) -> bool:
+    """Return whether these arguments call a `ReadingCommand`."""
+    command: click.Command | None = main
+    for name in arguments:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), name)
+    return isinstance(command, ReadingCommand)
+
+
 @click.group(cls=_Commands, context_settings=_HELP)
 @_version_option
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from topicledger.cli import explain, explain_resources, live_policies, upgrades
-from topicledger.cli.options import Options, common_with, open_ledger, open_settings
+from topicledger.cli.options import Options, ReadingCommand, common_with, open_ledger, open_settings
 from topicledger.cli.scope import check_owners, topic_scope_options
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
@@ -26,7 +26,9 @@ def policies_group() -> None:
     """Try policies: list the built-in ones, check those of the settings, explain their verdicts on a topic."""
 
 
-@policies_group.command("list", short_help="List the available policies.", epilog="Example: topicledger policies list")
+@policies_group.command(
+    "list", cls=ReadingCommand, short_help="List the available policies.", epilog="Example: topicledger policies list"
+)
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -43,7 +45,10 @@ def policies_list(config: Path | None, as_format: str) -> None:
 
 
 @policies_group.command(
-    "check", short_help="Check the settings' policies.", epilog="Example: topicledger policies check"
+    "check",
+    cls=ReadingCommand,
+    short_help="Check the settings' policies.",
+    epilog="Example: topicledger policies check",
 )
 @common_with(without=("run_id", "cluster", "result_file"))
 def policies_check(options: Options) -> int:
@@ -63,6 +68,7 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
 
 @policies_group.command(
     "explain",
+    cls=ReadingCommand,
     short_help="Explain the policies' verdicts on a resource.",
     epilog="Example: topicledger policies explain --topic payments.authorised --cluster orders",
 )
@@ -89,6 +95,7 @@ def policies_explain(options: Options, topic: str | None, **given: str | None) -
 
 @policies_group.command(
     "audit",
+    cls=ReadingCommand,
     short_help="Evaluate live topics by create policies.",
     epilog="Example: topicledger policies audit --cluster orders",
 )

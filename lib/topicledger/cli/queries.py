@@ -11,7 +11,15 @@ from pyspark.sql import DataFrame, Row
 
 from topicledger import atomic
 from topicledger.apply.display import display_only
-from topicledger.cli.options import FEW_BYTES, Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import (
+    FEW_BYTES,
+    Options,
+    ReadingCommand,
+    common_with,
+    open_ledger,
+    open_settings,
+    print_result,
+)
 from topicledger.config.reading import load_settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
@@ -33,6 +41,7 @@ _PRINTED: Mapping[str, Callable[[DataFrame], None]] = {
 
 @click.command(
     "sql",
+    cls=ReadingCommand,
     short_help="Run one query that reads the tables and views.",
     epilog="Example: topicledger sql \"SELECT * FROM changes WHERE topic = 'payments.new'\"",
 )
@@ -84,6 +93,7 @@ def views_command(options: Options) -> int:
 
 @click.command(
     "catalog",
+    cls=ReadingCommand,
     short_help="Write the live topics for a data catalog.",
     epilog="Example: topicledger catalog --to topics.json",
 )

@@ -11,7 +11,15 @@ import click
 
 from topicledger import report
 from topicledger.apply.display import display_only
-from topicledger.cli.options import Options, Renamed, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import (
+    Options,
+    ReadingCommand,
+    Renamed,
+    common_with,
+    open_ledger,
+    open_settings,
+    print_result,
+)
 from topicledger.cli.scope import check_owners, topic_scope_options
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
@@ -23,6 +31,7 @@ from topicledger.text import document, printable
 
 @click.command(
     "report",
+    cls=ReadingCommand,
     short_help="Write an HTML report of a run, a time span or the estate.",
     epilog="Example: topicledger report nightly-7 --to nightly-7.html",
 )

@@ -14,7 +14,15 @@ from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import left_on, take_away_left
 from topicledger.cli import show
-from topicledger.cli.options import Options, Renamed, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import (
+    Options,
+    ReadingCommand,
+    Renamed,
+    common_with,
+    open_ledger,
+    open_settings,
+    print_result,
+)
 from topicledger.cli.plans import revert
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
@@ -44,7 +52,9 @@ def runs_group() -> None:
     """List, show, approve, verify, revert and abandon runs."""
 
 
-@runs_group.command("list", short_help="List the runs, newest first.", epilog="Example: topicledger runs list")
+@runs_group.command(
+    "list", cls=ReadingCommand, short_help="List the runs, newest first.", epilog="Example: topicledger runs list"
+)
 @click.option("--limit", type=click.IntRange(min=1), default=50, help="Number of runs to list.")
 @common_with(without=("run_id", "cluster", "result_file"))
 def runs_list(options: Options, limit: int) -> int:
@@ -55,6 +65,7 @@ def runs_list(options: Options, limit: int) -> int:
 
 @runs_group.command(
     "show",
+    cls=ReadingCommand,
     short_help="Show a plan as a diff, with its results.",
     epilog="Example: topicledger runs show nightly-7",
 )
@@ -135,7 +146,10 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
 
 
 @runs_group.command(
-    "verify", short_help="Report runs that changed since they ended.", epilog="Example: topicledger runs verify"
+    "verify",
+    cls=ReadingCommand,
+    short_help="Report runs that changed since they ended.",
+    epilog="Example: topicledger runs verify",
 )
 @click.option(
     "--since-run",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 from rich.console import Console
 
-from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, ReadingCommand, common_with, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
 from topicledger.model.config_texts import with_units
@@ -25,6 +25,7 @@ def topics_group() -> None:
 
 @topics_group.command(
     "show",
+    cls=ReadingCommand,
     short_help="Show the history of a topic.",
     epilog="Example: topicledger topics show --topic payments.authorised --cluster orders",
 )

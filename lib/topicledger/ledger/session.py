@@ -91,7 +91,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if (warning := jars.require_spark()) is not None:
         log.warning("%s", warning)
-    if any(name in os.environ for name in _GIVEN):
+    if is_given():
         # spark-submit, or the platform, has chosen the master, the jars and the Java options.
         return builder.getOrCreate()
     server = os.environ.get(REMOTE) or remote
@@ -118,6 +118,11 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     started = _started_with_output_in(None if verbose else log_folder())
     with started, workers_python(), _behind_sparks_jars(files):
         return builder.getOrCreate()
+
+
+def is_given() -> bool:
+    """Whether spark-submit or a platform gave this process its session."""
+    return any(name in os.environ for name in _GIVEN)
 
 
 def print_sparks_errors(wanted: bool) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from topicledger.serving import protocol
@@ -20,6 +20,10 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _NOT_ASKED = {"serve", "help", "-h", "--help", "--version"}
 _COMPLETION = "_TOPICLEDGER_COMPLETE"
 """The variable with which a shell asks for completions."""
+
+
+class _ForReader(Exception):
+    """The server's reader runs the command."""
 
 
 def main() -> None:
@@ -43,21 +47,29 @@ def ask(arguments: Sequence[str]) -> int | None:
         return None
     try:
         path = protocol.socket_of(config)
+        request = {
+            "arguments": list(arguments),
+            "folder": str(Path.cwd()),
+            "config": str(config),
+            "code": protocol.CODE,
+        }
     except OSError:
         return None
     if not protocol.is_ours_alone(path.parent):
         return None
+    try:
+        return _asked(path, request)
+    except _ForReader:
+        return _asked(protocol.reader_of(path), request)
+
+
+def _asked(path: Path, request: Mapping[str, object]) -> int | None:
+    """Return the command's exit code, or None if nothing was done. Raises _ForReader."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(str(path))
             if protocol.peer_uid(connection) != os.getuid():
                 return None
-            request = {
-                "arguments": list(arguments),
-                "folder": str(Path.cwd()),
-                "config": str(config),
-                "code": protocol.CODE,
-            }
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             # Signals stay blocked until `_wait` can pass them on, since the server may begin before that.
@@ -86,6 +98,8 @@ def _wait(connection: socket.socket) -> int | None:
                         "command starts its own Spark; restart `serve` with this topicledger",
                         file=sys.stderr,
                     )
+                if message.get("reader") is True:
+                    raise _ForReader
                 return None
             accepted = True
             if "exit_code" in message:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from topicledger.resources import building
 from topicledger.schemas import DECLARING, MANIFESTS
 from topicledger.serving import protocol
 from topicledger.serving.health import Health, memory_bytes
+from topicledger.serving.reader import Reader, command_of
 from topicledger.serving.server import Command, Pace, Server
 
 __all__ = ["main", "serve"]
@@ -78,7 +80,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
 
     def do(arguments: Sequence[str], announced: Announced | None = None) -> int:
         with health.during(arguments) as code:
-            code.append(_do(arguments, announced))
+            code.append(carried_out(arguments, announced))
         return code[0]
 
     pace = None if every is None else Pace(every=every)
@@ -86,13 +88,17 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     own = partial(do, announced=announced)
     try:
         settings = open_settings(options)
-        server = Server(protocol.socket_of(options.config), do, is_ending=ending.is_set)
-        with server.listening(), health.kept():
+        path = protocol.socket_of(options.config)
+        reader = Reader(command_of(options.config, protocol.reader_of(path), options.log_format))
+        server = Server(path, do, is_ending=ending.is_set, is_for_reader=reader.runs)
+        with server.listening(), health.kept(), ExitStack() as beside:
             click.echo(f"starting Spark for {options.config}; commands start their own until it is ready", err=True)
             with server.alone():
                 # The first `load-manifests` may create the tables later.
                 ledger = open_ledger(options, settings, "serve", new=True)
                 _warm_up(settings, ledger)
+            beside.enter_context(reader.running())
+            beside.callback(server.close)
             health.ready()
             click.echo(f"serving {options.config}: commands with these settings run here", err=True)
             must_restart = False
@@ -122,7 +128,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     return ExitCode.DONE
 
 
-def _do(arguments: Sequence[str], announced: Announced | None) -> int:
+def carried_out(arguments: Sequence[str], announced: Announced | None = None) -> int:
     """Run a command and return its exit code; `announced`: the states that the server's own runs have announced."""
     try:
         main(list(arguments), prog_name="topicledger", obj=announced)

@@ -7,8 +7,10 @@ The client sends its request as one line, together with its stdin, stdout and st
 `config` is what --config or TOPICLEDGER_CONFIG names, `code` is `CODE`.
 
 The server answers `{"accepted": true}`, or false with `why`; if its code differs from the client's, also with its
-`code`. When the command has ended it sends `{"exit_code": 0}`. In
-between, the client may send `{"interrupt": true}` for each Ctrl-C.
+`code`. When the command has ended it sends `{"exit_code": 0}`. In between, the client may send `{"interrupt": true}`
+for each Ctrl-C.
+
+With `{"accepted": false, "reader": true}`, the client sends the same request to the server's reader (`reader_of`).
 """
 
 from __future__ import annotations
@@ -62,6 +64,11 @@ def socket_of(config: Path) -> Path:
     path = config.resolve()
     named = b"\0".join((os.fsencode(path), path.read_bytes()))
     return socket_folder() / f"{hashlib.sha256(named).hexdigest()[:32]}.sock"
+
+
+def reader_of(path: Path) -> Path:
+    """Return the socket path of the reader of the server at `path`; it is as long, since a socket's path is limited."""
+    return path.with_stem(f"{path.stem[:-1]}r")
 
 
 def is_ours_alone(folder: Path) -> bool:

@@ -1,4 +1,7 @@
-"""The server: runs commands one at a time in one long-lived Spark session."""
+"""The server: runs commands one at a time in one long-lived Spark session.
+
+While it is busy, commands that only read go to a process beside it (`reader`).
+"""
 
 from __future__ import annotations
 
@@ -65,12 +68,18 @@ class Server:
         command: Command,
         *,
         is_ending: Callable[[], bool] = lambda: False,
+        is_for_reader: Callable[[Sequence[str]], bool] = lambda _: False,
         patience: float = streams.PATIENCE,
     ) -> None:
-        """`is_ending`: whether the server was asked to end; `patience`: seconds that output may stay unread."""
+        """`is_ending`: whether the server was asked to end; `is_for_reader`: whether the reader runs these arguments.
+
+        It is asked while this server is busy. `patience`: seconds that a client may leave output unread.
+        """
         self._path = path
         self._command = command
+        self._is_for_reader = is_for_reader
         self._patience = patience
+        self._is_closed = False
         self._is_over = False
         self._is_ending = lambda: is_ending() or self._is_over
         self._clients: set[threading.Thread] = set()
@@ -79,7 +88,8 @@ class Server:
         """Held so that no interrupt is sent to a command that is over."""
         self._queue: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
         self.interrupted = False
-        """Whether a command was interrupted; Java's late answers to it can't be told from answers to later calls."""
+        """Whether a command was interrupted, and no other is accepted; Java's late answers to it can't be told from
+        answers to later calls."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -95,6 +105,10 @@ class Server:
                 until = time.monotonic() + _FAREWELL
                 for client in list(self._clients):
                     client.join(max(0.0, until - time.monotonic()))
+
+    def close(self) -> None:
+        """Refuse all further clients."""
+        self._is_closed = True
 
     def do_next(self, seconds: float) -> bool:
         """Run the next command that a client sends within `seconds`; return whether there was one."""
@@ -204,7 +218,11 @@ class Server:
             return {"why": "other code", "code": protocol.CODE}
         if asked is None:
             return {"why": "not understood"}
-        return {} if self._free.acquire(blocking=False) else {"why": "busy"}
+        if self._is_closed or self.interrupted:
+            return {"why": "ending"}
+        if self._free.acquire(blocking=False):
+            return {}
+        return {"why": "busy", "reader": self._is_for_reader(asked.arguments)}
 
     def _understood(
         self, message: Mapping[str, object], files: Sequence[int], connection: socket.socket
