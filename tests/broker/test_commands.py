@@ -29,8 +29,8 @@ def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
 
 
 MOST_PLANNED, MOST_LISTED, MOST_SHOWN = 104, 3, 10
-"""Most SQL executions of `plan` with three creates, of `runs list` and of `runs show`, those of Delta included. A plan took
-97 alone, and 101 among other tests."""
+"""Most SQL executions of `plan` with three creates, of `runs list` and of `runs show`, those of Delta included. A plan
+took 97 alone, and 101 among other tests."""
 
 
 def test_load_plan_apply_show_and_start_again(spark: SparkSession, config: Path, tmp_path: Path) -> None:
