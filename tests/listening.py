@@ -28,16 +28,3 @@ def listened_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
                 mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
                 found.append(mapped or address)
     return found
-
-
-def family(pid: int) -> list[int]:
-    """A process and its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-            children.setdefault(int(parent), []).append(int(entry.name))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found

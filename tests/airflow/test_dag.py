@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from tests import commands
 from tests.airflow.conftest import Airflow
 from tests.fault.another_client import AnotherClient
-from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
 from tests.harness import Estate, topics
+from tests.processes import command_line, family, send
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

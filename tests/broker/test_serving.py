@@ -18,8 +18,9 @@ import pytest
 from tests import commands
 from tests.broker.direct import live
 from tests.broker.served import SCRIPT, serving
+from tests.processes import family, is_alive
 from tests.receiver import receiver
-from tests.waiting import family_of, is_alive, until
+from tests.waiting import until
 from topicledger.serving import protocol
 from topicledger.serving.reader import MODULE
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -168,7 +169,7 @@ def test_commands_that_read_are_answered_beside_an_apply(place: Place, kafka: Em
 
 def _resident(pid: int) -> int:
     """Return the MiB of resident memory of a process and its descendants."""
-    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in family_of(pid))
+    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in family(pid))
     return sum(map(int, pages)) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tests import commands
 from tests.fault import told
-from tests.fault.processes import kill_all
 from tests.fault.proxy import (
     ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
@@ -26,6 +25,7 @@ from tests.fault.proxy import (
     Frame,
 )
 from tests.fault.told import Fault
+from tests.processes import kill_all
 from topicledger.schemas import (
     AUDIT,
     CLUSTERS,

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from tests import commands
 from tests.broker.direct import admin_of
 from tests.broker.moving import replicas, text, throttles_on, with_data
-from tests.fault.processes import family, kill_all, send
 from tests.harness import Estate
+from tests.processes import family, kill_all, send
 from tests.waiting import until
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import ChangeSettings

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.fault import told
 from tests.fault.effort import THOROUGH
-from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, DROP, METADATA, FaultProxy, Frame, delay, refuse
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
+from tests.processes import command_line, family, send
 from tests.standalone import standalone_cluster
 from tests.waiting import until
 from topicledger.apply.dispatch import Stop, Stopped

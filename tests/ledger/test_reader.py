@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.clients import client, settings_with_sockets
 from tests.harness import UNREACHABLE, Estate
+from tests.processes import family, is_alive
 from tests.readers import pid_of
-from tests.waiting import family_of, is_alive, until
+from tests.waiting import until
 from topicledger.serving import protocol
 from topicledger.serving.reader import Reader, command_of
 from topicledger.serving.server import Server
@@ -45,17 +46,17 @@ def test_reader_answers_in_its_own_spark_which_ends_with_it(spark: SparkSession,
             output, errors = asking.communicate(timeout=120)
         assert asking.returncode == 0, output + errors
         assert json.loads(output)["rows"] == [{"topic": "one"}, {"topic": "two"}]
-        first, family = pid_of(reader), family_of(pid_of(reader))
-        assert len(family) > 1, "with its Java"
+        first, of_first = pid_of(reader), family(pid_of(reader))
+        assert len(of_first) > 1, "with its Java"
         with client(config, "sql", ENDLESS) as asking:
-            started = _cpu_seconds(family)
-            until(lambda: _cpu_seconds(family) > started + 5, seconds=60)
+            started = _cpu_seconds(of_first)
+            until(lambda: _cpu_seconds(of_first) > started + 5, seconds=60)
             assert asking.poll() is None
             asking.send_signal(signal.SIGINT)
             assert asking.wait(60) == 1
         until(lambda: reader.runs(["sql"]) and pid_of(reader) != first, seconds=120)
-        until(lambda: not any(map(is_alive, family)), seconds=60)
-        last = family_of(pid_of(reader))
+        until(lambda: not any(map(is_alive, of_first)), seconds=60)
+        last = family(pid_of(reader))
         os.kill(pid_of(reader), signal.SIGKILL)
         until(lambda: not any(map(is_alive, last)), seconds=60)
     assert spark.range(3).count() == 3

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.fault.another_client import AnotherClient
-from tests.fault.processes import command_line, family
 from tests.harness import Estate, topics
+from tests.processes import command_line, family
 from tests.s3.storage import BUCKET, SECRET_KEY, SINGLE_DRIVER, Driver, Server
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

@@ -15,8 +15,9 @@ import pytest
 
 from tests.clients import client, settings_with_sockets
 from tests.commands import REPOSITORY
+from tests.processes import is_alive
 from tests.readers import beside, pid_of
-from tests.waiting import is_alive, until
+from tests.waiting import until
 from topicledger.cli.options import only_reads
 from topicledger.serving import protocol
 from topicledger.serving.reader import Reader

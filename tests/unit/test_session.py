@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.served import serving
-from tests.listening import family, listened_on
+from tests.listening import listened_on
+from tests.processes import family
 from topicledger.errors import UsageError
 from topicledger.ledger import jars
 from topicledger.ledger.session import (

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import pyspark
 
 from tests import commands
-from tests.fault.processes import command_line, family
+from tests.processes import command_line, family
 from tests.standalone import free_port
 from tests.waiting import until
 

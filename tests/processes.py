@@ -1,4 +1,4 @@
-"""Signals to a process and all its descendants."""
+"""A process with its descendants: whether they run, and signals to them."""
 
 from __future__ import annotations
 
@@ -46,3 +46,11 @@ def command_line(pid: int) -> str:
         return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may wait for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
