@@ -18,7 +18,8 @@ from topicledger.cli.options import ALIASES, Renamed
 from topicledger.serving.command import main
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-EXAMPLES = [path for path in sorted((REPOSITORY / "examples").rglob("*")) if path.is_file()]
+_FILES = sorted((REPOSITORY / "examples").rglob("*"))
+EXAMPLES = [path for path in _FILES if path.is_file() and path.suffix != ".pyc"]
 SOURCES = sorted((REPOSITORY / "lib" / "topicledger").rglob("*.py"))
 OTHERS = [
     *(REPOSITORY / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "Makefile")),
