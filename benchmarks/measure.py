@@ -97,10 +97,10 @@ def fastest(
 def _timed() -> Iterator[list[Sample]]:
     """Measure a block; the yielded list contains the sample after the block has ended."""
     taken: list[Sample] = []
-    start, busy, ours = time.monotonic(), _busy_seconds(), _cpu_seconds(os.getpid())
+    start, busy, ours = time.monotonic(), _busy_seconds(), cpu_seconds(os.getpid())
     yield taken
     seconds = time.monotonic() - start
-    others = (_busy_seconds() - busy) - (_cpu_seconds(os.getpid()) - ours)
+    others = (_busy_seconds() - busy) - (cpu_seconds(os.getpid()) - ours)
     taken.append(Sample(seconds=round(seconds, 3), others=round(max(0.0, others / seconds), 2)))
 
 
@@ -116,7 +116,7 @@ def _busy_seconds() -> float:
     return (user + nice + system + irq + softirq + steal) / _TICKS
 
 
-def _cpu_seconds(root: int) -> float:
+def cpu_seconds(root: int) -> float:
     """Return the CPU seconds of a process and its descendants, including those that have ended."""
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(root)) / _TICKS
 

@@ -7,21 +7,9 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.measure import family
 
-def family(root: int) -> list[int]:
-    """Return the ids of a process and its descendants, the oldest first."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-            except OSError:  # it has ended
-                continue
-            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
-    found = [root]
-    for pid in found:
-        found += children.get(pid, [])
-    return found
+__all__ = ["command_line", "family", "is_alive", "kill_all", "send"]
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

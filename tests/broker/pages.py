@@ -12,6 +12,9 @@ from pathlib import Path
 from tests.commands import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
+_FILES = sorted((REPOSITORY / "examples").rglob("*"))
+EXAMPLES = [path for path in _FILES if path.is_file() and path.suffix != ".pyc"]
+"""Files of examples, without those that Python leaves when a test imports one."""
 TUTORIALS = ("tutorial.md", "adopt.md")
 FENCE = re.compile(r'^( *)```(\w*)(?: title="([\w.]+)(, added)?")?\n(.*?)^\1```', re.M | re.S)
 VARIABLE = (

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.measure import resident_bytes
 from tests import commands
 from tests.broker.direct import live
 from tests.broker.served import SCRIPT, serving
-from tests.processes import family, is_alive
+from tests.processes import is_alive
 from tests.receiver import receiver
 from tests.waiting import until
 from topicledger.serving import protocol
@@ -132,7 +133,7 @@ def test_commands_that_read_are_answered_beside_an_apply(place: Place, kafka: Em
         assert place.run("load_manifests", place.declare(*names)).returncode == 0
         expected = {name: place.run(*each) for name, each in reads.items()}
         assert _readers_of(server.pid) == [], "the server had nothing else to do"
-        idle = _resident(server.pid)
+        idle = resident_bytes(server.pid) // 2**20
         applying = place.start("provision", "--run-id", "long")
         until(lambda: bool(live(kafka, "beside.")) or applying.poll() is not None, seconds=120)
         # The first one starts its own Spark, and the reader.
@@ -152,7 +153,7 @@ def test_commands_that_read_are_answered_beside_an_apply(place: Place, kafka: Em
                 assert runs == json.loads(expected[name].stdout)["runs"]
             else:
                 assert warm.stdout == expected[name].stdout
-        with_reader = _resident(reader)
+        with_reader = resident_bytes(reader) // 2**20
         silent = place.start("sql", "SELECT repeat('x', 1000000) AS x", "--format", "csv")
         assert silent.stdout is not None
         begins = silent.stdout.read(1)
@@ -165,12 +166,6 @@ def test_commands_that_read_are_answered_beside_an_apply(place: Place, kafka: Em
         assert set(live(kafka, "beside.")) == set(names)
         assert begins == "x"
         silent.communicate(timeout=60)
-
-
-def _resident(pid: int) -> int:
-    """Return the MiB of resident memory of a process and its descendants."""
-    pages = (Path(f"/proc/{each}/statm").read_text().split()[1] for each in family(pid))
-    return sum(map(int, pages)) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
 def _readers_of(server: int) -> list[int]:

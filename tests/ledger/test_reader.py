@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.measure import cpu_seconds
 from tests import commands
 from tests.clients import client, settings_with_sockets
 from tests.harness import UNREACHABLE, Estate
@@ -49,8 +49,9 @@ def test_reader_answers_in_its_own_spark_which_ends_with_it(spark: SparkSession,
         first, of_first = pid_of(reader), family(pid_of(reader))
         assert len(of_first) > 1, "with its Java"
         with client(config, "sql", ENDLESS) as asking:
-            started = _cpu_seconds(of_first)
-            until(lambda: _cpu_seconds(of_first) > started + 5, seconds=60)
+            started = cpu_seconds(first)
+            # The query is under way while it takes CPU time.
+            until(lambda: cpu_seconds(first) > started + 5, seconds=60)
             assert asking.poll() is None
             asking.send_signal(signal.SIGINT)
             assert asking.wait(60) == 1
@@ -60,9 +61,3 @@ def test_reader_answers_in_its_own_spark_which_ends_with_it(spark: SparkSession,
         os.kill(pid_of(reader), signal.SIGKILL)
         until(lambda: not any(map(is_alive, last)), seconds=60)
     assert spark.range(3).count() == 3
-
-
-def _cpu_seconds(pids: Sequence[int]) -> float:
-    """Return the CPU time of processes; the query of a reader is under way while it rises."""
-    times = (Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:13] for each in pids)
-    return sum(map(int, itertools.chain.from_iterable(times))) / os.sysconf("SC_CLK_TCK")

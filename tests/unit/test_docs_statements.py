@@ -16,6 +16,7 @@ import click
 import pytest
 
 from scripts import generate_reference
+from tests.broker.pages import EXAMPLES
 from tests.commands import REPOSITORY
 from topicledger.config.guards import OF_KINDS
 from topicledger.config.reading import read_settings
@@ -215,9 +216,7 @@ def test_the_first_run_of_the_readme_leaves_the_tutorial_to_do() -> None:
 def test_no_page_shows_an_internal_id() -> None:
     """Ids of facts, such as (C12), are for docstrings and tests/FACTS.md, which explains them."""
     pages = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", REPOSITORY / "conf" / "topicledger.toml"]
-    pages += sorted((REPOSITORY / "docs").glob("*.md")) + sorted((REPOSITORY / "examples").rglob("*.*"))
-    # Tests import examples, which leaves Python's compiled ones.
-    pages = [each for each in pages if each.is_file() and each.suffix != ".pyc"]
+    pages += [*sorted((REPOSITORY / "docs").glob("*.md")), *EXAMPLES]
     ids = r"\((?:[A-Z]\d+)(?:, [A-Z]\d+)*\)"
     assert [each.name for each in pages if re.search(ids, each.read_text(encoding="utf-8"))] == []
 

@@ -18,8 +18,6 @@ from topicledger.cli.options import ALIASES, Renamed
 from topicledger.serving.command import main
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-_FILES = sorted((REPOSITORY / "examples").rglob("*"))
-EXAMPLES = [path for path in _FILES if path.is_file() and path.suffix != ".pyc"]
 SOURCES = sorted((REPOSITORY / "lib" / "topicledger").rglob("*.py"))
 OTHERS = [
     *(REPOSITORY / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "Makefile")),
@@ -110,7 +108,7 @@ def former_options() -> dict[str, tuple[set[str], set[str]]]:
 
 
 # The generated page of commands has the options that help shows, each below its command.
-OF_OPTIONS = [page for page in (*PAGES, *EXAMPLES, *OTHERS) if page.name != "command-line.md"]
+OF_OPTIONS = [page for page in (*PAGES, *pages.EXAMPLES, *OTHERS) if page.name != "command-line.md"]
 
 
 @pytest.mark.parametrize("page", OF_OPTIONS, ids=lambda page: page.name)
@@ -137,7 +135,7 @@ def test_messages_call_each_option_by_its_name() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *pages.EXAMPLES], ids=lambda page: page.name)
 def test_pages_call_each_command_by_its_name(page: Path) -> None:
     former = "|".join(ALIASES)
     text = page.read_text(encoding="utf-8")
