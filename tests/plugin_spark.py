@@ -7,6 +7,7 @@ its Java through PySpark's gateway, each with its own session.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
@@ -60,6 +61,9 @@ def _attach() -> None:
         launch: Any = launch_gateway
         gateway = launch()
     java = gateway.jvm.SparkSession.getDefaultSession().get()
+    # A context's own handler of Ctrl-C cancels all jobs of this Java, those of other processes that test, too.
+    handler = signal.getsignal(signal.SIGINT)
     with workers_python():
         context = SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(java.sparkContext()))
+    signal.signal(signal.SIGINT, handler)
     SparkSession(context, java.newSession())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import os
 import subprocess
@@ -116,6 +117,16 @@ def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     assert row(ledger)["released_at"] is not None
 
 
+def test_release_of_no_cluster_makes_no_commit(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    with take(ledger, "one") as held:
+        taken = ledger.latest_version(LEASES)
+        held.release_some([])
+        held.release_some(["main"])
+        until(lambda: row(ledger)["released_at"] is not None, seconds=60)
+    assert ledger.latest_version(LEASES) == taken + 1
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
 def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledger) -> None:
     """Other runs, and later starts of the same run, wait until it expires."""
     with take(ledger, "one", "main", "other", "third") as held:
@@ -137,6 +148,7 @@ def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledge
         take(ledger, "one", stop=stopped)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("left", [-60, 60])
 def test_a_lease_that_was_not_released_tells_since_when_its_holder_is_dead(
     ledger: Ledger, dead: str, left: float

@@ -189,6 +189,7 @@ def test_failing_table_is_reported_and_the_others_are_maintained(aged: Ledger) -
     assert "long-ago" not in topics(aged, AUDIT)
 
 
+@pytest.mark.thorough
 def test_existing_run_id_is_refused(aged: Ledger) -> None:
     with pytest.raises(UsageError, match="run over already exists"):
         maintain(aged, settings(aged), replace(MaintenanceRequest(execute=True), run_id="over"))
@@ -277,6 +278,7 @@ def test_appends_to_audit_continue_while_old_rows_are_deleted(aged: Ledger) -> N
     assert append_only(aged, AUDIT) == "true"
 
 
+@pytest.mark.thorough
 def test_delete_lifts_append_only_again_if_a_run_restored_it(aged: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """This happens when a run opens `audit` between the two commits of a maintenance."""
     set_property, lifted = Ledger._set_property, []

@@ -51,6 +51,7 @@ def keyed_by_topic(estate: Estate, table: Table) -> set[str]:
     return {row["run_id"] for row in keys}
 
 
+@pytest.mark.thorough
 def test_finished_runs_of_an_older_ledger_are_reported(estate: Estate) -> None:
     asked = report.of_run(estate.ledger, "deleted", ())
     found = report.gather(estate.ledger, asked, datetime.now(UTC))

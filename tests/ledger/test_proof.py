@@ -426,6 +426,7 @@ def test_from_follows_digests_and_not_times_in_rows(signed: Ledger) -> None:
     assert found(verify(signed, settings, since="run-2"))[-1] == ("run-2", "run_changed", "runs")
 
 
+@pytest.mark.thorough
 def test_with_a_key_every_run_without_a_digest_is_a_finding(signed: Ledger) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     abandoned_forged_before_all(signed)
@@ -497,6 +498,7 @@ def test_from_leaves_out_runs_from_before_the_key(ledger: Ledger, monkeypatch: p
     assert (found(verified), verified.earlier, verified.unproven_runs) == ([], 1, ["older"])
 
 
+@pytest.mark.thorough
 def test_short_key_verifies_old_runs_but_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(ledger, "env:PROOF_KEY")
     monkeypatch.setenv("PROOF_KEY", "s3cret")
@@ -591,6 +593,7 @@ def answered(topic: str, phase: Phase) -> PhaseResult:
     )
 
 
+@pytest.mark.thorough
 def test_incremental_hashes_equal_those_of_the_rows_in_the_table(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -615,6 +618,7 @@ def in_order(rows: DataFrame) -> list[dict[str, Any]]:
     return sorted((row.asDict(recursive=True) for row in rows.collect()), key=str)
 
 
+@pytest.mark.thorough
 def test_rows_that_were_just_written_are_not_read_back(ledger: Ledger) -> None:
     run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision"), {"command": "provision"})
     run.append_plan(ledger.rows(PLANS, rows(run, *ACTIONS, planned_at=datetime.now(UTC))), few=True)

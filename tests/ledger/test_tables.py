@@ -26,14 +26,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tests import executions
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
 from topicledger import cli
 from topicledger.errors import TableError, UsageError
-from topicledger.ledger import retries
+from topicledger.ledger import appended, retries
 from topicledger.ledger.definitions import require_root
 from topicledger.ledger.retries import Trouble
 from topicledger.ledger.sql import column_definition
 from topicledger.ledger.tables import Ledger, all_tables
+from topicledger.ledger.versions import Kept
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -118,6 +120,34 @@ def test_shared_table_may_have_other_columns_order_and_nullability(spark: SparkS
     ledger = make(spark, tmp_path, MANIFESTS, StructType(fields))
     ledger.ensure(MANIFESTS)
     assert ledger.read(MANIFESTS).columns == [field.name for field in fields]
+
+
+def test_few_rows_of_a_version_are_read_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = StructType([StructField("ticket", IntegerType()), *(replace_nullable(each) for each in MANIFEST_ROWS)])
+    ledger = make(spark, tmp_path, MANIFESTS, others)
+    spark.sql(f"INSERT INTO {ledger.sql_name(MANIFESTS)} (ticket, cluster, topic) VALUES (1, NULL, 'a'), (2, 'c', 'b')")
+    kept: Kept = {}
+    first = ledger.read_once(MANIFESTS, 1, kept)
+    assert first.columns == MANIFESTS.schema.names
+    assert dicts(first.orderBy("topic")) == dicts(ledger.read(MANIFESTS, 1).select(*first.columns).orderBy("topic"))
+    assert [row["topic"] for row in first.where("cluster IS NULL").collect()] == ["a"]
+    spark.sql(f"DELETE FROM {ledger.sql_name(MANIFESTS)}")
+    with executions.counted(spark) as counted:
+        again = ledger.read_once(MANIFESTS, 1, kept).where("cluster IS NULL").collect()
+    assert ([row["topic"] for row in again], counted()) == (["a"], 1)
+    assert ledger.read_once(MANIFESTS, 2, kept).collect() == []
+
+    monkeypatch.setattr(appended, "FEW_ROWS", 1)
+    many: Kept = {}
+    assert ledger.read_once(MANIFESTS, 1, many).count() == ledger.read_once(MANIFESTS, 1, many).count() == 2
+    assert [rows for _, rows in many.values()] == [None]
+
+
+def replace_nullable(field: StructField) -> StructField:
+    """Return the field as tables of others may have it."""
+    return StructField(field.name, field.dataType)
 
 
 def test_shared_table_with_wrong_or_missing_column_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -240,6 +270,7 @@ def test_foreign_folder_is_an_error_and_stays_unchanged(spark: SparkSession, tmp
     assert [path.name for path in folder.iterdir()] == ["notes.parquet"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["leases", "manifests", "audit"])
 def test_table_without_a_first_commit_is_created(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Its folder contains a log without a commit; Delta refuses to create a table there."""
@@ -250,6 +281,7 @@ def test_table_without_a_first_commit_is_created(spark: SparkSession, tmp_path: 
     assert described(ledger, TABLES[name]) == golden.replace(" not null", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["folder", "catalog"])
 def test_processes_can_create_the_same_table_at_once(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, where: str

@@ -306,6 +306,7 @@ def test_a_session_keeps_no_views(spark: SparkSession, root: Path) -> None:
     assert not {table.name for table in spark.catalog.listTables()} & {*TABLES, *(view.name for view in all_views())}
 
 
+@pytest.mark.thorough
 def test_datahub_reads_the_catalogue_of_topics(spark: SparkSession, root: Path, tmp_path: Path) -> None:
     file = tmp_path / "topics.json"
     rows = catalogue.topics(Ledger(spark, str(root)), settings_of(root), ["main"])

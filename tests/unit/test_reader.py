@@ -87,6 +87,7 @@ def test_commands_that_read_are_answered_beside_one_that_runs(config: Path, tmp_
             assert asking.communicate(timeout=30)[0] == "cold", "changes stay one at a time"
 
 
+@pytest.mark.thorough
 def test_commands_that_read_run_in_the_server_that_has_nothing_else_to_do(config: Path) -> None:
     with beside(config) as reader, busy(config, reader) as server:
         server._free.release()
@@ -99,6 +100,7 @@ def test_commands_that_read_run_in_the_server_that_has_nothing_else_to_do(config
         assert server._free.acquire(blocking=False)
 
 
+@pytest.mark.thorough
 def test_killed_reader_is_started_again(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     with beside(config) as reader, busy(config, reader):
         first = pid_of(reader)
@@ -134,6 +136,7 @@ def test_ctrl_c_ends_only_the_command_of_the_reader(config: Path) -> None:
         assert not server.interrupted
 
 
+@pytest.mark.thorough
 def test_reader_ends_with_its_server(config: Path) -> None:
     """Killed or asked to, with a command under way or without one."""
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'lib'}:{REPOSITORY}"}
@@ -163,6 +166,7 @@ def test_reader_that_cannot_start_spark_is_given_up_once(config: Path, caplog: p
     ]
 
 
+@pytest.mark.thorough
 def test_reader_without_commands_ends_until_one_needs_it(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     with beside(config, "reading._IDLE_SECONDS = 2.0") as reader:
         until(lambda: reader.runs(["sql"]), seconds=60)
@@ -185,6 +189,7 @@ def test_no_reader_beside_a_spark_that_was_given(config: Path, monkeypatch: pyte
         assert reader._process is None
 
 
+@pytest.mark.thorough
 def test_reader_has_the_streams_and_the_folder_of_the_server_not_of_a_client(
     config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,6 +229,7 @@ def test_client_that_never_reads_holds_up_nobody(config: Path) -> None:
         assert silent.wait(30) == 0
 
 
+@pytest.mark.thorough
 def test_server_that_ends_waits_for_the_command_of_its_reader(config: Path) -> None:
     with beside(config) as reader, busy(config, reader):
         asking = client(config, "runs", "show")

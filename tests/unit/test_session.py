@@ -52,7 +52,7 @@ def test_commits_on_s3_are_made_by_the_same_store_under_spark_submit(spark: Spar
 
 def test_java_knows_the_options() -> None:
     """Sessions of tests are started with others."""
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     done = subprocess.run([java, *JAVA_OPTIONS.split(), "-version"], capture_output=True, text=True)
     assert (done.returncode, "ignored" in done.stderr) == (0, False), done.stderr
 
@@ -214,6 +214,7 @@ def test_a_command_by_hand_listens_on_loopback_only(spark: SparkSession) -> None
     assert {address for address in listening if not address.is_loopback} == set()
 
 
+@pytest.mark.thorough
 def test_a_server_listens_on_loopback_only(tmp_path: Path) -> None:
     """Its Python, its Java, and what these start; commands reach it by a Unix socket."""
     config = commands.settings_file(tmp_path, {"main": ["127.0.0.1:1"]})

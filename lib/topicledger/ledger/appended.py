@@ -51,5 +51,11 @@ class Appended:
 
 def collected(table: Table, rows: DataFrame) -> pa.Table | None:
     """Bring rows of a table to the driver; None if they are too many."""
-    few = rows.select(*table.schema.names).limit(FEW_ROWS + 1).toArrow()
-    return few.cast(arrow_schema(table.schema)) if few.num_rows <= FEW_ROWS else None
+    few = few_rows(rows.select(*table.schema.names))
+    return None if few is None else few.cast(arrow_schema(table.schema))
+
+
+def few_rows(rows: DataFrame) -> pa.Table | None:
+    """Bring rows to the driver; None if they are too many."""
+    few = rows.limit(FEW_ROWS + 1).toArrow()
+    return few if few.num_rows <= FEW_ROWS else None

@@ -116,7 +116,8 @@ class Leases:
         """Begin to release the leases of clusters that are done, while others are still being changed."""
         with self._changed:
             self._done |= frozenset(names)
-        self._wake.set()
+        if names:  # else the thread would renew all leases, which is a commit
+            self._wake.set()
 
     def let_expire(self, cluster: str) -> None:
         """Let the lease of a cluster expire when this run is done with it, since a request may still be on its way.
@@ -151,10 +152,7 @@ class Leases:
             raise LeaseLost(self._lost_some[cluster])
 
     def require_for_request(self, cluster: str | None = None) -> None:
-        """Wait until the leases outlast a request that is sent to `cluster` now; has them renewed if necessary.
-
-        Raises LeaseLost.
-        """
+        """Wait until the leases outlast a request to `cluster`; has them renewed if necessary. Raises LeaseLost."""
         with self._changed:
             self.require(cluster)
             while self._left() <= self._request_timeout:

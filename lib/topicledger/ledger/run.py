@@ -26,6 +26,7 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
+from topicledger.ledger.versions import Kept
 from topicledger.model import PhaseResult, RunState
 from topicledger.model.moves import Rebalance, parse_rebalance
 from topicledger.model.prune import Prune
@@ -77,6 +78,7 @@ class Run:
     """Commits that run in the background, in order; call `settle` before reading what they write."""
     _appended: dict[str, Appended] = field(default_factory=lambda: {AUDIT.name: Appended()}, repr=False)
     """The rows that this start appends, by table: to `audit`, and, once it has made a plan, to `plans`."""
+    _kept: Kept = field(default_factory=dict, repr=False)
     _wave: int = 0
     _next: dict[str, object] = field(default_factory=dict)
     """Columns of the run's row that aren't committed yet."""
@@ -235,13 +237,11 @@ class Run:
 
     def manifests(self, version: int) -> DataFrame:
         """Read `manifests` at a version; for a plan from files, as the table would be once they are loaded."""
-        rows = self.ledger.read(MANIFESTS, version)
-        unloaded = self.unloaded.get(MANIFESTS.name)
-        return rows if unloaded is None else unloaded.over(rows, MANIFESTS.key)
+        return self.resources(MANIFESTS, version)
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
-        """Read one of `schemas.RESOURCES` at a version (None: no rows); files of a plan count as if loaded."""
-        rows = self.ledger.read_at(table, version)
+        """Read a table of declarations at a version (None: no rows); files of a plan count as if loaded."""
+        rows = self.ledger.rows(table, []) if version is None else self.ledger.read_once(table, version, self._kept)
         unloaded = self.unloaded.get(table.name)
         return rows if unloaded is None else unloaded.over(rows, table.key)
 

@@ -61,6 +61,9 @@ class MemoryLedger:
 
     stored = read
 
+    def read_once(self, table: Table, version: int, kept: object) -> DataFrame:
+        return self.read(table, version)
+
     def all_rows(self, table: Table) -> Sequence[Any]:
         return self.read(table).collect()
 
