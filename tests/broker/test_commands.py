@@ -223,6 +223,7 @@ def test_replacing_stops_lists_and_continues_within_its_bounds(config: Path, tmp
     assert listed[1]["requested_by"] == "alice"
 
 
+@pytest.mark.thorough
 def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tmp_path: Path) -> None:
     load(config, MANIFEST, "--run-id", "load")
     taken = error_of(invoke("provision", "--config", config, "--run-id", "load"), 2)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests import commands
 from tests.harness import UNREACHABLE
 
 
+@pytest.mark.thorough
 def test_it_is_as_quiet_as_a_submitted_job(tmp_path: Path) -> None:
     config = commands.settings_file(tmp_path, {"main": [UNREACHABLE]})
     (tmp_path / "ledger").mkdir()

@@ -112,6 +112,7 @@ def test_check_lists_a_wrong_mode_beside_what_is_wrong_with_the_policies(config:
     assert "there is no create policy `num_partition`" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_a_users_own_policy_is_listed_and_explained(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) 
     assert "INVALID_REPLICATION_FACTOR" in note
 
 
+@pytest.mark.thorough
 def test_explain_says_what_a_change_does_and_what_each_rule_says_of_it(config: Path) -> None:
     """Old and new values, possible losses, and the policies of creates that evaluate changes, too."""
     changed = explain(config, "explained.changed")

@@ -115,7 +115,7 @@ def test_further_options_are_quoted_as_in_a_shell(folder: Path) -> None:
     assert done.stdout == "two  words\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_signal_reaches_the_job_while_spark_still_works(folder: Path, number: signal.Signals) -> None:
     """SIGTERM: finish the batch, append, release, exit 1."""
     text = """

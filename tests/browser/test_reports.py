@@ -218,6 +218,7 @@ def test_kind_of_drift_links_to_its_findings(page: Page, shown_rows: Callable[[]
     assert shown_rows() == 6
 
 
+@pytest.mark.thorough
 def test_large_page_shows_more_rows_on_demand(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.large())
     assert shown_rows() == 200
@@ -302,7 +303,9 @@ def test_printed_page_is_light_and_has_no_controls(page: Page) -> None:
     assert len(printed["data"]) > 10_000
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    "dark", [pytest.param(False, id="light"), pytest.param(True, id="dark", marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("sample", RUN_FIRST)
 def test_axe_finds_no_serious_violations(page: Page, sample: Callable[[], Report], dark: bool) -> None:
     page.open(sample(), dark=dark)

@@ -498,7 +498,6 @@ def test_from_leaves_out_runs_from_before_the_key(ledger: Ledger, monkeypatch: p
     assert (found(verified), verified.earlier, verified.unproven_runs) == ([], 1, ["older"])
 
 
-@pytest.mark.thorough
 def test_short_key_verifies_old_runs_but_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(ledger, "env:PROOF_KEY")
     monkeypatch.setenv("PROOF_KEY", "s3cret")

@@ -192,7 +192,8 @@ class Leases:
             # If commits are slow, the next lease must last longer to be renewed in time.
             took = self._clocks.elapsed() - began
             self._seconds = max(self._seconds, _COMMITS * took)
-            log.info("leases %s until %s, in %.1f s", "renewed" if renewed else "released", expires_at, took)
+            if rows:
+                log.info("leases %s until %s, in %.1f s", "renewed" if renewed else "released", expires_at, took)
             self._changed.notify_all()
         return True
 

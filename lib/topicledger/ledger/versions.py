@@ -8,9 +8,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, is_remote
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from topicledger.errors import UsageError
 from topicledger.ledger.appended import few_rows
@@ -20,8 +19,8 @@ from topicledger.ledger.sql import iso_times
 from topicledger.schemas import Table
 from topicledger.text import iso_time
 
-Kept: TypeAlias = dict[tuple[str, int], tuple[StructType, pa.Table | None]]
-"""Table and version -> the schema and the rows that were read; None if they are many."""
+Kept: TypeAlias = dict[tuple[str, int], pa.Table | None]
+"""Table and version -> the rows that were read; None if they are many."""
 
 
 class Versions(Definitions):
@@ -38,16 +37,21 @@ class Versions(Definitions):
     def read_once(self, table: Table, version: int, kept: Kept) -> DataFrame:
         """Read the columns of `table.schema` at `version`; if there are few rows, `kept` has them for the next time.
 
-        A read takes Delta several queries, and rows that Spark has in memory are planned faster.
+        A read takes Delta several queries, and rows that Spark has in memory are planned faster. A client of Spark
+        Connect would send them with each query, so it reads the table each time.
         """
+        rows = self.read(table, version).select(*table.schema.names)
+        if is_remote():
+            return rows
         key = table.name, version
         if key not in kept:
-            rows = self.read(table, version).select(*table.schema.names)
-            kept[key] = rows.schema, self._retried(table, "read", lambda: few_rows(rows))
-        schema, known = kept[key]
-        if known is None:
-            return self.read(table, version).select(*table.schema.names)
-        return self.spark.createDataFrame(known, schema)
+            try:
+                kept[key] = few_rows(rows)
+            except (PySparkException, ValueError):
+                # Few rows may still be too large for the driver. If they can't be read, the caller's query tells why.
+                kept[key] = None
+        known = kept[key]
+        return rows if known is None else self.spark.createDataFrame(known, rows.schema)
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""

@@ -36,7 +36,7 @@ from topicledger.resources import ignoring, registry
 from topicledger.resources.ending import REFUSED
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import ACTION_KEY, BROKERS
+from topicledger.schemas import ACTION_KEY, BROKERS, MANIFESTS
 
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
 """Name of a run's count -> the decision that it counts, for resources that need no action."""
@@ -93,11 +93,17 @@ def _filled(run: Run, kinds: Sequence[ResourceKind]) -> Collection[str]:
     """Return the names of the kinds' tables that have rows, in one query."""
     if not kinds:
         return ()
+    # Most of these tables are empty: this takes fewer queries than reading all of their rows.
     one = [
-        run.resources(kind.table, run.version_of(kind.table)).limit(1).select(F.lit(kind.table.name).alias("name"))
-        for kind in kinds
+        _some_row(run, kind, run.version_of(kind.table)).select(F.lit(kind.table.name).alias("name")) for kind in kinds
     ]
     return {row["name"] for row in reduce(DataFrame.union, one).collect()}
+
+
+def _some_row(run: Run, kind: ResourceKind, version: int | None) -> DataFrame:
+    if kind.table.name in run.unloaded:
+        return run.resources(kind.table, version).limit(1)
+    return run.ledger.read_at(kind.table, version).limit(1)
 
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
@@ -194,8 +200,9 @@ def _evaluating(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen
     if not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
-    # The run's own manifests, which may be in files.
-    known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
+    # The run's own manifests: of files, or with all columns that others gave the table.
+    read = run.manifests if MANIFESTS.name in run.unloaded else partial(run.ledger.read, MANIFESTS)
+    known = replace(known, manifests=lambda: read(run.manifest_version))
     return policies.evaluate(of_kind, known, wanted.kind.policies.subject)
 
 
