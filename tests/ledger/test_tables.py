@@ -31,11 +31,11 @@ from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
 from topicledger import cli
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger import appended, retries
+from topicledger.ledger.appended import Kept
 from topicledger.ledger.definitions import require_root
 from topicledger.ledger.retries import Trouble
 from topicledger.ledger.sql import column_definition
 from topicledger.ledger.tables import Ledger, all_tables
-from topicledger.ledger.versions import Kept
 from topicledger.schemas import (
     AUDIT,
     BROKERS,

@@ -1,6 +1,9 @@
-"""Rows that a run's start has written: what was just written isn't read back."""
+"""Rows that the driver has: what was just written isn't read back, and few rows of declarations are read once."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -8,12 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 from topicledger.arrow import arrow_schema
 from topicledger.ledger.definitions import filled
 from topicledger.ledger.digests import RowsDigest, hashes_of, of_hashes
-from topicledger.schemas import Table
+from topicledger.schemas import AUDIT, Table
 
 FEW_ROWS = 10_000
 """Most rows of a table that the driver keeps: some 40 MB with all configs of a topic."""
 _MANY_HASHES = 200_000
 """Most hashes of appended rows that the driver keeps: some 30 MB."""
+
+
+Kept: TypeAlias = dict[tuple[str, int], pa.Table | None]
+"""Table and version -> the rows that were read; None if they are many."""
 
 
 class Appended:
@@ -47,6 +54,16 @@ class Appended:
     def digest(self) -> RowsDigest | None:
         """The digest of all appended rows; None if unknown."""
         return None if self._hashes is None else of_hashes(self._hashes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The rows that the driver has in a run."""
+
+    appended: dict[str, Appended] = field(default_factory=lambda: {AUDIT.name: Appended()})
+    """The rows that this start appends, by table: to `audit`, and, once it has made a plan, to `plans`."""
+    kept: Kept = field(default_factory=dict)
+    """Rows of declarations."""
 
 
 def collected(table: Table, rows: DataFrame) -> pa.Table | None:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import UsageError
-from topicledger.ledger.appended import Appended, collected
+from topicledger.ledger.appended import Appended, Known, collected
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.leases import Leases
@@ -26,7 +26,6 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
-from topicledger.ledger.versions import Kept
 from topicledger.model import PhaseResult, RunState
 from topicledger.model.moves import Rebalance, parse_rebalance
 from topicledger.model.prune import Prune
@@ -76,9 +75,7 @@ class Run:
     """Whether the run's row is in `runs`, or on its way. A run that does nothing gets its row only at its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """Commits that run in the background, in order; call `settle` before reading what they write."""
-    _appended: dict[str, Appended] = field(default_factory=lambda: {AUDIT.name: Appended()}, repr=False)
-    """The rows that this start appends, by table: to `audit`, and, once it has made a plan, to `plans`."""
-    _kept: Kept = field(default_factory=dict, repr=False)
+    _known: Known = field(default_factory=Known, repr=False)
     _wave: int = 0
     _next: dict[str, object] = field(default_factory=dict)
     """Columns of the run's row that aren't committed yet."""
@@ -241,7 +238,9 @@ class Run:
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
         """Read a table of declarations at a version (None: no rows); files of a plan count as if loaded."""
-        rows = self.ledger.rows(table, []) if version is None else self.ledger.read_once(table, version, self._kept)
+        rows = (
+            self.ledger.rows(table, []) if version is None else self.ledger.read_once(table, version, self._known.kept)
+        )
         unloaded = self.unloaded.get(table.name)
         return rows if unloaded is None else unloaded.over(rows, table.key)
 
@@ -252,7 +251,7 @@ class Run:
     def _rows_of(self, table: Table) -> DataFrame:
         """Read this run's rows of a table; few rows that this start has written aren't read back."""
         self.commits.settle()
-        appended = None if self.resumed else self._appended.get(table.name)
+        appended = None if self.resumed else self._known.appended.get(table.name)
         known = None if appended is None else appended.read(self.spark, table)
         return known if known is not None else self.ledger.read(table).where(F.col("run_id") == self.run_id)
 
@@ -278,7 +277,7 @@ class Run:
     def digests(self) -> Mapping[str, RowsDigest]:
         """Return the digests of the run's rows in `plans` and `audit`; of tables with rows of this start only."""
         self.commits.settle()
-        found = {} if self.resumed else {name: each.digest for name, each in self._appended.items()}
+        found = {} if self.resumed else {name: each.digest for name, each in self._known.appended.items()}
         return {name: digest for name, digest in found.items() if digest is not None}
 
     def append_plan(self, rows: DataFrame, *, few: bool) -> None:
@@ -324,7 +323,7 @@ class Run:
         known = None if isinstance(rows, DataFrame) else rows
         frame = rows if known is None else self.spark.createDataFrame(known, table.schema)
         self.ledger.append(table, frame, app_id=self.run_id, version=version)
-        self._appended.setdefault(table.name, Appended()).add(known)
+        self._known.appended.setdefault(table.name, Appended()).add(known)
 
     def put_state(self, state: RunState, **columns: object) -> None:
         """Set the run's state and other columns of its row, to be committed with the next state or by `settle`."""

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, is_remote
 from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
-from topicledger.ledger.appended import few_rows
+from topicledger.ledger.appended import Kept, few_rows
 from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence
 from topicledger.ledger.sql import iso_times
 from topicledger.schemas import Table
 from topicledger.text import iso_time
-
-Kept: TypeAlias = dict[tuple[str, int], pa.Table | None]
-"""Table and version -> the rows that were read; None if they are many."""
 
 
 class Versions(Definitions):
