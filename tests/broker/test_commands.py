@@ -28,9 +28,9 @@ def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
     return commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
 
 
-MOST_PLANNED, MOST_LISTED, MOST_SHOWN = 104, 3, 10
+MOST_PLANNED, MOST_LISTED, MOST_SHOWN = 101, 3, 10
 """Most SQL executions of `plan` with three creates, of `runs list` and of `runs show`, those of Delta included. A plan
-took 97 alone, and 101 among other tests."""
+took 94 alone."""
 
 
 def test_load_plan_apply_show_and_start_again(spark: SparkSession, config: Path, tmp_path: Path) -> None:
