@@ -60,6 +60,13 @@ def test_current_topics_have_their_owner_configs_and_size(on_spark: Mapping[str,
     assert rows["recreated"]["unclean_leader_election"] is None, "the config of the former topic isn't this one's"
 
 
+def test_queries_that_earlier_pages_had_still_have_answers(spark: SparkSession, root: Path) -> None:
+    text = (REPOSITORY / "tests" / "data" / "earlier_queries.sql").read_text(encoding="utf-8")
+    queries = [each.strip() for each in text.replace("/data/ledger", str(root)).split(";\n")]
+    answers = [ask(spark, settings_of(root), each) for each in queries if each]
+    assert (len(answers), sum(map(bool, answers))) == (15, 6)
+
+
 def test_open_drift_is_that_of_the_last_whole_audit(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     """An audit that couldn't reach another cluster counts for those it compared; one of other settings doesn't."""
     found = pairs(on_spark["open_drift"], "cluster", "run_id")
