@@ -125,7 +125,9 @@ def test_shared_table_may_have_other_columns_order_and_nullability(spark: SparkS
 def test_few_rows_of_a_version_are_read_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = StructType([StructField("ticket", IntegerType()), *(replace_nullable(each) for each in MANIFEST_ROWS)])
+    others = StructType(
+        [StructField("ticket", IntegerType()), *(StructField(each.name, each.dataType) for each in MANIFEST_ROWS)]
+    )
     ledger = make(spark, tmp_path, MANIFESTS, others)
     spark.sql(f"INSERT INTO {ledger.sql_name(MANIFESTS)} (ticket, cluster, topic) VALUES (1, NULL, 'a'), (2, 'c', 'b')")
     kept: Kept = {}
@@ -143,11 +145,6 @@ def test_few_rows_of_a_version_are_read_once(
     many: Kept = {}
     assert ledger.read_once(MANIFESTS, 1, many).count() == ledger.read_once(MANIFESTS, 1, many).count() == 2
     assert list(many.values()) == [None]
-
-
-def replace_nullable(field: StructField) -> StructField:
-    """Return the field as tables of others may have it."""
-    return StructField(field.name, field.dataType)
 
 
 def test_shared_table_with_wrong_or_missing_column_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
-from topicledger.ledger.unloaded import Unloaded
+from topicledger.ledger.unloaded import Unloaded, as_if_loaded
 from topicledger.model import PhaseResult, RunState
 from topicledger.model.moves import Rebalance, parse_rebalance
 from topicledger.model.prune import Prune
@@ -238,11 +238,11 @@ class Run:
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
         """Read a table of declarations at a version (None: no rows); files of a plan count as if loaded."""
-        rows = (
-            self.ledger.rows(table, []) if version is None else self.ledger.read_once(table, version, self._known.kept)
-        )
-        unloaded = self.unloaded.get(table.name)
-        return rows if unloaded is None else unloaded.over(rows, table.key)
+        return as_if_loaded(self.unloaded, table, self.ledger.read_once(table, version, self._known.kept))
+
+    def as_written(self, table: Table, version: int | None) -> DataFrame:
+        """As `resources`, with all columns that others gave the table, and read when the query runs."""
+        return as_if_loaded(self.unloaded, table, self.ledger.read_at(table, version))
 
     def plans(self) -> DataFrame:
         """Read this run's rows of `plans`."""

@@ -51,10 +51,6 @@ class Ledger(Versions):
         """Read the table; no rows if it doesn't exist yet."""
         return self.read(table) if self.exists(table) else self.rows(table, [])
 
-    def read_at(self, table: Table, version: int | None) -> DataFrame:
-        """Read the table at `version`; no rows if it is None: the table didn't exist then."""
-        return self.rows(table, []) if version is None else self.read(table, version)
-
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
         """Append `rows` in one commit, once: a repetition with the same (app_id, version), or a lower one, is ignored.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -37,3 +37,9 @@ class Unloaded:
 
     def _with_removed(self, rows: DataFrame) -> DataFrame:
         return rows if self.removed is None else rows.unionByName(self.removed.select(*rows.columns))
+
+
+def as_if_loaded(unloaded: Mapping[str, Unloaded], table: Table, rows: DataFrame) -> DataFrame:
+    """Return the rows of `table` as they would be after the load. `unloaded`: by table name."""
+    change = unloaded.get(table.name)
+    return rows if change is None else change.over(rows, table.key)

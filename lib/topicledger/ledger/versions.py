@@ -29,14 +29,18 @@ class Versions(Definitions):
             self._collected[table.name] = version, self._retried(table, "read", rows.collect)
         return self._collected[table.name][1]
 
-    def read_once(self, table: Table, version: int, kept: Kept) -> DataFrame:
-        """Read the columns of `table.schema` at `version`; if there are few rows, `kept` has them for the next time.
+    def read_at(self, table: Table, version: int | None) -> DataFrame:
+        """Read the table at `version`; no rows if it is None: the table didn't exist then."""
+        return self.rows(table, []) if version is None else self.read(table, version)
+
+    def read_once(self, table: Table, version: int | None, kept: Kept) -> DataFrame:
+        """As `read_at`, the columns of `table.schema`; if there are few rows, `kept` has them for the next time.
 
         A read takes Delta several queries, and rows that Spark has in memory are planned faster. A client of Spark
         Connect would send them with each query, so it reads the table each time.
         """
-        rows = self.read(table, version).select(*table.schema.names)
-        if is_remote():
+        rows = self.read_at(table, version).select(*table.schema.names)
+        if version is None or is_remote():
             return rows
         key = table.name, version
         if key not in kept:

@@ -95,15 +95,10 @@ def _filled(run: Run, kinds: Sequence[ResourceKind]) -> Collection[str]:
         return ()
     # Most of these tables are empty: this takes fewer queries than reading all of their rows.
     one = [
-        _some_row(run, kind, run.version_of(kind.table)).select(F.lit(kind.table.name).alias("name")) for kind in kinds
+        run.as_written(kind.table, run.version_of(kind.table)).limit(1).select(F.lit(kind.table.name).alias("name"))
+        for kind in kinds
     ]
     return {row["name"] for row in reduce(DataFrame.union, one).collect()}
-
-
-def _some_row(run: Run, kind: ResourceKind, version: int | None) -> DataFrame:
-    if kind.table.name in run.unloaded:
-        return run.resources(kind.table, version).limit(1)
-    return run.ledger.read_at(kind.table, version).limit(1)
 
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
@@ -200,9 +195,8 @@ def _evaluating(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen
     if not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
-    # The run's own manifests: of files, or with all columns that others gave the table.
-    read = run.manifests if MANIFESTS.name in run.unloaded else partial(run.ledger.read, MANIFESTS)
-    known = replace(known, manifests=lambda: read(run.manifest_version))
+    # The run's own manifests, which may be in files.
+    known = replace(known, manifests=lambda: run.as_written(MANIFESTS, run.manifest_version))
     return policies.evaluate(of_kind, known, wanted.kind.policies.subject)
 
 

@@ -61,14 +61,14 @@ class MemoryLedger:
 
     stored = read
 
-    def read_once(self, table: Table, version: int, kept: object) -> DataFrame:
-        return self.read(table, version)
-
     def all_rows(self, table: Table) -> Sequence[Any]:
         return self.read(table).collect()
 
     def read_at(self, table: Table, version: int | None) -> DataFrame:
         return self.rows(table, []) if version is None else self.read(table, version)
+
+    def read_once(self, table: Table, version: int | None, kept: object) -> DataFrame:
+        return self.read_at(table, version)
 
     def rows(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
         return self.spark.createDataFrame(rows, table.schema)
