@@ -87,6 +87,33 @@ def test_broker_that_stays_down_leaves_only_its_own_moves_open() -> None:
     assert [(row.resource, row.outcome) for row in rows] == [("u", Outcome.OK)]
 
 
+def test_moves_to_a_broker_that_stays_down_take_no_room_and_are_not_begun() -> None:
+    """Else moves elsewhere would wait for ever, also in the next start."""
+    cluster, waits = MovingCluster(t=BEFORE, u=BEFORE, v=BEFORE), 0
+    cluster.reassign({("t", 0): (3,)})
+    cluster.brokers = (1, 2)  # type: ignore[assignment]
+    cluster.requests.clear()
+    rows: list[PhaseResult] = []
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        assert waits < MOST_WAITS, "moves wait for ever"
+        for key in [key for key, brokers in cluster.targets.items() if 3 not in brokers]:
+            cluster.replicas[key] = cluster.targets.pop(key)
+
+    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
+    one_by_one = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
+    executor.limits.moving = replace(executor.limits.moving, settings=one_by_one)
+    gone = {0: (3,), 1: (3,)}
+    asked = [move("t", BEFORE, gone, maybe_sent=True), move("v", BEFORE, gone), move("u", BEFORE, AFTER)]
+    with pytest.raises(StaysOpen, match=r"main: t: no known outcome \(brokers \[3\], which get replicas, are down"):
+        rows.extend(executor.apply(asked))
+    ends = {row.resource: (row.outcome, row.error) for row in rows}
+    assert ends == {"u": (Outcome.OK, None), "v": (Outcome.REFUSED, "BROKERS_UNAVAILABLE")}
+    assert [sorted(each) for each in cluster.requests] == [[("u", 0)], [("u", 1)]]
+
+
 def test_move_that_ends_between_two_late_observations_is_done() -> None:
     """R4: metadata lags behind the listing, and no one observed when the listing lost the move."""
     cluster, waits = MovingCluster(t={0: (1,)}), 0

@@ -115,7 +115,7 @@ class Waves:
 
     def _throttle(self, throttling: Throttling) -> Collection[str]:
         """Set the throttles of all moves; return topics without one, of which no more moves are begun."""
-        without = throttling.begin(self._to_throttle(), self._context.limits.moving.settings.throttle)
+        without = throttling.begin(self._unfinished(), self._context.limits.moving.settings.throttle)
         for topic, why in without.refused.items():
             self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
         for topic, why in without.silent.items():
@@ -127,7 +127,7 @@ class Waves:
         moving = self._targets.keys() & {topic for topic, _ in self._under_way}
         return moving & self._unlisted_since.keys() - self._left_open
 
-    def _to_throttle(self) -> Sequence[Move]:
+    def _unfinished(self) -> Sequence[Move]:
         return [
             move
             for topic in self._targets
@@ -147,17 +147,19 @@ class Waves:
 
     def look(self, topics: Sequence[str] | None = None) -> None:
         """Find moves, of all or the given topics, that are done (R4: in sync, no longer listed) or under way."""
-        context = self._context
         seen = list(self._targets) if topics is None else topics
-        listed = context.require_reassignments()
-        states = context.topic_states(seen)
+        listed = self._context.require_reassignments()
+        states = self._context.topic_states(seen)
         for topic in seen:
             for move in self._moves[topic]:
                 self._under_way.pop((topic, move.partition), None)
                 self._see(move, states.get(topic), listed)
         self._looked = True
         if topics is None:
-            for topic, why in self._receivers.left_open(self._under_way.values()).items():
+            begun, unbegun = self._receivers.gone(self._unfinished(), self._under_way)
+            for topic, why in unbegun.items():
+                self._fail(topic, Refusal.BROKERS_UNAVAILABLE, why)
+            for topic, why in begun.items():
                 if topic not in self._left_open:
                     self._leave_open(topic, why)
 
@@ -294,7 +296,7 @@ class Waves:
     def _next_wave(self) -> Sequence[Move]:
         limits = self._context.limits.moving.settings
         room = UnderWay(max_partitions=limits.max_partitions_per_broker, max_bytes=limits.max_bytes_per_broker)
-        for move in self._under_way.values():
+        for move in filter(self._receivers.copies, self._under_way.values()):
             room.add(move)
         wave: list[Move] = []
         for topic in self._targets:
@@ -303,7 +305,7 @@ class Waves:
             for move in self._moves[topic]:
                 key = (topic, move.partition)
                 begins = key not in self._done and key not in self._under_way and len(wave) < _MOST_AT_ONCE
-                if begins and room.take(move):
+                if begins and self._receivers.are_up(move) and room.take(move):
                     wave.append(move)
         return wave
 
