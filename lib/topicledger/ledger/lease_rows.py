@@ -47,9 +47,20 @@ def is_free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
 def since_death(row: Mapping[str, Any], now: datetime) -> float:
     """Return for how many seconds a holder that didn't release its lease has sent nothing, at least; else infinity.
 
-    It may have been killed, so the cluster may still carry out one of its requests.
+    It may have been killed, so the cluster may still carry out one of its requests. `released` tells of it, too.
     """
-    return math.inf if row["released_at"] is not None else max(0.0, (now - row["expires_at"]).total_seconds())
+    if row["released_at"] is not None and row["expires_at"] >= row["acquired_at"]:
+        return math.inf
+    return max(0.0, (now - row["expires_at"]).total_seconds())
+
+
+def released(now: datetime, since: float) -> Mapping[str, datetime]:
+    """Return the columns that release a lease; `since`: `since_death` of the holder before, by now.
+
+    If that one was killed, the lease is told to have expired then, before it was acquired. Otherwise the next holder
+    wouldn't know that a request may still be on its way.
+    """
+    return {"released_at": now, **({} if math.isinf(since) else {"expires_at": now - timedelta(seconds=since)})}
 
 
 def held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder
-from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows, since_death
+from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows, released, since_death
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
 
@@ -181,7 +181,7 @@ class Leases:
             if row["cluster"] in self._expiring:
                 row["process"] = self.holder.ended
             else:
-                row["released_at"] = now
+                row |= released(now, self.since_death(row["cluster"]))
         if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
             return False
         with self._changed:
@@ -293,7 +293,8 @@ class Leases:
             held = [row for row in rows if row["released_at"] is None]
             if held:
                 now = self._clocks.now()
-                given = [{**row, "released_at": now, "changes": row["changes"] + 1} for row in held]
+                freed = [{**row, **released(now, self.since_death(row["cluster"]))} for row in held]
+                given = [{**row, "changes": row["changes"] + 1} for row in freed]
                 self._ledger.compare_and_set(LEASES, "cluster_id", given)
             self._tried = False
         except Exception as error:
