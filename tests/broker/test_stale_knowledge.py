@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.broker.direct import live, make, remove
 from tests.fault.proxy import CREATE_TOPICS, CUT, FaultProxy, Frame
 from tests.harness import Estate, cluster_settings, policy, topics
 from topicledger import pipeline
+from topicledger.apply import stages
 from topicledger.apply.dispatch import Stopped
 from topicledger.apply.executor import Executor
 from topicledger.apply.values import Validated
@@ -176,6 +178,30 @@ def test_sent_actions_are_recovered_before_others_are_refused(
     ends = {name: end for name, end in halfway.last("withdrawn").items() if end != CHANGED}
     assert set(ends) == there == set(live(kafka, "withdrawn."))
     assert set(ends.values()) == {DONE}
+
+
+def test_what_an_earlier_start_sends_until_it_loses_its_lease_is_recovered(
+    halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C18: it lives, and notices the next start only at its next renewal; the plan isn't asked for any more."""
+    names = begin(halfway, proxy, monkeypatch, "overlap")
+    (last,) = [row for row in halfway.rows(PLANS, "overlap") if row["topic"] == names[-1]]
+    leases = stages._leases
+
+    def meanwhile(*arguments: Any) -> Any:
+        mark = {name: last[name] for name in ("run_id", "cluster", "action", "batch")}
+        rows = halfway.ledger.rows(SENT_BATCHES, [{**mark, "epoch": 0, "marked_at": datetime.now(UTC)}])
+        halfway.ledger.append(SENT_BATCHES, rows, app_id="earlier start", version=1)
+        make(kafka, names[-1], num_partitions=2, configs={"retention.ms": "1"})
+        return leases(*arguments)
+
+    monkeypatch.setattr(stages, "_leases", meanwhile)
+    halfway.declare_anew(*topics(names, state="absent"))
+    assert halfway.run(run_id="overlap").exit_code == 4
+    halfway.check_invariant("overlap")
+    ends = {name: end for name, end in halfway.last("overlap").items() if end != CHANGED}
+    assert set(ends) == set(live(kafka, "overlap."))
+    assert ends[names[-1]] == DONE
 
 
 @pytest.mark.thorough
