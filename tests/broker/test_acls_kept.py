@@ -27,10 +27,11 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
         right("User:rights-k2", "READ", "rights.two"),
         right("User:rights-k3", "ALL", "rights.three"),
         right("User:rights-k4", "ALL", "rights.four"),
+        right("User:rights-k6", "ALL", "rights.six"),
     ]
-    _, mistaken, failed, replaced = before
+    _, mistaken, failed, replaced, narrowed = before
     declare(estate, *before)
-    assert estate.run().outcomes() == {"ok": 4}
+    assert estate.run().outcomes() == {"ok": 5}
 
     warns = PolicySpec(use="acl_forbidden", mode="warn", options={"operations": ["WRITE"]})
     estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": (warns,)}))
@@ -38,14 +39,15 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
     parts = [{**old, "operation": each} for old in (failed, replaced) for each in ("READ", "WRITE")]
     declare(estate, {**mistaken, "host": "app01.example.org"}, *parts, odd)
     planned = estate.run("plan", "change")
-    assert (planned.exit_code, planned.pending_changes) == (4, 8)
+    assert (planned.exit_code, planned.pending_changes) == (4, 9)
     assert {(each.policy, each.resource.split()[0]) for each in planned.warnings} == {
         ("acl_forbidden", "User:rights-k3"),
         ("acl_forbidden", "User:rights-k4"),
         ("unusual_acl", "User:rights-k5*"),
     }
-    # One of the ACLs that replace the third one's is not asked for any more by now.
-    declare(estate, {**mistaken, "host": "app01.example.org"}, parts[0], *parts[2:], odd)
+    # By now, one of the ACLs that replace the third one's is not asked for any more, and a part of the sixth one's is.
+    since = {**narrowed, "operation": "READ"}
+    declare(estate, {**mistaken, "host": "app01.example.org"}, parts[0], *parts[2:], odd, since)
     estate.run("apply", "change")
     found = {
         resource: rows for (action, resource), rows in outcomes(estate, "change").items() if action == "acl_delete"
@@ -55,8 +57,9 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
         "User:rights-k2": ("guard skipped", None),
         "User:rights-k3": ("apply refused", "REPLACEMENT_MISSING"),
         "User:rights-k4": ("verify ok", None),
+        "User:rights-k6": ("apply refused", "CHANGED_SINCE_PLAN"),
     }
-    assert live(kafka_acls, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd]))
+    assert live(kafka_acls, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd, narrowed]))
 
 
 @pytest.mark.thorough

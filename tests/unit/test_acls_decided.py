@@ -28,7 +28,7 @@ from topicledger.plan.resources import changed_declarations
 from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
-from topicledger.resources.acls.decide import decide
+from topicledger.resources.acls.decide import decide, protected
 from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.policies import SUBJECT
@@ -231,7 +231,7 @@ def replaced_by(row: Mapping[str, Any]) -> set[Acl]:
     return {Acl.of(each) for each in json.loads(row["after"].get("replaced_by", "[]"))}
 
 
-PARTS = [right(), right(operation="WRITE")]
+PARTS = [right(), right(operation="ALTER_CONFIGS")]
 REPLACED: dict[str, tuple[dict[str, Any], Rows]] = {
     "ALL by two": (right(operation="ALL"), PARTS),
     "READ by ALL": (right(), [right(operation="ALL")]),
@@ -337,6 +337,17 @@ def test_row_refused_since_the_plan_protects_too(spark: SparkSession) -> None:
     (row,) = (row for transform in refusing for row in dicts(plans.transform(transform)))
     assert (row["resource"], row["error"]) == (text(right()), "CHANGED_SINCE_PLAN")
     assert "a refused row may be meant to keep or to replace it" in row["error_message"]
+
+
+def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSession) -> None:
+    """READ is declared after the removal of ALL was planned: until it is added, ALL grants it."""
+    wide = [right(operation="ALL"), right("User:b", operation="ALL"), right(operation="ALTER_CONFIGS")]
+    plans = frame(spark, PLANS.schema, [planned_delete(each) for each in wide])
+    before, latest = [right(host="10.0.0.1")], [right(host="10.0.0.1"), right()]
+    rows = [frame(spark, ACLS.schema, each).transform(manifests.validate(["main"], None)) for each in (latest, before)]
+    (row,) = dicts(plans.transform(protected(*rows, ["main"])))
+    assert (row["resource"], row["error"]) == (text(wide[0]), "CHANGED_SINCE_PLAN")
+    assert f"an ACL that is declared since the plan may replace it: {text(right())}" in row["error_message"]
 
 
 OPEN = replace(STATUS, allow_everyone=True)

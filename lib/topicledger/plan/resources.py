@@ -271,5 +271,7 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
         else:
             found.append(no_longer_declared(of, validated, latest, then, of_files=run.of_files, scope=run.scope))
             if kind.deciding.protected is not None:
-                found.append(kind.deciding.protected(validated, list(run.settings.clusters)))
+                # Rows of files were planned, though the table didn't have them.
+                before = validated if run.of_files else validated_rows(run, kind, then, run.selected)
+                found.append(kind.deciding.protected(validated, before, list(run.settings.clusters)))
     return found

@@ -28,7 +28,16 @@ from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
-from topicledger.resources.acls.overlaps import alike, name_covers, of_refused, outside, overlapping, stays
+from topicledger.resources.acls.overlaps import (
+    alike,
+    name_covers,
+    of_added,
+    of_refused,
+    outside,
+    overlapping,
+    replaced_since,
+    stays,
+)
 from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
 from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended
@@ -301,9 +310,10 @@ def _claim() -> Column:
     return F.struct(*(f"acl.{name}" for name in CLAIMED)).alias("claim")
 
 
-def protected(validated: DataFrame, clusters: Collection[str]) -> Transform:
+def protected(validated: DataFrame, before: DataFrame, clusters: Collection[str]) -> Transform:
     """See `Deciding.protected`."""
     claims = validated.transform(of_refused(clusters))
+    added = of_added(validated, before)
     declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -313,9 +323,11 @@ def protected(validated: DataFrame, clusters: Collection[str]) -> Transform:
             .withColumn("old", old)
             .join(declared, on=["cluster", "resource"], how="left")
         )
-        found = removals.transform(overlapping, claims).where(F.col("_declared").isNull() | alike())
-        once = found.withColumn("_row", F.row_number().over(Window.partitionBy("cluster", "resource").orderBy("row")))
-        return once.where("_row = 1").transform(refused(Refusal.CHANGED_SINCE_PLAN, stays()))
+        meant = removals.transform(overlapping, claims).where(F.col("_declared").isNull() | alike())
+        replaced = removals.transform(overlapping, added).where(alike())
+        found = meant.withColumn("_why", stays()).unionByName(replaced.withColumn("_why", replaced_since()))
+        once = found.withColumn("_row", F.row_number().over(Window.partitionBy("cluster", "resource").orderBy("_why")))
+        return once.where("_row = 1").transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("_why")))
 
     return transform
 

@@ -13,13 +13,13 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Outcome, Phase
 from topicledger.policies.contract import text
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.effective import IMPLIED
-from topicledger.resources.acls.rows import text_of
+from topicledger.resources.acls.rows import CLAIMED, text_of
 
 _TO_EVERYONE, _OF_ALL = "to everyone", "of all"
 """Join keys that can't be principals, which have a colon."""
@@ -52,6 +52,20 @@ def of_refused(clusters: Collection[str]) -> Transform:
         return refused.select(meant, manifests.meant().alias("claim"), text_of().alias("row"))
 
     return transform
+
+
+def of_added(validated: DataFrame, before: DataFrame) -> DataFrame:
+    """Return claims of rows that ask for an ACL for which `before` didn't ask; out: as `of_refused`.
+
+    In: results of `Rows.validate`.
+    """
+
+    def asked_for(rows: DataFrame) -> DataFrame:
+        return rows.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
+
+    key = ["cluster", "resource"]
+    added = asked_for(validated).join(asked_for(before).select(*key), on=key, how="left_anti")
+    return added.select("cluster", F.struct(*CLAIMED).alias("claim"), F.col("resource").alias("row"))
 
 
 def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
@@ -96,6 +110,11 @@ def _with_implied(operation: Column) -> Column:
 def stays() -> Column:
     """Return the reason why a removal isn't made (string), with the text `row` of the refused row that may mean it."""
     return text("it stays: a refused row may be meant to keep or to replace it: ", F.col("row"))
+
+
+def replaced_since() -> Column:
+    """Return the reason why a removal isn't made (string), with the text `row` of an ACL that is declared since."""
+    return text("it stays: an ACL that is declared since the plan may replace it: ", F.col("row"), "; plan again")
 
 
 def outside() -> Column:
