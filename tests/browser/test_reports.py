@@ -167,6 +167,7 @@ def test_duration_of_each_phase_is_a_bar_on_a_time_axis(page: Page) -> None:
     assert all(at + size <= 100 for at, size in places)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("look", "how"),
     [

@@ -58,6 +58,7 @@ def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> N
     ]
 
 
+@pytest.mark.thorough
 def test_a_move_that_failed_half_way_is_a_change_of_its_run(ledger: Ledger) -> None:
     """A refused one isn't, and neither is a failed alter, which the broker refused as a whole."""
     made = []

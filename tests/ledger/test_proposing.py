@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
@@ -14,6 +15,7 @@ from tests.harness import UNREACHABLE, Estate
 from topicledger.schemas import OBSERVED, USAGE
 
 
+@pytest.mark.thorough
 def test_unused_declared_topics_are_proposed_as_a_file(spark: SparkSession, tmp_path: Path) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": UNREACHABLE})
     names = {"quiet": "payments", "quiet.others": "logistics", "busy": "payments", "young": "payments"}

@@ -121,6 +121,7 @@ def test_denies_that_hide_what_is_declared(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_an_audit_of_an_owner_has_what_denies_its_acls_and_its_principals(spark: SparkSession) -> None:
     declared = [
         {**right("a", "t"), "state": "present", "owner": "mine"},
