@@ -184,7 +184,7 @@ def test_refused_row_protects_what_it_may_mean(spark: SparkSession) -> None:
 def test_refused_row_protects_nothing_else(spark: SparkSession) -> None:
     """Another principal, type or name is removed, and so is what is declared absent and isn't replaced."""
     wrong = right(host="wrong")
-    others = [right("User:b"), right(name="payments"), right(resource_type="GROUP"), right(operation="ALTER_CONFIGS")]
+    others = [right("User:b"), right(name="payments"), right(resource_type="GROUP"), right(operation="WRITE")]
     nobody = [{**right(), "principal": each} for each in (None, "Usr:app")]
     stranger = right("User:b", name="elsewhere")
     everyone = right("User:*", host="wrong")
@@ -231,7 +231,7 @@ def replaced_by(row: Mapping[str, Any]) -> set[Acl]:
     return {Acl.of(each) for each in json.loads(row["after"].get("replaced_by", "[]"))}
 
 
-PARTS = [right(), right(operation="ALTER_CONFIGS")]
+PARTS = [right(), right(operation="WRITE")]
 REPLACED: dict[str, tuple[dict[str, Any], Rows]] = {
     "ALL by two": (right(operation="ALL"), PARTS),
     "READ by ALL": (right(), [right(operation="ALL")]),

@@ -213,8 +213,8 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
         _refuse(run, refusable(still_sendable().transform(transform)), held)
 
     if run.may_have_sent:
-        # First find the outcomes of actions that earlier starts may have sent. They are read now, since an earlier start
-        # that lives may have sent more until it lost its lease to this one.
+        # First find the outcomes of actions that earlier starts may have sent. They are read now: an earlier start that
+        # lives may have sent more until it lost its lease to this one.
         maybe_sent = in_batches(still_sendable().where("maybe_sent"))
         recovered = each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, held=held, title="recover")
         problems |= recovered.problems
