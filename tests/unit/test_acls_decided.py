@@ -184,7 +184,7 @@ def test_refused_row_protects_what_it_may_mean(spark: SparkSession) -> None:
 def test_refused_row_protects_nothing_else(spark: SparkSession) -> None:
     """Another principal, type or name is removed, and so is what is declared absent and isn't replaced."""
     wrong = right(host="wrong")
-    others = [right("User:b"), right(name="payments"), right(resource_type="GROUP"), right(operation="WRITE")]
+    others = [right("User:b"), right(name="payments"), right(resource_type="GROUP"), right(operation="ALTER_CONFIGS")]
     nobody = [{**right(), "principal": each} for each in (None, "Usr:app")]
     stranger = right("User:b", name="elsewhere")
     everyone = right("User:*", host="wrong")
