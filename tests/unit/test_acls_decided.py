@@ -343,7 +343,8 @@ def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSessi
     """READ is declared after the removal of ALL was planned: until it is added, ALL grants it."""
     wide = [right(operation="ALL"), right("User:b", operation="ALL"), right(operation="ALTER_CONFIGS")]
     plans = frame(spark, PLANS.schema, [planned_delete(each) for each in wide])
-    before, latest = [right(host="10.0.0.1")], [right(host="10.0.0.1"), right()]
+    before = [right(host="10.0.0.1", cluster="main")]
+    latest = [*before, right(cluster="main")]
     rows = [frame(spark, ACLS.schema, each).transform(manifests.validate(["main"], None)) for each in (latest, before)]
     (row,) = dicts(plans.transform(protected(*rows, ["main"])))
     assert (row["resource"], row["error"]) == (text(wide[0]), "CHANGED_SINCE_PLAN")
