@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -204,7 +204,10 @@ class Checks:
         acl = Acl.of(target.before)
         name = f"the ACL {' '.join(acl)}"
         self._world.require(acl.principal == MANAGED, f"{name} is deleted, and isn't managed")
-        reasons = [_why_it_stays(acl, [Acl.of(row) for row in rows]) for rows in self._versions(ACLS.name)]
+        version = (self.row_of(self.run_id)["arguments"] or {}).get("acls_version")
+        planned = self._ledger.versions(ACLS.name)[int(version)] if version is not None else ()
+        known = {*map(Acl.of, planned), *cluster.acls}
+        reasons = [_why_it_stays(acl, [Acl.of(row) for row in rows], known) for rows in self._versions(ACLS.name)]
         self._world.require(None in reasons, f"{name} is deleted, and {reasons[-1]}")
 
     def _require_warned(self, cluster: Cluster, targets: Sequence[Target]) -> None:
@@ -356,14 +359,18 @@ class Checks:
         return None
 
 
-def _why_it_stays(acl: Acl, rows: Sequence[Acl]) -> str | None:
-    """Return why rows of `acls` keep an ACL; None if they don't."""
+def _why_it_stays(acl: Acl, rows: Sequence[Acl], known: Collection[Acl]) -> str | None:
+    """Return why rows of `acls` keep an ACL; None if they don't. `known`: ACLs that were planned from, or exist."""
     if acl in rows:
         return "it is declared"
     about = ("principal", "resource_type", "resource_name")
     for row in rows:
-        if not is_valid(row) and all(getattr(row, name) == getattr(acl, name) for name in about):
+        if any(getattr(row, name) != getattr(acl, name) for name in about):
+            continue
+        if not is_valid(row):
             return f"a refused row may mean it: {' '.join(row)}"
+        if row not in known and (row.permission, row.operation) == (acl.permission, acl.operation):
+            return f"what is declared since the plan would replace it: {' '.join(row)}"
     return None
 
 
