@@ -69,14 +69,15 @@ def outcomes(rows: Sequence[object]) -> list[Outcome]:
 
 @pytest.mark.parametrize("direction", ["request", "response"])
 def test_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
-    """R2: sending the same target again changes nothing. After a lost answer to a cancel, the state is compared."""
+    """R2: after a lost answer, the state is compared: what moves already isn't sent again, nor is a cancel that is done."""
     topic, before, after, kept = f"lost.{direction}", {0: (1,), 1: (2,)}, {0: (3,), 1: (2, 1)}, Kept()
     target = move(topic, with_data(kafka_three, topic, before), before, after)
     with FaultProxy(kafka_three) as proxy:
         proxy.on(REASSIGN, direction, do=CUT)
         with behind(proxy, kept) as executor:
             assert outcomes(list(executor.apply([target]))) == [Outcome.OK]
-        assert proxy.count(REASSIGN, "request") == 2
+        sent = 2 if direction == "request" else 1
+        assert proxy.count(REASSIGN, "request") == sent
         assert replicas(kafka_three, topic) == after
         back = move(topic, str(target.topic_id), after, before, maybe_sent=True)
         with mover(kafka_three) as executor:
@@ -87,7 +88,7 @@ def test_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKaf
         with behind(proxy, kept) as executor:
             (row,) = executor.cancel([back])
             assert (row.error, row.error_message) == (Refusal.CANCELLED.value, "cancelled; 0 of 2 partitions moved")
-        assert proxy.count(REASSIGN, "request") == (4 if direction == "request" else 3)
+        assert proxy.count(REASSIGN, "request") == 2 * sent
     assert replicas(kafka_three, topic) == after
     with mover(kafka_three) as executor:
         Throttling(executor, kept).end()
@@ -138,7 +139,7 @@ def test_moves_of_a_dead_broker_stay_open_until_it_is_back(
         kafka_three.kill_broker(3)
         try:
             thread.join(timeout=120)
-            assert [str(each).partition(": ")[2].partition(",")[0] for each in ended] == ["brokers [3]"]
+            assert ["dead.one: no known outcome (brokers [3], which" in str(each) for each in ended] == [True]
             assert kept.left()
         finally:
             kafka_three.start_broker(3)
@@ -190,7 +191,7 @@ def test_full_disk_on_the_target_leaves_the_move_open(monkeypatch: pytest.Monkey
             with mover(kafka, ReplicaSettings(throttle=0), kept) as executor:
                 thread, ended = under_way(kafka, executor, target)
                 thread.join(timeout=180)
-                assert [str(each).partition(": ")[2].partition(",")[0] for each in ended] == ["brokers [3]"]
+                assert ["full.one: no known outcome (brokers [3], which" in str(each) for each in ended] == [True]
             subprocess.run(["mount", "-o", "remount,size=512m", str(data)], check=True)
             restart(kafka, 3)
             with mover(kafka, FAST, kept) as executor:
