@@ -161,15 +161,45 @@ def test_row_added_after_counting_is_not_removed(
     shared_cluster(spark, ledger, {"counted": "shipping"})
     merge = Ledger.merge
 
-    def late(self: Ledger, table: Table, rows: Any, **options: Any) -> None:
+    def late(self: Ledger, table: Table, rows: Any, **options: Any) -> int:
         shared_cluster(spark, ledger, {"late": "shipping"})
-        merge(self, table, rows, **options)
+        return merge(self, table, rows, **options)
 
     monkeypatch.setattr(Ledger, "merge", late)
     file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay"}]))
     assert load_files(ledger, file, replace=Replace(), may_remove=1).removed == 1
     assert ("orders", "late") in keys(ledger)
     assert ("orders", "counted") not in keys(ledger)
+
+
+@pytest.mark.parametrize("owners", [(), ("shipping",)])
+def test_row_changed_after_it_was_read_is_not_removed(
+    spark: SparkSession,
+    ledger: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owners: tuple[str, ...],
+) -> None:
+    """Another load has just given it other configs: its team was told that they are loaded."""
+    shared_cluster(spark, ledger, {"gone": "shipping", "configs": "shipping", "owner": "shipping"})
+    ledger.update(MANIFESTS, "topic IN ('gone', 'configs')", {"configs": "map('a', '1', 'b', '2')"})
+    merge = Ledger.merge
+
+    def late(self: Ledger, table: Table, rows: Any, **options: Any) -> int:
+        ledger.update(MANIFESTS, "topic = 'configs' AND cluster = 'orders'", {"configs": "map('a', '1', 'b', '3')"})
+        ledger.update(MANIFESTS, "topic = 'owner' AND cluster = 'orders'", {"owner": "'sales'"})
+        return merge(self, table, rows, **options)
+
+    monkeypatch.setattr(Ledger, "merge", late)
+    file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay", "owner": "shipping"}]))
+    loaded = load_files(ledger, file, replace=Replace(owners=owners), may_remove=3)
+    gone = (Removed(cluster="orders", topic="gone", owner="shipping"),)
+    assert loaded == Loaded(added=1, changed=0, unchanged=0, removed=1, removed_rows=gone)
+    assert [topic for cluster, topic in keys(ledger) if cluster == "orders"] == ["configs", "owner", "pay"]
+    assert run_rows(ledger)[-1]["counts"] == {"added": 1, "changed": 0, "unchanged": 0, "removed": 1}
+    said = "rows of manifests changed after they were read, so they aren't removed: orders configs, orders owner"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
 
 
 def test_load_is_recorded_with_requester_files_and_result(ledger: Ledger, tmp_path: Path) -> None:

@@ -760,7 +760,9 @@ class Run:
                 # Refused means not sent: nothing more of it is sent, and apply tells its outcome.
                 moving = self.executor.limits.moving
                 why = Withdrawn(error=refusal, message=NOT_ASKED_FOR)
-                self.executor.limits.moving = replace(moving, withdrawn={target.topic: why, **moving.withdrawn})
+                self.executor.limits.moving = replace(
+                    moving, withdrawn={(target.action, target.topic): why, **moving.withdrawn}
+                )
                 continue
             row = self.executor.refused(target, Phase.APPLY, refusal, NOT_ASKED_FOR)
             self._tell(target, row, by="run")
@@ -847,10 +849,12 @@ class Run:
             world.require(any(map(is_so, world.planned.states)), f"{name} is ok, and was never changed so")
             return
         changed, late = world.ours_changed.get(name, (0, True))
-        # A topic that we changed is only refused or failed if another client changed or recreated it, or it is hidden.
+        # A topic that we changed is only refused or failed if another client changed or recreated it. If it is hidden,
+        # it isn't known whether we did: it fails, since refused means not sent.
         since = [state[name] for state in world.planned.states[changed:] if name in state]
         planned = [topic for topic in since if world.id_of(topic) == target.topic_id and topic.value(what) == wanted]
-        stays = not late and name not in world.hidden and len(planned) == len(world.planned.states[changed:])
+        unknown = name in world.hidden and row.outcome is not Outcome.REFUSED
+        stays = not late and not unknown and len(planned) == len(world.planned.states[changed:])
         world.require(not stays, f"{name} was changed by us and is {row.outcome}, {row.error}")
 
     def _check_create(self, target: Target, row: PhaseResult, asked: Asked) -> None:

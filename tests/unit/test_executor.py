@@ -787,7 +787,7 @@ def test_outcomes_are_recovered_without_sending_again(admin: MagicMock, executor
 def test_delete_that_may_be_done_is_never_called_refused(admin: MagicMock, executor: Executor) -> None:
     """A refusal found by a later start keeps it from being sent again; its row doesn't say that nothing was sent."""
     why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="planned a week ago")
-    executor.limits.moving = replace(executor.limits.moving, withdrawn={"a": why})
+    executor.limits.moving = replace(executor.limits.moving, withdrawn={("delete", "a"): why})
     (ended,) = executor.apply([replace(delete("a"), maybe_sent=True)])
     assert brief([ended]) == [("a", "failed", -1, "PLAN_EXPIRED")]
     assert "an earlier start may have deleted it" in str(ended.error_message)

@@ -65,7 +65,9 @@ def test_withdrawn_topic_that_is_deleted_while_it_moves_fails_in_the_next_start(
     cluster.targets.clear()
     del cluster.ids["t"]
     why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="planned a week ago")
-    (row,) = executor_of(cluster, Written(), withdrawn={"t": why}).apply([move("t", BEFORE, AFTER, maybe_sent=True)])
+    (row,) = executor_of(cluster, Written(), withdrawn={("reassign", "t"): why}).apply(
+        [move("t", BEFORE, AFTER, maybe_sent=True)]
+    )
     assert (row.outcome, row.error) == (Outcome.FAILED, "PLAN_EXPIRED")
     assert "0 of 2 partitions moved" in str(row.error_message)
 

@@ -188,7 +188,7 @@ def test_a_withdrawn_move_begins_no_further_wave() -> None:
     started(cluster, written, 0)
     why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="the plan is too old; plan again")
     target = move("t", BEFORE, AFTER, maybe_sent=True)
-    (row,) = executor_of(cluster, written, meanwhile=cluster.finish, withdrawn={"t": why}).apply([target])
+    (row,) = executor_of(cluster, written, meanwhile=cluster.finish, withdrawn={("reassign", "t"): why}).apply([target])
     assert ended(row) == (
         Outcome.FAILED,
         "PLAN_EXPIRED",
@@ -198,7 +198,7 @@ def test_a_withdrawn_move_begins_no_further_wave() -> None:
     assert cluster.replicas == {("t", 0): (2,), ("t", 1): (1,)}
     assert cluster.throttles() == set()
     moved = move("t", {0: (1,)}, {0: (2,)}, maybe_sent=True)
-    (row,) = executor_of(cluster, written, withdrawn={"t": why}).apply([moved])
+    (row,) = executor_of(cluster, written, withdrawn={("reassign", "t"): why}).apply([moved])
     assert row.outcome is Outcome.OK
 
 

@@ -480,6 +480,13 @@ def test_pause_after_thousands_of_failures_is_a_number(monkeypatch: pytest.Monke
     assert pace.is_due(2)
 
 
+def options_of(config: Path) -> Options:
+    return Options(
+        config=config, run_id=None, cluster=(), format="table", result_file=None, log_format="text", verbose=False,
+        metrics_file=None,
+    )  # fmt: skip
+
+
 class Tables:
     """A ledger whose storage fails at times."""
 
@@ -499,28 +506,51 @@ class Tables:
         return found
 
 
-def test_server_outlives_tables_that_can_not_be_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_server_outlives_tables_that_can_not_be_read(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A failed poll begins no run and ends nothing; each reason is logged once; the next commit is provisioned."""
-    options = Options(
-        config=Path("my.toml"), run_id=None, cluster=(), format="table", result_file=None, log_format="text",
-        verbose=False, metrics_file=None,
-    )  # fmt: skip
+    options = options_of(config)
     tables = Tables(*[TableError("storage is away")] * 3, OSError("no route"), 7, 7, 8)
-    pace, did = Pace(every=60.0), list[Sequence[str]]()
+    pace, did, path = Pace(every=60.0), list[Sequence[str]](), protocol.socket_of(config)
 
     def do(arguments: Sequence[str]) -> int:
         did.append(arguments)
         return 0
 
-    polls = [provisioned_if_due(pace, tables, options, do) for _ in range(7)]  # type: ignore[arg-type]
+    polls = [provisioned_if_due(pace, tables, options, path, do) for _ in range(7)]  # type: ignore[arg-type]
     assert polls == [False] * 4 + [True, False, True]
     assert [each[0] for each in did] == ["provision", "provision"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "manifests can't be read, trying again: storage is away",
         "manifests can't be read, trying again: no route",
     ]
+    away = Tables(Py4JNetworkError("Answer from Java side is empty"))
     with pytest.raises(Py4JNetworkError):
-        provisioned_if_due(pace, Tables(Py4JNetworkError("Answer from Java side is empty")), options, do)  # type: ignore[arg-type]
+        provisioned_if_due(pace, away, options, path, do)  # type: ignore[arg-type]
+
+
+def test_server_provisions_nothing_by_edited_settings(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its run would read them, but the server watches the tables that it was started with."""
+    before, path, did = config.read_bytes(), protocol.socket_of(config), list[Sequence[str]]()
+    pace, tables = Pace(every=0.0), Tables(*range(9))
+    caplog.set_level("INFO")
+
+    def polls(times: int) -> Sequence[bool]:
+        def do(arguments: Sequence[str]) -> int:
+            did.append(arguments)
+            return 0
+
+        return [provisioned_if_due(pace, tables, options_of(config), path, do) for _ in range(times)]  # type: ignore[arg-type]
+
+    assert polls(1) == [True]
+    config.write_bytes(before + b'[tables]\nroot = "/elsewhere"\n')
+    assert polls(3) == [False] * 3
+    config.unlink()
+    assert polls(2) == [False] * 2
+    config.write_bytes(before)
+    assert polls(1) == [True]
+    assert len(did) == 2
+    changed = f"the settings in {config} changed since this server started: restart it; no run begins"
+    assert [record.getMessage() for record in caplog.records] == [changed, "runs begin again"]
 
 
 def test_server_says_that_it_starts_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,17 +586,14 @@ def test_server_without_java_starts_again(config: Path, monkeypatch: pytest.Monk
     assert again == [sys.executable]
 
 
-def test_server_waits_for_the_first_load(caplog: pytest.LogCaptureFixture) -> None:
-    options = Options(
-        config=Path("my.toml"), run_id=None, cluster=(), format="table", result_file=None, log_format="text",
-        verbose=False, metrics_file=None,
-    )  # fmt: skip
-    pace, nothing = Pace(every=60.0), Tables(None)
+def test_server_waits_for_the_first_load(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options = options_of(config)
+    pace, nothing, path = Pace(every=60.0), Tables(None), protocol.socket_of(config)
 
     def do(_: Sequence[str]) -> int:
         raise AssertionError("nothing is declared")
 
-    assert not any(provisioned_if_due(pace, nothing, options, do) for _ in range(3))  # type: ignore[arg-type]
+    assert not any(provisioned_if_due(pace, nothing, options, path, do) for _ in range(3))  # type: ignore[arg-type]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == "nothing is declared in /ledger yet: waiting for the first load"
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned, unreadable
+from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned, unreadable, withdrawn
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
@@ -111,10 +111,14 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Find topics that are as planned. Altering twice does no harm, so changes not visible by then are sent again."""
+    """Find topics that are as planned. Altering twice does no harm, so changes not visible by then are sent again.
+
+    Pending are topics with some of the planned values: they were altered, and another client altered them since.
+    """
     left, deadline = list(targets), context.clock() + SETTLES_WITHIN
     while left:
         reader, requested_at, waiting = _Reader(context), datetime.now(UTC), []
+        partly: list[Target] = []
         for target, refused in reader.check(left, Phase.APPLY):
             if refused is None and not _other_values(target, reader.found[target.topic], target.after):
                 result = TopicResult(after=reader.found[target.topic])
@@ -123,8 +127,12 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
                 yield context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
             else:
                 waiting.append(target)
+                if refused is None and _other_values(target, reader.found[target.topic], target.before):
+                    partly.append(target)
         left = waiting
         if context.clock() >= deadline:
+            unknown = Answer(TopicResult(), 1, requested_at, datetime.now(UTC))
+            yield from (context.result(target, Phase.APPLY, Outcome.PENDING, unknown) for target in partly)
             return
         if left:
             context.wait(context.retry_policy.first_backoff)
@@ -132,9 +140,14 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """IncrementalAlterConfigs; changes of configs that another client changed since the plan are refused."""
-    reader = _Reader(context)
+    reader, left = _Reader(context), []
     alter = CheckedRequest(context, reader.check, partial(context.admin.alter_configs, validate_only=False))
-    for target, answer in context.send_each(targets, alter, changes=True):
+    for target in targets:
+        if (ended := withdrawn(context, target, "altered")) is None:
+            left.append(target)
+        else:
+            yield ended
+    for target, answer in context.send_each(left, alter, changes=True):
         if target.topic in alter.refused:
             yield alter.refused[target.topic]
             continue

@@ -82,6 +82,18 @@ def never_unsent(ended: PhaseResult) -> PhaseResult:
     return replace(ended, outcome=Outcome.FAILED, error_message=words)
 
 
+def withdrawn(context: ClusterContext, target: Target, done: str) -> PhaseResult | None:
+    """Return the row of a target that isn't sent any more, and of which an earlier start may have done something.
+
+    None if it may be sent. `done`: what the earlier start may have done to it, such as "deleted".
+    """
+    why = context.limits.moving.withdrawn.get((target.action, target.resource))
+    if why is None or not target.maybe_sent:
+        return None
+    words = f"{why.message}; an earlier start may have {done} it, which can't be known"
+    return replace(context.refused(target, Phase.APPLY, why.error, words), outcome=Outcome.FAILED)
+
+
 def describe_planned(
     context: ClusterContext, targets: Sequence[Target], validate_only: Callable[[Sequence[Target]], Response]
 ) -> dict[str, TopicInfo]:

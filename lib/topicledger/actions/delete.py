@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import look_for, undescribed
+from topicledger.actions.checking import look_for, undescribed, withdrawn
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -124,10 +124,8 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     by_id: list[Target] = []
     by_name: list[Target] = []
     for target in targets:
-        why = context.limits.moving.withdrawn.get(target.topic)
-        if target.maybe_sent and why is not None:
-            words = f"{why.message}; an earlier start may have deleted it, which can't be known"
-            yield replace(context.refused(target, Phase.APPLY, why.error, words), outcome=Outcome.FAILED)
+        if (ended := withdrawn(context, target, "deleted")) is not None:
+            yield ended
             continue
         (by_id if target.topic_id is not None and context.admin.deletes_by_id else by_name).append(target)
     yield from _delete(context, by_id, context.admin.delete_topics)

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import not_planned
+from topicledger.actions.checking import not_planned, withdrawn
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ELECTED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
@@ -66,20 +66,22 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Find topics that their preferred replicas lead. A second election does no harm."""
+    """Find topics that their preferred replicas lead. A second election does no harm.
+
+    Pending are topics of which they lead some of the partitions: each is elected separately.
+    """
     now, states = datetime.now(UTC), context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     for target in targets:
         state = states.get(target.topic)
-        if state is not None and not_planned(target, state) is None and _are_led(target, state):
+        if state is None or not_planned(target, state) is not None:
+            continue
+        answer, led = Answer(TopicResult(), 1, now, datetime.now(UTC)), _led(state)
+        if led.issuperset(partitions_of(target)):
             message = "an earlier request of this run elected them"
-            answer = Answer(TopicResult(), 1, now, datetime.now(UTC))
             yield context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
-
-
-def _are_led(target: Target, state: TopicState) -> bool:
-    """Return whether the preferred replicas lead all planned partitions."""
-    return set(partitions_of(target)) <= _led(state)
+        elif not led.isdisjoint(partitions_of(target)):
+            yield context.result(target, Phase.APPLY, Outcome.PENDING, answer)
 
 
 def _led(state: TopicState) -> set[int]:
@@ -118,7 +120,13 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
                 results[topic] = TopicResult(error_code=code, error_message=words)
         return Response(results=results, throttle_time_ms=throttled)
 
-    for target, answer in context.send_each(targets, request, changes=True):
+    left = []
+    for target in targets:
+        if (ended := withdrawn(context, target, "elected some leaders of")) is None:
+            left.append(target)
+        else:
+            yield ended
+    for target, answer in context.send_each(left, request, changes=True):
         yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
 
 

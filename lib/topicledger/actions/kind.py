@@ -32,8 +32,8 @@ class Steps:
     recover: Step
     """Finds the outcomes of targets that an earlier start may have sent; changes nothing. Yields a row with its outcome
     for each target that was applied, or can't be applied any more. Yields a result with outcome pending, which becomes
-    no row, for each target under way. Targets that `leave_open` names are unknown. All others were not applied, and may
-    be sent."""
+    no row, for each target under way, or done in part. Targets that `leave_open` names are unknown. All others were not
+    applied if `changed_since_plan` finds them as in the plan, and may be sent."""
     apply: Step
     """Sends targets, and yields a row of phase apply for each as soon as its outcome is known. Requests must use
     `ClusterContext.send_each`, which checks the cluster's id and the lease right before each. Data read from the

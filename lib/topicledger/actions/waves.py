@@ -24,7 +24,7 @@ from topicledger.kafka import RequestLost, Response
 from topicledger.kafka.moving import Unanswered
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, may_be_done
-from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.model import Phase, PhaseResult, Refusal, ReplicaAction, Target, TopicResult
 from topicledger.model.moves import Move, UnderWay
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,9 @@ class Waves:
         self._under_way: dict[Partition, Move] = {}
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
         """Topic whose remaining moves are held back -> our refusal, or the broker's answer."""
-        for topic, withdrawn in context.limits.moving.withdrawn.items():
-            self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
+        for (action, topic), withdrawn in context.limits.moving.withdrawn.items():
+            if action == ReplicaAction.REASSIGN:
+                self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which a move may have been sent."""
         self._left_open: set[str] = set()

@@ -105,8 +105,8 @@ class Context:
     """Seconds that verify waits for leaders."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
     """Cluster -> the limits of its requests, kept from phase to phase."""
-    withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """Cluster -> topic -> why nothing more is sent of an action that an earlier start may have sent."""
+    withdrawn: Mapping[str, Mapping[tuple[str, str], Withdrawn]] = field(default_factory=dict)
+    """Cluster -> action and resource -> why nothing more is sent of an action that an earlier start may have sent."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]

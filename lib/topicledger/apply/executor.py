@@ -59,16 +59,26 @@ class Executor(ClusterContext):
         request was done, and another client changed it afterwards.
         """
         for kind, of_kind in by_kind(targets):
-            for ended in kind.steps.changed_since_plan(self, of_kind):
-                yield checking.never_unsent(ended)
-            self.leave_silent_open(of_kind)
+            yield from self._changed_since_plan(kind, of_kind)
         self.require_none_open()
 
+    def _changed_since_plan(self, kind: ActionKind, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+        yield from map(checking.never_unsent, kind.steps.changed_since_plan(self, targets) if targets else ())
+        self.leave_silent_open(targets)
+
     def recover(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """Yield the outcomes of targets that an earlier start may have sent (C18, D3); changes nothing."""
+        """Yield the outcomes of targets that an earlier start may have sent (C18, D3); changes nothing.
+
+        Refused means not sent, and the plan's age or the tables may refuse those without an outcome next. So a target
+        fails if the cluster doesn't show it, or shows it neither as before nor as planned.
+        """
         for kind, of_kind in by_kind(targets):
-            yield from kind.steps.recover(self, of_kind)
+            left = {target.resource: target for target in of_kind}
+            for ended in kind.steps.recover(self, of_kind):
+                left.pop(ended.resource, None)
+                yield ended
             self.leave_silent_open(of_kind)
+            yield from self._changed_since_plan(kind, [each for each in left.values() if not self.is_open(each)])
         self.require_none_open()
 
     def apply(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -96,8 +106,9 @@ class Executor(ClusterContext):
         try:
             for ended in kind.steps.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
                 if ended.outcome is Outcome.PENDING:
-                    target, why = left[ended.resource]
-                    self.leave_open(target, why.why)
+                    if kind.steps.partly_done is None:
+                        target, why = left[ended.resource]
+                        self.leave_open(target, why.why)
                     continue
                 del left[ended.resource]
                 yield ended

@@ -192,7 +192,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
     problems: dict[str, str] = {}
     left_open: dict[Key, str] = {}
     under_way: frozenset[Key] = frozenset()
-    withdrawn: dict[str, dict[str, Withdrawn]] = {}
+    withdrawn: dict[str, dict[tuple[str, str], Withdrawn]] = {}
 
     def still_sendable() -> DataFrame:
         return sendable(run, [*problems, *ready.elsewhere], left_open)
@@ -206,7 +206,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
             # reports its outcome.
             for row in _less(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
                 why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
-                withdrawn.setdefault(row["cluster"], {}).setdefault(row["resource"], why)
+                withdrawn.setdefault(row["cluster"], {}).setdefault((row["action"], row["resource"]), why)
         return _less(run, rows, under_way)
 
     def refuse(transform: Transform) -> None:
@@ -228,7 +228,8 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
         refuse(lambda planned: planned.transform(_of_topics).transform(no_longer))
     seen, waiting = ready.seen, ready.waiting
     if afresh:
-        check = in_batches(unsent())
+        # `recover` has compared those that may have been sent.
+        check = only(in_batches(unsent()), lambda _, target: not target.maybe_sent)
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
         left_open |= checked.left_open

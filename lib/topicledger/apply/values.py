@@ -29,8 +29,8 @@ class Validated:
     """Cluster -> why actions on it are still open. No more requests are sent to it."""
     left_open: Mapping[Key, str] = field(default_factory=dict)
     """Action -> why its outcome is unknown. This start doesn't send it again."""
-    withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """Cluster -> moving topic -> why its remaining moves are not started."""
+    withdrawn: Mapping[str, Mapping[tuple[str, str], Withdrawn]] = field(default_factory=dict)
+    """Cluster -> action and resource -> why nothing more is sent of an action that may be under way or done."""
     elsewhere: frozenset[str] = frozenset()
     """Clusters of the run whose leases aren't held now. This start leaves them unchanged."""
 

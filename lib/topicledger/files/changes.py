@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
+from topicledger.frames import materialised
 from topicledger.ledger.sql import differ, same_key
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
 from topicledger.schemas import DECLARING, Table
+from topicledger.text import listed, show
 
+log = logging.getLogger(__name__)
+
+_SHOWN = 20
 KEPT = ("labels", "replaces", "description")
 """Columns whose values no cluster knows."""
 
@@ -30,16 +36,31 @@ class TableChanges:
     counts: Mapping[str, int]
     """Numbers of rows: added, changed, unchanged, removed."""
     removed: DataFrame | None = None
-    """The rows that no file has, materialised; None without --replace."""
-    same_owner: bool = False
-    """Whether rows to remove must still have their owner."""
+    """The rows that no file has, materialised; None without --replace. A row that has changed since stays."""
     then: DataFrame | None = None
     """The table's rows that were compared: a row that has changed since stays as it is. None: it is overwritten."""
 
-    def make(self, ledger: Ledger) -> None:
-        """Make the changes in one commit, or in none if there are no changes."""
-        if any(self.counts[name] for name in ("added", "changed", "removed")):
-            ledger.merge(self.table, self.rows, removed=self.removed, same_owner=self.same_owner, then=self.then)
+    def make(self, ledger: Ledger) -> TableChanges:
+        """Make the changes in one commit, or in none if there are no changes; returns them without rows that stay."""
+        expected = sum(self.counts[name] for name in ("added", "changed", "removed"))
+        if not expected or ledger.merge(self.table, self.rows, removed=self.removed, then=self.then) >= expected:
+            return self
+        return self if self.removed is None else self._without_staying(ledger, self.removed)
+
+    def _without_staying(self, ledger: Ledger, removed: DataFrame) -> TableChanges:
+        there, same = ledger.read(self.table).alias("old"), same_key(self.table, "old", "new")
+        stay = removed.alias("new").join(there, on=same, how="left_semi").select(*self.table.key)
+        stay = stay.transform(materialised)
+        if not (count := stay.count()):
+            return self
+        first = [
+            " ".join(show(str(part)) for part in row if part is not None)
+            for row in stay.orderBy(*self.table.key).limit(_SHOWN).collect()
+        ]
+        names = listed(first, count, most=_SHOWN)
+        log.warning("rows of %s changed after they were read, so they aren't removed: %s", self.table.name, names)
+        gone = removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
+        return replace(self, removed=gone, counts={**self.counts, "removed": self.counts["removed"] - count})
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[FileRow]]) -> Mapping[str, DataFrame]:
@@ -67,13 +88,11 @@ def difference(
     table: Table,
     rows: DataFrame,
     removed: DataFrame | None = None,
-    *,
-    same_owner: bool = False,
     then: DataFrame | None = None,
 ) -> TableChanges:
     """Return the changes that `rows`, one per key, make to a table, which need not exist.
 
-    `removed`, `same_owner`, `then`: see `TableChanges`.
+    `removed`, `then`: see `TableChanges`.
     """
     there = ledger.read_if_exists(table)
     old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
@@ -89,7 +108,7 @@ def difference(
         .asDict()
     )
     counts["removed"] = 0 if removed is None else removed.count()
-    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, same_owner=same_owner, then=then)
+    return TableChanges(table=table, rows=rows, counts=counts, removed=removed, then=then)
 
 
 def gone(

@@ -138,10 +138,11 @@ def load(
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
-        loaded, changes = _changes(ledger, tables, removed, replace, compared or {})
+        changes = _changes(ledger, tables, removed, compared or {})
+        loaded = _loaded_by(changes)
         _require_few_removed(loaded, settings, parsed, replace)
-        for each in changes:
-            each.make(ledger)
+        made = [each.make(ledger) for each in changes]
+        loaded = loaded if made == changes else _loaded_by(made)
     except TopicLedgerError as error:
         error.of_run(run.run_id)
         stopped = {"removals_refused": loaded.all_removed} if isinstance(error, GuardStopped) else {}
@@ -160,7 +161,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
     tables = frames(ledger.spark, parsed.tables)
-    loaded, _ = _changes(ledger, tables, _gone(ledger.read_if_exists, tables, parsed, replace), replace, {})
+    loaded = _loaded_by(_changes(ledger, tables, _gone(ledger.read_if_exists, tables, parsed, replace), {}))
     _require_few_removed(loaded, settings, parsed, replace)
     return _with_leftovers(loaded, parsed)
 
@@ -266,30 +267,25 @@ def _changes(
     ledger: Ledger,
     tables: Mapping[str, DataFrame],
     removed: Mapping[str, DataFrame],
-    replace: Replace | None,
     compared: Mapping[str, DataFrame],
-) -> tuple[Loaded, Sequence[TableChanges]]:
-    """Return the result of the load before it is done, and the changes of each table, `manifests` first."""
-    same_owner = replace is not None and bool(replace.owners)
-    of_topics, *others = [
-        difference(
-            ledger,
-            table,
-            tables[table.name],
-            removed.get(table.name),
-            same_owner=same_owner,
-            then=compared.get(table.name),
-        )
+) -> list[TableChanges]:
+    """Return the changes of each table, `manifests` first."""
+    return [
+        difference(ledger, table, tables[table.name], removed.get(table.name), compared.get(table.name))
         for table in DECLARING
         if table.name in tables
     ]
+
+
+def _loaded_by(changes: Sequence[TableChanges]) -> Loaded:
+    """Return the result of the load that makes these changes, `manifests` first."""
+    of_topics, *others = changes
     leaving = of_topics.removed if of_topics.counts["removed"] else None
-    loaded = dataclasses.replace(
+    return dataclasses.replace(
         of_counts(of_topics.counts),
         removed_rows=() if leaving is None else _first_removed(leaving),
         resources={each.table.name: each.counts for each in others},
     )
-    return loaded, [of_topics, *others]
 
 
 def _first_removed(topics: DataFrame) -> Sequence[Removed]:

@@ -26,9 +26,9 @@ class MoveLimits:
     settings: ReplicaSettings = field(default_factory=ReplicaSettings)
     throttles: ThrottleRecords | None = None
     """Records throttles before they are set; None if moves aren't throttled."""
-    withdrawn: Mapping[str, Withdrawn] = field(default_factory=dict)
-    """Topic -> why the rest of its action isn't sent, although an earlier start may have sent a part: no further
-    partitions start to move, and a delete isn't repeated."""
+    withdrawn: Mapping[tuple[str, str], Withdrawn] = field(default_factory=dict)
+    """Action and resource -> why the rest of it isn't sent, although an earlier start may have sent a part: no further
+    partitions start to move, and other requests aren't repeated."""
     unanswered: dict[tuple[str, int], Unanswered] = field(default_factory=dict)
     """By topic and partition: see `ClusterContext.may_move`."""
     late_until: float = -math.inf

@@ -246,43 +246,37 @@ class Ledger(Versions):
             self.spark.conf.set(_LISTING_PARALLELISM, before)
 
     def merge(
-        self,
-        table: Table,
-        rows: DataFrame,
-        *,
-        removed: DataFrame | None = None,
-        same_owner: bool = False,
-        then: DataFrame | None = None,
-    ) -> None:
+        self, table: Table, rows: DataFrame, *, removed: DataFrame | None = None, then: DataFrame | None = None
+    ) -> int:
         """Merge `rows`, one per key, into a table in one MERGE that keeps unchanged rows and other tools' columns.
 
-        `removed`: rows to remove, which aren't in `rows`; with `same_owner`, only those that still have the
-        `owner` that `removed` has. `then`: the table's rows that the caller has compared; a row that another commit has
-        added, changed or removed since stays as it is.
+        `removed`: rows to remove as the caller has read them, whose keys aren't in `rows`. `then`: the table's rows
+        that the caller has compared. A row that another commit has added, changed or removed since stays as it is.
+        Returns the number of changed rows, which is too low if the response to the first commit was lost.
         """
         present = self._with_columns_of(table, rows)
         # The rows to remove are named: rows that another load adds in the meantime were not counted.
         source = rows.withColumn("_remove", F.lit(False))
-        as_then, not_then = "", ""
+
+        def by_key(read: DataFrame) -> DataFrame:
+            return read.groupBy(*table.key).agg(F.collect_list(F.struct(*present.schema.names)).alias("_then"))
+
+        as_then = f"AND exists(new._then, each -> NOT ({sql_differ(present, 'old', 'each')}))"
         if then is not None:
-            before = then.groupBy(*table.key).agg(F.collect_list(F.struct(*present.schema.names)).alias("_then"))
-            both = source.alias("new").join(before.alias("then"), on=same_key(table, "new", "then"), how="left")
+            both = source.alias("new").join(by_key(then).alias("then"), on=same_key(table, "new", "then"), how="left")
             source = both.select("new.*", F.coalesce("_then", F.array()).alias("_then"))
-            as_then = f"AND exists(new._then, each -> NOT ({sql_differ(present, 'old', 'each')}))"
-            not_then = "AND size(new._then) = 0"
         differs = sql_differ(present, "old", "new")
         clauses = [
-            f"WHEN MATCHED AND NOT new._remove AND {differs} {as_then} THEN {updated(present)}",
-            f"WHEN NOT MATCHED AND NOT new._remove {not_then} THEN {inserted(present)}",
+            f"WHEN MATCHED AND NOT new._remove AND {differs} {'' if then is None else as_then} THEN {updated(present)}",
+            "WHEN NOT MATCHED AND NOT new._remove "
+            f"{'' if then is None else 'AND size(new._then) = 0'} THEN {inserted(present)}",
         ]
         if removed is not None:
-            owners = F.collect_set("owner") if same_owner else F.lit(None).cast("array<string>")
-            keys = removed.groupBy(*table.key).agg(owners.alias("_owners")).withColumn("_remove", F.lit(True))
+            keys = by_key(removed).withColumn("_remove", F.lit(True))
             source = source.unionByName(keys, allowMissingColumns=True)
-            condition = "new._remove AND array_contains(new._owners, old.owner)" if same_owner else "new._remove"
-            clauses.insert(1, f"WHEN MATCHED AND {condition} THEN DELETE")
+            clauses.insert(1, f"WHEN MATCHED AND new._remove {as_then} THEN DELETE")
         same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
-        self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
+        return self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
 
 
 def all_tables(ledger: Ledger) -> None:

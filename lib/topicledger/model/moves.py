@@ -54,7 +54,7 @@ def assignments_text(assignments: Assignments) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
-    """Why no further moves of a topic start: the plan is too old, or no longer asked for."""
+    """Why no more of an action is sent that an earlier start may have sent: its plan is too old, or not asked for."""
 
     error: Refusal
     message: str

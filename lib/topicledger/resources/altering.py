@@ -14,7 +14,7 @@ from typing import Protocol
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest
+from topicledger.actions.checking import CheckedRequest, withdrawn
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
@@ -94,6 +94,13 @@ class _Described:
             self._same(name, found.get(name), target.after.get(name)) for name in target.touched
         )
 
+    def is_partly_done(self, target: Target) -> bool:
+        """Return whether the resource has only values that it had or that the target sets, and some of the latter."""
+        if self.undescribed(target) is not None or self.foreign(target) is not None:
+            return False
+        found = self.of(target)
+        return any(not self._same(name, found.get(name), target.before.get(name)) for name in target.touched)
+
     def foreign(self, target: Target) -> str | None:
         """Return which values another client changed since the plan; None if there are none."""
         found, others = self.of(target), []
@@ -170,19 +177,33 @@ def _changed_since_plan(
 
 
 def _recover(requests: Requests, context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Yield those that are as planned, within the time that brokers need to show them."""
-    observe = partial(_Described, requests, context)
+    """Yield those that are as planned, within the time that brokers need to show them.
+
+    Pending are resources with some of the planned values: they were altered, and another client altered them since.
+    """
+    observe, left = partial(_Described, requests, context), {target.resource: target for target in targets}
     for target, described in done_within(context, targets, _SHOWN_WITHIN, observe):
+        del left[target.resource]
         done = described.answer(TopicResult(after=described.of(target)))
         message = "an earlier request of this run altered it"
         yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
+    if unseen := [target for target in left.values() if not context.is_open(target)]:
+        described = observe(unseen)
+        for target in unseen:
+            if described.is_partly_done(target):
+                yield context.result(target, Phase.APPLY, Outcome.PENDING, described.answer())
 
 
 def _apply(requests: Requests, context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Send the request, but for resources that another client changed since the plan."""
     request = partial(requests.alter, context.admin, validate_only=False)
-    alter = CheckedRequest(context, partial(_check, requests, context), request)
-    for target, answer in context.send_each(targets, alter, changes=True):
+    alter, left = CheckedRequest(context, partial(_check, requests, context), request), []
+    for target in targets:
+        if (ended := withdrawn(context, target, "altered")) is None:
+            left.append(target)
+        else:
+            yield ended
+    for target, answer in context.send_each(left, alter, changes=True):
         if target.resource in alter.refused:
             yield alter.refused[target.resource]
             continue

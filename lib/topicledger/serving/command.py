@@ -110,7 +110,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                         ledger.spark.conf.get("spark.app.name", "")
                     elif pace is not None:
                         with server.alone() as free:
-                            did = free and provisioned_if_due(pace, ledger, options, own)
+                            did = free and provisioned_if_due(pace, ledger, options, path, own)
                 except JAVA_IS_GONE:
                     log.warning("Spark's Java process has ended: restarting")
                     must_restart = True
@@ -137,8 +137,15 @@ def carried_out(arguments: Sequence[str], announced: Announced | None = None) ->
     return ExitCode.DONE
 
 
-def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command) -> bool:
-    """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended."""
+def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: Path, do: Command) -> bool:
+    """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended.
+
+    `served`: the server's socket, which depends on the settings that it read when it started.
+    """
+    if not _are_as_served(options.config, served):
+        # The run would read the new ones: other tables than this server watches, or other guards.
+        pace.held_up(f"the settings in {options.config} changed since this server started: restart it; no run begins")
+        return False
     try:
         version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
         declared = version is not None or any(ledger.exists(table) for table in DECLARING)
@@ -146,10 +153,10 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command
         # Java is gone, and the session with it.
         raise
     except _UNREADABLE as error:
-        pace.unreadable(f"{MANIFESTS.name} can't be read, trying again: {first_sentence(error)}")
+        pace.held_up(f"{MANIFESTS.name} can't be read, trying again: {first_sentence(error)}")
         return False
     if not declared:
-        pace.unreadable(f"nothing is declared in {ledger.root} yet: waiting for the first load")
+        pace.held_up(f"nothing is declared in {ledger.root} yet: waiting for the first load")
         return False
     if not pace.is_due(version):
         return False
@@ -160,6 +167,13 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command
     arguments += [part for option, path in files if path is not None for part in (option, str(path))]
     pace.ended(do(arguments))
     return True
+
+
+def _are_as_served(config: Path, served: Path) -> bool:
+    try:
+        return protocol.socket_of(config) == served
+    except OSError:
+        return False
 
 
 def _warm_up(settings: Settings, ledger: Ledger) -> None:

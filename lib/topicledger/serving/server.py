@@ -327,12 +327,12 @@ class Pace:
     last: float | None = None
     version: int | None = None
     _said: str | None = None
-    """The last logged reason why `manifests` can't be read."""
+    """The last logged reason why no run begins."""
 
     def is_due(self, version: int | None) -> bool:
         """Whether to begin a run, now that `manifests` are at `version` (None: there is no such table)."""
         if self._said is not None:
-            log.info("the declared tables can be read again")
+            log.info("runs begin again")
             self._said = None
         if self.last is None:
             return True
@@ -341,8 +341,8 @@ class Pace:
             return waited >= min(self.every, 2.0 ** min(self.failures, _MOST_DOUBLINGS))
         return waited >= self.every or (version is not None and version != self.version)
 
-    def unreadable(self, why: str) -> None:
-        """Note that `manifests` can't be read, so that no run begins; log each reason once."""
+    def held_up(self, why: str) -> None:
+        """Note that no run begins; log each reason once."""
         if why != self._said:
             log.warning("%s", why)
         self._said = why

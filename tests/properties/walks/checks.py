@@ -263,10 +263,7 @@ class Checks:
                 self._world.require(unsent or not said, f"{row['resource']}: a row says it was not sent, and it was")
                 # Another client, or a cancel before a crash, may have undone it.
                 undone = row["resource"] in self.touched or key in self.cancelled
-                is_known = row["action"] == ReplicaAction.REASSIGN and not undone
-                self._world.require(
-                    unsent or not is_known, f"{row['resource']} is refused, and was moved at least in part"
-                )
+                self._world.require(unsent or undone, f"{row['resource']} is refused, and was done at least in part")
 
     def _check_row(self, run_id: str, name: str, action: str, resource: str, outcome: str, error: str | None) -> None:
         if action != ReplicaAction.REASSIGN or outcome == Outcome.OK:
