@@ -15,7 +15,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
-from topicledger.schemas import DECLARING, Table
+from topicledger.schemas import DECLARING, MANIFESTS, Table
 
 KEPT = ("labels", "replaces", "description")
 """Columns whose values no cluster knows."""
@@ -36,10 +36,24 @@ class TableChanges:
     then: DataFrame | None = None
     """The table's rows that were compared: a row that has changed since stays as it is. None: it is overwritten."""
 
+    @property
+    def any(self) -> bool:
+        """Whether there are any changes."""
+        return any(self.counts[name] for name in ("added", "changed", "removed"))
+
     def make(self, ledger: Ledger) -> None:
         """Make the changes in one commit, or in none if there are no changes."""
-        if any(self.counts[name] for name in ("added", "changed", "removed")):
+        if self.any:
             ledger.merge(self.table, self.rows, removed=self.removed, same_owner=self.same_owner, then=self.then)
+
+
+def counts_of(made: Sequence[TableChanges]) -> dict[str, int]:
+    """Return the counts of the changes made, by name; those of `manifests` have no prefix."""
+    counts = dict.fromkeys(("added", "changed", "unchanged", "removed"), 0)
+    for each in made:
+        prefix = "" if each.table is MANIFESTS else f"{each.table.name}_"
+        counts |= {f"{prefix}{name}": count for name, count in each.counts.items()}
+    return counts
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[FileRow]]) -> Mapping[str, DataFrame]:
