@@ -180,10 +180,10 @@ def test_sent_actions_are_recovered_before_others_are_refused(
     assert set(ends.values()) == {DONE}
 
 
-def test_what_an_earlier_start_sends_until_it_loses_its_lease_is_recovered(
+def test_requests_of_an_earlier_start_before_it_loses_its_lease_are_recovered(
     halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C18: it lives, and notices the next start only at its next renewal; the plan isn't asked for any more."""
+    """C18: it lives, and notices the next start only when it renews its lease; the plan isn't asked for any more."""
     names = begin(halfway, proxy, monkeypatch, "overlap")
     (last,) = [row for row in halfway.rows(PLANS, "overlap") if row["topic"] == names[-1]]
     leases = stages._leases

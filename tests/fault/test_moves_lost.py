@@ -69,7 +69,7 @@ def outcomes(rows: Sequence[object]) -> list[Outcome]:
 
 @pytest.mark.parametrize("direction", ["request", "response"])
 def test_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
-    """R2: after a lost answer, the state is compared: what moves already isn't sent again, nor is a cancel that is done."""
+    """R2: after a lost answer, the state is compared: a move under way isn't sent again, nor a cancel that is done."""
     topic, before, after, kept = f"lost.{direction}", {0: (1,), 1: (2,)}, {0: (3,), 1: (2, 1)}, Kept()
     target = move(topic, with_data(kafka_three, topic, before), before, after)
     with FaultProxy(kafka_three) as proxy:

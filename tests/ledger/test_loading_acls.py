@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from tests.ledger.loading import load_files, put, run_rows
 from topicledger.cli.access import access_group
-from topicledger.errors import GuardStopped, ManifestFileError
+from topicledger.errors import GuardStopped, ManifestFileError, TableError
 from topicledger.files.load import Replace
 from topicledger.ledger.tables import Ledger
-from topicledger.schemas import ACLS
+from topicledger.schemas import ACLS, MANIFESTS
 
 TEAM = """\
 cluster: orders
@@ -55,6 +55,22 @@ def test_invalid_acl_refuses_the_whole_load(ledger: Ledger, tmp_path: Path) -> N
     with pytest.raises(ManifestFileError, match=r"twice\.yaml:6: this ACL is present at .*twice\.yaml:5"):
         load_files(ledger, twice)
     assert ledger.read(ACLS).isEmpty()
+
+
+def test_a_load_that_fails_at_acls_counts_and_names_what_is_loaded(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.ensure(MANIFESTS, ACLS)
+    ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(ACLS)} ADD CONSTRAINT none CHECK (principal <> 'User:q')")
+    both = put(tmp_path, "both.yaml", TEAM + MORE + "topics: [{topic: orders}]\n")
+    with pytest.raises(TableError, match=r"acls.*; but `manifests` is loaded: load the files again$") as caught:
+        load_files(ledger, both, run_id="failed")
+    assert caught.value.run_id == "failed"
+    assert run_rows(ledger)[-1]["counts"] == {"added": 1, "changed": 0, "unchanged": 0, "removed": 0}
+    with pytest.raises(TableError) as again:
+        load_files(ledger, both)
+    assert "is loaded" not in str(again.value), "the second load changed nothing"
+    ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(ACLS)} DROP CONSTRAINT none")
+    assert load_files(ledger, both).unchanged == 1
+    assert ledger.read(ACLS).count() == 4
 
 
 @pytest.mark.thorough

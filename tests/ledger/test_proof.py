@@ -496,6 +496,22 @@ def test_from_leaves_out_runs_from_before_the_key(ledger: Ledger, monkeypatch: p
     assert found(verify(ledger, settings)) == [("unsigned", "not_signed", "runs"), ("older", "no_digest", "runs")]
     verified = verify(ledger, settings, since="signed")
     assert (found(verified), verified.earlier, verified.unproven_runs) == ([], 1, ["older"])
+    assert verified.exit_code == ExitCode.CHANGES_PENDING, "only its row says that it began before the key"
+
+
+def test_the_newest_run_unsealed_and_moved_back_is_not_proven(signed: Ledger) -> None:
+    """Only a digest kept elsewhere tells it from a run that is older than the key."""
+    settings = settings_of(signed, "env:PROOF_KEY")
+    (digest,) = verify(signed, settings).heads
+    none = {"digest": "NULL", "proof": "NULL", "previous_digest": "NULL"}
+    set_in_runs(signed, "run_id = 'run-2'", started_at="TIMESTAMP '2020-01-01'", **none)
+    tampered(signed, AUDIT).update("run_id = 'run-2'", {"outcome": "'failed'"})
+    assert found(verify(signed, settings)) == [("run-2", "no_digest", "runs")]
+    verified = verify(signed, settings, since="run-1")
+    assert (found(verified), verified.exit_code) == ([], ExitCode.CHANGES_PENDING)
+    line = "1 runs with rows have no digest; their rows say that they began before the run of --since-run: run-2"
+    assert line in printed(verified)
+    assert found(verify(signed, settings, since="run-1", expected=[digest])) == [(None, "not_found", "runs")]
 
 
 def test_short_key_verifies_old_runs_but_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -390,6 +390,8 @@ def test_first_acl_on_the_cluster_takes_no_right_from_the_run(spark: SparkSessio
         "super user": {foreign: None},
     }
     assert {name for name, rows in found.items() if warnings(rows)} == {"own", "own parts", "super user"}
+    assert "User:run" not in str([found[each] for each in ("open", "unknown")]), "it may be the value of a reference"
+    assert "the run's own principal (clusters.open.client)" in found["open"][foreign]["error_message"]
     assert found["open"][foreign]["phase"] == "guard"
     assert "allow.everyone.if.no.acl.found is set" in found["open"][foreign]["error_message"]
     assert "it isn't known whether" in found["unknown"][foreign]["error_message"]

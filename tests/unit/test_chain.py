@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from topicledger.errors import UsageError
+from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.chain import NEVER, Chain, RunRow
 from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.proof import FORMAT, KEY_ID, SEALS_ABANDONED, Signer
@@ -251,6 +251,18 @@ def test_with_a_key_a_run_is_before_digests_only_if_from_says_so() -> None:
     assert tolerated([*RUNS, *older], first=SECOND) == {"finished", "abandoned"}
     assert tolerated([*RUNS, *older], first=replace(SECOND, text="changed")) == set()
     assert tolerated(older) == set(), "all digests were removed"
+
+
+@pytest.mark.parametrize("state", ["finished", "abandoned"])
+def test_a_run_moved_before_the_run_to_verify_from_is_no_success(state: str) -> None:
+    """Its row alone says when it began: somebody may have unsealed and back-dated the newest run, or added one."""
+    moved = unsealed("third", state, hours=-9)
+    found = verified([FIRST, SECOND, moved], since="second")
+    assert (findings(found), found.unproven_runs, found.exit_code) == ([], ["third"], ExitCode.CHANGES_PENDING)
+    kept = verified([FIRST, SECOND, moved], since="second", expected=(THIRD.digest,))
+    assert (findings(kept), kept.exit_code) == ([(None, "not_found")], ExitCode.TOPICS_FAILED)
+    named = verified([FIRST, SECOND, moved, FOURTH], since="second")
+    assert findings(named) == [("fourth", "run_removed")], "a later run names its digest"
 
 
 def test_without_a_key_runs_of_an_older_topicledger_are_tolerated() -> None:

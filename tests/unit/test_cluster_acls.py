@@ -112,6 +112,14 @@ def test_acl_that_became_the_first_on_the_cluster_is_not_added(admin: MagicMock)
     assert applied(admin, add(FOREIGN)) == {" ".join(FOREIGN): "PRINCIPAL_UNKNOWN"}
 
 
+def test_no_message_has_the_name_of_the_runs_own_principal(admin: MagicMock) -> None:
+    """It may be the value of a reference, and rows of `audit` have none."""
+    admin.describe_acls.return_value = []
+    rows = list(executor(admin).apply([add(FOREIGN)]))
+    assert "the run's own principal (clusters.main.client)" in str(rows[0].error_message)
+    assert "User:run" not in str(rows)
+
+
 @pytest.mark.parametrize(("allowed", "error"), [(True, "OWN_RIGHTS"), (None, "OWN_RIGHTS"), (False, None)])
 def test_setting_of_brokers_that_is_unknown_counts_as_set(
     admin: MagicMock, allowed: bool | None, error: str | None

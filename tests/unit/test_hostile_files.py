@@ -9,6 +9,7 @@ import resource
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.read import read as read_checked
 from topicledger.files.read import remarks
 from topicledger.files.reading import read_foreign_files, read_manifest_files
-from topicledger.manifests.files import ParsedManifests
+from topicledger.manifests.files import ParsedManifests, report
 from topicledger.manifests.files.report import MAX_ERRORS
 
 NOTHING = io.StringIO("")
@@ -145,6 +146,46 @@ def test_a_load_reads_a_limited_number_of_bytes(tmp_path: Path, monkeypatch: pyt
     assert errors(read_manifest_files(["-"], endless)) == [
         "stdin: too large: a load reads at most 3 MiB of all its files"
     ]
+
+
+MANY_VALUES = 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("m.json", '{"cluster": "c", "topic": "t", "configs": [' + "{}," * MANY_VALUES + "{}]}"),
+        ("m.json", '{"cluster": "c", "topics": [' + "[]," * MANY_VALUES + "[]]}"),
+        ("m.jsonl", ROW + "\n[" + "1e1," * MANY_VALUES + "1]\n"),
+        ("m.csv", "cluster,topic,labels\nc,t,[" + "{}," * MANY_VALUES + "1]\n"),
+        ("m.yaml", "cluster: c\ntopics:\n" + "- {}\n" * MANY_VALUES),
+        ("m.yaml", "cluster: c\nx: {" + "a: b, " * MANY_VALUES + "}\n"),
+    ],
+)
+def test_a_file_with_too_many_values_is_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    """Within the limit of bytes, `{},` would take 60 times its bytes of memory."""
+    monkeypatch.setattr(report, "MAX_VALUES", MANY_VALUES // 10)
+    tracemalloc.start()
+    try:
+        found = errors(read_text(tmp_path, name, text))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [f"{tmp_path}/{name}: it has more than 10,000 values: split it into several files"]
+    assert peak < 10_000 * 300 + 4 * len(text) + 2 * 1024 * 1024, "values, copies of the text, and what is read at once"
+
+
+@pytest.mark.parametrize("name", ["m.json", "m.yaml"])
+def test_a_file_of_many_topics_has_few_enough_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The limit is a thousandth here: 400,000 topics with 33 configs each are below it."""
+    monkeypatch.setattr(report, "MAX_VALUES", report.MAX_VALUES // 1_000)
+    row = {"cluster": "c", "num_partitions": 12, "labels": {"a": "b"}, "configs": {f"k{key}": "1" for key in range(33)}}
+    rows = [{"topic": f"t{number}", **row} for number in range(400)]
+    assert errors(read_text(tmp_path, name, json.dumps(rows if name == "m.json" else {"topics": rows}))) == []
 
 
 class Endless(io.RawIOBase):

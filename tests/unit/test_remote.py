@@ -56,6 +56,36 @@ def test_a_server_that_cannot_be_used_is_an_error_of_one_line(error: Exception, 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("sc://spark:15002;token=s3cr3t", "server sc://spark:15002 can't be used: a slash is missing before the first"),
+        ("sc://spark;token=s3cr3t", "server sc://spark can't be used: a slash is missing before the first semicolon"),
+        ("sc://spark:port/;token=s3cr3t", "server sc://spark:port/ can't be used: Port could not be cast to integer"),
+    ],
+)
+def test_an_address_that_cannot_be_read_does_not_show_its_token(
+    monkeypatch: pytest.MonkeyPatch, address: str, message: str
+) -> None:
+    for name in session._PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(TopicLedgerError, match=message) as caught:
+        session._client_of(address, builder(None))
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("answers")
+@pytest.mark.parametrize("quoted", ["use_ssl=true;token=s3cr3t%2F=", "s3cr3t%2F=", "'15002/;token=s3cr3t%2F='"])
+def test_an_error_that_quotes_parameters_of_a_server_does_not_show_them(quoted: str) -> None:
+    def remote(_: str) -> object:
+        raise ValueError(f"invalid, which is true: {quoted}")
+
+    failing: Any = SimpleNamespace(remote=remote)
+    with pytest.raises(TopicLedgerError, match="invalid, which is true: ") as caught:
+        session._client_of("sc://spark:15002/;use_ssl=true;token=s3cr3t%2F=", failing)
+    assert "s3cr3t" not in str(caught.value)
+
+
 @pytest.mark.usefixtures("answers")
 def test_a_server_of_another_version_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     same, other = SimpleNamespace(version=pyspark.__version__), SimpleNamespace(version="4.9.1")

@@ -50,9 +50,9 @@ class Waves:
         self._under_way: dict[Partition, Move] = {}
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
         """Topic whose remaining moves are held back -> our refusal, or the broker's answer."""
-        for (action, topic), withdrawn in context.limits.moving.withdrawn.items():
+        for (action, topic), why in context.limits.moving.withdrawn.items():
             if action == ReplicaAction.REASSIGN:
-                self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
+                self._failed[topic] = (why.error, ours(f"the rest was not begun: {why.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which a move may have been sent."""
         self._left_open: set[str] = set()
@@ -75,9 +75,8 @@ class Waves:
         Topics without a row are open. Raises OutcomeUnknown if asked to stop. Throttles of moves that are or may be
         under way stay set and recorded; the others are removed.
         """
-        context = self._context
-        limits = context.limits.moving
-        throttling = Throttling(context, limits.throttles) if limits.throttles is not None else None
+        context, throttles = self._context, self._context.limits.moving.throttles
+        throttling = Throttling(context, throttles) if throttles is not None else None
         pause, begun = _LOOK_EVERY, False
         try:
             if self._targets:
@@ -295,8 +294,8 @@ class Waves:
         return Answer(result, 1, began, datetime.now(UTC))
 
     def _next_wave(self) -> Sequence[Move]:
-        limits = self._context.limits.moving.settings
-        room = UnderWay(max_partitions=limits.max_partitions_per_broker, max_bytes=limits.max_bytes_per_broker)
+        most = self._context.limits.moving.settings
+        room = UnderWay(max_partitions=most.max_partitions_per_broker, max_bytes=most.max_bytes_per_broker)
         for move in filter(self._receivers.copies, self._under_way.values()):
             room.add(move)
         wave: list[Move] = []

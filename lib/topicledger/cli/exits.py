@@ -48,7 +48,7 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     "export": {ExitCode.TOPICS_FAILED: "Some topics were not exported."},
     "runs approve": {ExitCode.GUARD_STOPPED: "The plan is older than guards.max_plan_age."},
     "runs verify": {
-        ExitCode.CHANGES_PENDING: "With a key: open runs have rows that no digest covers yet.",
+        ExitCode.CHANGES_PENDING: "With a key: runs have rows that no digest covers.",
         ExitCode.TOPICS_FAILED: "Rows were changed after their run ended.",
     },
     "clusters accept": {

@@ -173,7 +173,7 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
 def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], other_keys: tuple[str, ...]) -> int:
     """Compute the digests of all runs again, and report changes since they ended: exit code 4.
 
-    With a key, the exit code is 3 if there are open runs with rows.
+    With a key, the exit code is 3 if runs with rows have no digest.
     """
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")

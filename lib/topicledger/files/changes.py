@@ -17,7 +17,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
-from topicledger.schemas import DECLARING, Table
+from topicledger.schemas import DECLARING, MANIFESTS, Table
 from topicledger.text import listed, show
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,21 @@ class TableChanges:
     then: DataFrame | None = None
     """The table's rows that were compared: a row that has changed since stays as it is. None: it is overwritten."""
 
+    @property
+    def any(self) -> bool:
+        """Whether there are any changes."""
+        return self._expected > 0
+
+    @property
+    def _expected(self) -> int:
+        return sum(self.counts[name] for name in ("added", "changed", "removed"))
+
     def make(self, ledger: Ledger) -> TableChanges:
         """Make the changes in one commit, or in none if there are no changes; returns them without rows that stay."""
-        expected = sum(self.counts[name] for name in ("added", "changed", "removed"))
-        if not expected or ledger.merge(self.table, self.rows, removed=self.removed, then=self.then) >= expected:
+        if not self.any:
+            return self
+        changed = ledger.merge(self.table, self.rows, removed=self.removed, then=self.then)
+        if changed >= self._expected:
             return self
         return self if self.removed is None else self._without_staying(ledger, self.removed)
 
@@ -61,6 +72,15 @@ class TableChanges:
         log.warning("rows of %s changed after they were read, so they aren't removed: %s", self.table.name, names)
         gone = removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
         return replace(self, removed=gone, counts={**self.counts, "removed": self.counts["removed"] - count})
+
+
+def counts_of(made: Sequence[TableChanges]) -> dict[str, int]:
+    """Return the counts of the changes made, by name; those of `manifests` have no prefix."""
+    counts = dict.fromkeys(("added", "changed", "unchanged", "removed"), 0)
+    for each in made:
+        prefix = "" if each.table is MANIFESTS else f"{each.table.name}_"
+        counts |= {f"{prefix}{name}": count for name, count in each.counts.items()}
+    return counts
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[FileRow]]) -> Mapping[str, DataFrame]:

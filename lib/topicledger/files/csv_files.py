@@ -11,9 +11,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from topicledger.files.json_files import JSON, json_reason
+from topicledger.files.json_files import JSON, json_reason, most_values
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.report import ELSEWHERE, Report
+from topicledger.manifests.files.report import ELSEWHERE, Report, TooMuchError, require_few
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import (
     TEMPLATE_HINT,
@@ -40,7 +40,11 @@ def read_csv(text: str, report: Report) -> None:
     """Report the rows and errors of a CSV manifest."""
     limit = csv.field_size_limit(_MAX_CELL)  # a map of many assignments exceeds csv's own limit
     try:
+        # A record is read as a whole, and so is a map in a cell.
+        require_few(most_values(text))
         _read_csv_records(text, report)
+    except TooMuchError as error:
+        report.error(None, str(error))
     finally:
         csv.field_size_limit(limit)
 

@@ -16,7 +16,7 @@ from typing import cast
 from topicledger.files.documents import ENTRY_FIELDS, SECTIONS, read_document
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.overriding import Outer, on_clusters
-from topicledger.manifests.files.report import Report, TooMuchError
+from topicledger.manifests.files.report import Report, TooMuchError, require_few
 from topicledger.manifests.files.values import (
     TEMPLATE_HINT,
     UNUSUAL_BLANK,
@@ -84,6 +84,7 @@ def read_json(text: str, report: Report) -> None:
     report.visits = 2 * len(text) + _MAX_MADE
     reader = Reader(report)
     try:
+        require_few(most_values(text))
         if text.lstrip(_BLANKS)[:1] == "[":
             _read_entries(_Scanner(text, report).entries(), reader)
         elif _is_document(text):
@@ -92,8 +93,14 @@ def read_json(text: str, report: Report) -> None:
                 read_document(document, document.line, reader)
         else:
             _read_entries(_json_values(text, report), reader)
-    except TooMuchError:
-        report.error(None, f"its clusters, defaults and shorthands expand to more than {_MAX_MADE:,} values")
+    except TooMuchError as error:
+        made = f"its clusters, defaults and shorthands expand to more than {_MAX_MADE:,} values"
+        report.error(None, str(error) or made)
+
+
+def most_values(text: str) -> int:
+    """Return how many values a JSON text has at most: signs in strings count, too. The decoder can't be stopped."""
+    return sum(map(text.count, ",[{"))
 
 
 def _read_entries(entries: Iterator[tuple[Value, int]], reader: Reader) -> None:

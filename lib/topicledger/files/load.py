@@ -15,8 +15,8 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame
 
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
-from topicledger.files.changes import TableChanges, difference, frames, gone
+from topicledger.errors import ExitCode, GuardStopped, TableError, TopicLedgerError, UsageError
+from topicledger.files.changes import TableChanges, counts_of, difference, frames, gone
 from topicledger.files.read import REASON_CHARACTERS, Foreign, files_arguments
 from topicledger.frames import materialised
 from topicledger.ledger import runs
@@ -115,43 +115,43 @@ def load(
     removals: Removals | None = None,
     compared: Mapping[str, DataFrame] | None = None,
 ) -> Loaded:
-    """Load what `read` returned into `manifests` in one commit, or nothing at all; a row in `runs` records the load.
+    """Load what `read` returned into each table in one commit, `manifests` first; a row in `runs` records the load.
 
     Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
-    or for the given owners' topics there. Raises ManifestFileError listing every row that a run would refuse by itself,
-    with its file and line (C1, C3). `plan`: the run that the files are loaded for. `removals`: the rows that `replace`
-    removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`.
+    or for the given owners' topics there. `plan`: the run that the files are loaded for. `removals`: the rows that
+    `replace` removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`.
 
-    Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
-    and UsageError if the run id already exists.
+    Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed, UsageError if the run id exists,
+    and TableError if a table can't be written: it names those that were.
     """
     tables = frames_beside(ledger, parsed, removals)
     removed = _gone(ledger.read_if_exists, tables, parsed, replace) if removals is None else removals.rows
     ledger.ensure(RUNS, *(table for table in DECLARING if table.name in tables))
     require_new(ledger, run_id, "a load can't be resumed")
-    named = clusters_of(parsed.every_row)
-    arguments = _arguments(parsed.digests, named, replace, foreign)
+    arguments = _arguments(parsed.digests, clusters_of(parsed.every_row), replace, foreign)
     if parsed.variables:
         arguments[runs.VARIABLES_ARGUMENT] = json.dumps(parsed.variables)
     if plan is not None:
         arguments[PLAN_ARGUMENT] = plan
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
+    made: list[TableChanges] = []
     try:
         changes = _changes(ledger, tables, removed, compared or {})
         loaded = _loaded_by(changes)
         _require_few_removed(loaded, settings, parsed, replace)
-        made = [each.make(ledger) for each in changes]
+        for each in changes:
+            made.append(each.make(ledger))
         loaded = loaded if made == changes else _loaded_by(made)
     except TopicLedgerError as error:
         error.of_run(run.run_id)
         stopped = {"removals_refused": loaded.all_removed} if isinstance(error, GuardStopped) else {}
-        _finish(run, dict.fromkeys(("added", "changed", "unchanged", "removed"), 0) | stopped, error.exit_code)
+        _finish(run, counts_of(made) | stopped, error.exit_code)
+        if there := [f"`{each.table.name}`" for each in made if each.any]:
+            text = f"{error}; but {', '.join(there)} {'is' if len(there) == 1 else 'are'} loaded"
+            raise TableError(f"{text}: load the files again").of_run(run.run_id) from error
         raise
-    counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
-    for table, of_table in loaded.resources.items():
-        counts |= {f"{table}_{name}": count for name, count in of_table.items()}
-    _finish(run, counts, ExitCode.DONE)
+    _finish(run, counts_of(made), ExitCode.DONE)
     return dataclasses.replace(_with_leftovers(loaded, parsed), run_id=run.run_id)
 
 

@@ -35,9 +35,9 @@ def open_yaml(text: str, report: Report) -> tuple[list[tuple[Value, int]], Reade
 
 @contextmanager
 def measured(report: Report) -> Iterator[None]:
-    """Report a file that expands to too many values, instead of raising TooMuchError."""
+    """Report a file that has or expands to too many values, instead of raising TooMuchError."""
     try:
         yield
-    except TooMuchError:
+    except TooMuchError as error:
         making = "aliases, merge keys, clusters, defaults and shorthands"
-        report.error(None, f"its {making} expand to more than {_MAX_ALIASED:,} values")
+        report.error(None, str(error) or f"its {making} expand to more than {_MAX_ALIASED:,} values")

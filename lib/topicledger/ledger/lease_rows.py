@@ -51,7 +51,8 @@ def since_death(row: Mapping[str, Any], now: datetime) -> float:
     """
     if row["released_at"] is not None and row["expires_at"] >= row["acquired_at"]:
         return math.inf
-    return max(0.0, (now - row["expires_at"]).total_seconds())
+    expired: timedelta = now - row["expires_at"]
+    return max(0.0, expired.total_seconds())
 
 
 def released(now: datetime, since: float) -> Mapping[str, datetime]:

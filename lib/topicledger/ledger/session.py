@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from topicledger.config.secrets import redact
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger import jars
 from topicledger.ledger.retries import first_sentence
@@ -136,10 +137,12 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
 
     Raises TopicLedgerError if the client's packages are missing or the server can't be reached.
     """
-    # A token may follow the address.
-    where = server.partition(";")[0]
+    # A token may follow the address, and errors may quote it.
+    where, _, parameters = server.partition(";")
     try:
-        _require_answer(server)
+        if parameters and not urlsplit(where).path:
+            raise ValueError("a slash is missing before the first semicolon")
+        _require_answer(where)
         session = builder.remote(server).getOrCreate()
         version = session.version
     except ImportError as error:
@@ -148,9 +151,10 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
             f"{jars.spark_minor()}.*'"
         ) from None
     except Exception as error:
+        why = redact(first_sentence(error), _secrets(parameters))
         raise TopicLedgerError(
-            f"the Spark Connect server {where} can't be used: {first_sentence(error)}: check [spark] remote in the "
-            f"settings or {REMOTE}, and that it is up"
+            f"the Spark Connect server {where} can't be used: {why}: check [spark] remote in the settings or {REMOTE}, "
+            "and that it is up"
         ) from None
     if jars.minor(version) != jars.spark_minor():
         log.warning(
@@ -163,12 +167,19 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
     return session
 
 
-def _require_answer(server: str) -> None:
+def _secrets(parameters: str) -> Iterator[str]:
+    """Yield what follows the address of a server, such as `token=...;user_id=...`, as errors may quote it."""
+    for part in (parameters, *parameters.split(";")):
+        name, _, value = part.partition("=")
+        yield from filter(None, (part, "" if name == "use_ssl" else value))
+
+
+def _require_answer(address: str) -> None:
     """Raise OSError if nothing listens at the address of a server: its client would try for ten minutes."""
     if any(name in os.environ for name in _PROXIES):
         return
-    address = urlsplit(server)
-    with socket.create_connection((address.hostname, address.port or _PORT), timeout=_CONNECT_SECONDS):
+    url = urlsplit(address)
+    with socket.create_connection((url.hostname, url.port or _PORT), timeout=_CONNECT_SECONDS):
         pass
 
 

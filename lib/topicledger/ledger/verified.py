@@ -34,7 +34,9 @@ def render(verified: Verified, console: Console) -> None:
     older = [each for each in verified.unproven_runs if each not in set(verified.open_runs)]
     if older:
         first = ", ".join(map(show, older[:5]))
-        say(f"nothing proves {len(older):,} runs with rows that are older than digests: {first}")
+        # With a key, only --since-run tolerates such runs.
+        before = "the run of --since-run" if verified.with_key else "such runs had digests"
+        say(f"{len(older):,} runs with rows have no digest; their rows say that they began before {before}: {first}")
     for finding in verified.findings[:SHOWN_FAILURES]:
         of = "" if finding.run_id is None else f"run {show(finding.run_id)}, "
         say(f"{finding.kind.value}: {of}table {finding.table}: {finding.message}")

@@ -85,7 +85,7 @@ class Verified:
     other_key_runs: Sequence[str]
     """Ids of runs under other keys that the user named: their digests can't be verified without these keys."""
     unproven_runs: Sequence[str]
-    """Ids of runs with rows and no digest: they are open, or older than digests."""
+    """Ids of runs with rows and no digest: they are open, or began before such runs had digests, as their rows say."""
     open_runs: Sequence[str]
     """The open runs among `unproven_runs`."""
     with_key: bool
@@ -102,8 +102,9 @@ class Verified:
 
     @property
     def exit_code(self) -> ExitCode:
-        # An attacker who removes digests could also mark these runs as open. So with a key, open runs are no success.
-        not_proven = self.with_key and bool(self.open_runs)
+        # An attacker who removes digests could also mark these runs as open, or move them before the run to verify
+        # from: nothing proves a start. So with a key, runs without a digest are no success.
+        not_proven = self.with_key and bool(self.unproven_runs)
         return exit_code({ExitCode.TOPICS_FAILED: bool(self.findings), ExitCode.CHANGES_PENDING: not_proven})
 
     def to_json(self) -> str:

@@ -10,6 +10,9 @@ from topicledger.manifests.files.variables import Variables
 
 MAX_ERRORS = 1_000
 """Largest number of errors that a load reports: nobody reads more, and each takes time and memory."""
+MAX_VALUES = 20_000_000
+"""Largest number of values written in a file. Two bytes may be one value, which takes up to 300 bytes of memory. Files
+that anybody needs have fewer: 100,000 topics with 33 configs have 5 million."""
 _ROW, _LEFT_OUT = 16, 4
 """Memory of a row beside topics, and of an omitted field, in units of values."""
 _CHARACTERS = 64
@@ -147,5 +150,11 @@ class TooManyErrorsError(Exception):
     """There are more than `MAX_ERRORS` errors; the rest isn't read."""
 
 
+def require_few(values: int) -> None:
+    """Raise TooMuchError if a file has more values than `MAX_VALUES`: called before these are in memory."""
+    if values > MAX_VALUES:
+        raise TooMuchError(f"it has more than {MAX_VALUES:,} values: split it into several files")
+
+
 class TooMuchError(Exception):
-    """A file's aliases expand to too many values."""
+    """A file has too many values, as str() says, or its aliases expand to too many: str() is empty."""

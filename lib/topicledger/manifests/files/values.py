@@ -77,6 +77,8 @@ Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None
 class Lines(list["Value"]):
     """A list with the line of each item."""
 
+    __slots__ = ("lines",)
+
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[int] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from topicledger.manifests.files.report import Report, TooMuchError
+from topicledger.manifests.files.report import Report, TooMuchError, require_few
 from topicledger.manifests.files.values import (
     TEMPLATE,
     TEMPLATE_HINT,
@@ -132,6 +132,8 @@ class YamlDocuments:
         self._variables = variables
         self.written = 0
         """Number of values written in the file, which limits the values added by aliases."""
+        self._keys = 0
+        """Number of those that are keys."""
         self._max_aliased = max_aliased
         self._aliased = 0
         self._open: list[_Open] = []
@@ -173,6 +175,7 @@ class YamlDocuments:
                     yield root, root_line
                 continue
             self.written += 1
+            require_few(self.written - self._keys)
             if self._open:
                 self._add(value, event, line)
             else:
@@ -240,6 +243,7 @@ class YamlDocuments:
             parent.items.append(value)
             parent.items.lines.append(line)
         elif parent.key is None:
+            self._keys += 1
             parent.key_line = line
             parent.key = self._as_key(value, event, line)
         elif parent.object is not None:

@@ -54,7 +54,7 @@ def _first_on_cluster(context: ClusterContext, found: _Found) -> Stopped:
     mine = {name: each for name, each in found.on_cluster.items() if _grants(each, own)}
     granted = {each.operation for each in mine.values()}
     kept = mine if "ALL" in granted or granted.issuperset(NEEDED) else {}
-    message = takes_own(own, found.allow_everyone)
+    message = takes_own(context.cluster, found.allow_everyone)
     return {name: (AclRefusal.OWN_RIGHTS, message) for name in found.on_cluster if name not in kept}
 
 
@@ -149,11 +149,15 @@ def is_open(allow_everyone: bool | None) -> str:
     return f"it isn't known whether {ALLOW_EVERYONE} is set on this cluster, since not every broker shows its configs"
 
 
-def takes_own(own: str, allow_everyone: bool | None) -> str:
-    """Return why a first ACL on the cluster itself isn't added."""
+def takes_own(cluster: str, allow_everyone: bool | None) -> str:
+    """Return why a first ACL on the cluster itself isn't added.
+
+    The principal's name stays out of plans and logs: it may be the value of a reference.
+    """
     return (
-        f"{is_open(allow_everyone)}: as the first ACL on the cluster itself it may take {', '.join(NEEDED)} from "
-        f"{own}, with which this run signs in: let a run add ALL for it first, or name it in acls.super_users"
+        f"{is_open(allow_everyone)}: as the first ACL on the cluster itself it may take {', '.join(NEEDED)} from the "
+        f"run's own principal (clusters.{cluster}.client): let a run add ALL for it first, or name it in "
+        "acls.super_users"
     )
 
 

@@ -86,7 +86,7 @@ def _without_own_rights(seen: Listed, settings: Settings, open_to_all: Mapping[s
     all_of_them = reduce(lambda one, each: one & F.array_contains("_granted", each), NEEDED, F.lit(True))
     keeps = grants_own & (F.array_contains("_granted", "ALL") | all_of_them)
     unknown = {name: principal_unknown(name) for name in open_to_all}
-    takes = {name: takes_own(str(principals[name]), is_set) for name, is_set in open_to_all.items()}
+    takes = {name: takes_own(name, is_set) for name, is_set in open_to_all.items()}
     return lambda rows: (
         rows.withColumn("_granted", granted)
         .transform(stopped(of_cluster & own.isNull(), AclRefusal.PRINCIPAL_UNKNOWN, lookup(unknown, F.col("cluster"))))
