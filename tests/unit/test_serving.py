@@ -586,6 +586,36 @@ def test_server_without_java_starts_again(config: Path, monkeypatch: pytest.Monk
     assert again == [sys.executable]
 
 
+@pytest.mark.parametrize("of_client", [True, False])
+@pytest.mark.parametrize("amid", ["do_next", "conf"])
+def test_ctrl_c_of_a_client_restarts_the_server_also_outside_its_command(
+    config: Path, monkeypatch: pytest.MonkeyPatch, amid: str, of_client: bool
+) -> None:
+    """It may arrive before the server has taken the command, or once it has ended; the server's own ends it."""
+    config.write_text(f'[tables]\nroot = "{config.parent}"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n')
+    ledger, again, servers = MagicMock(), list[str](), list[Server]()
+
+    def interrupted(*_: object) -> str:
+        servers[0].interrupted = of_client
+        raise KeyboardInterrupt
+
+    def do_next(server: Server, _: float) -> bool:
+        servers.append(server)
+        return amid == "conf" or bool(interrupted())
+
+    ledger.spark.conf.get.side_effect = interrupted
+    for where, name, what in (
+        (served, "open_ledger", lambda *_, new: ledger),
+        (served, "_warm_up", lambda *_: None),
+        (served.signal, "signal", lambda *_: None),
+        (served.os, "execv", lambda program, _: again.append(program)),
+        (Server, "do_next", do_next),
+    ):
+        monkeypatch.setattr(where, name, what)
+    assert CliRunner().invoke(served.main, ["serve", "--config", str(config)]).exit_code == 0
+    assert again == ([sys.executable] if of_client else [])
+
+
 def test_server_waits_for_the_first_load(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = options_of(config)
     pace, nothing, path = Pace(every=60.0), Tables(None), protocol.socket_of(config)

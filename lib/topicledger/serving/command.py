@@ -86,6 +86,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     pace = None if every is None else Pace(every=every)
     announced = Announced.taken_over()
     own = partial(do, announced=announced)
+    server: Server | None = None
     try:
         settings = open_settings(options)
         path = protocol.socket_of(options.config)
@@ -121,7 +122,9 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                 # Java may still answer the interrupted call, and its answer would be taken for that of a later call.
                 must_restart |= server.interrupted
     except KeyboardInterrupt:
-        return ExitCode.DONE
+        # A client's Ctrl-C may also arrive right before or after its command.
+        if server is None or not server.interrupted:
+            return ExitCode.DONE
     if not ending.is_set():
         announced.hand_over()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -60,6 +60,9 @@ def main() -> int:
                     # Any call notices that Java has ended: all later commands would fail.
                     spark.conf.get("spark.app.name", "")
             server.close()
+    except KeyboardInterrupt:
+        # A client's, right before or after its command: this process has no terminal.
+        log.info("a command was interrupted")
     except _NO_SPARK as error:
         log.warning("%s", error)
         return ExitCode.ERROR
