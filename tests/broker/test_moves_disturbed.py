@@ -197,5 +197,5 @@ def test_another_run_waits_while_a_lost_request_may_arrive(
     estate.settings = replace(direct, replicas=FAST)
     assert estate.run(run_id="lost", only=("replicas",)).exit_code == 0
     assert replicas(kafka_three, topic) == {0: (3,)}
-    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+    until(lambda: throttles_on(kafka_three, [topic]) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
