@@ -877,7 +877,9 @@ class Run:
         )
         # Changes that arrive late weren't there yet at the time of the question.
         ours = ours and (found or not (live is not None and live.late))
-        if ours and len({topic.uid for topic in shown}) == 1 and name not in world.no_create:
+        # Without the right to create it may not be known who made it, but refused means not sent.
+        knowable = name not in world.no_create or row.outcome is Outcome.REFUSED
+        if ours and len({topic.uid for topic in shown}) == 1 and knowable:
             world.require(False, f"{name} is {row.outcome.value}, {row.error}, and the run made it")
 
     def _check_delete(self, target: Target, row: PhaseResult, asked: Asked) -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from tests.unit.executing import executor_for
 from topicledger.apply.executor import Executor
-from topicledger.kafka import ClusterAdmin
+from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.reassignments import PartitionState, TopicState
-from topicledger.model import Action, ConfigEntry, Refusal, ReplicaAction, Target, TopicConfigs, TopicInfo
+from topicledger.model import Action, ConfigEntry, Refusal, ReplicaAction, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.moves import Withdrawn
 
 ALTER = Target(
@@ -87,6 +87,20 @@ def test_a_topic_that_is_hidden_fails(admin: MagicMock, executor: Executor) -> N
     admin.describe_topics.side_effect = lambda topics: [TopicInfo(topic=each, permitted=False) for each in topics]
     admin.topic_states.side_effect = lambda topics: dict.fromkeys(topics, TopicState(permitted=False))
     assert ends(executor, ALTER) == ends(executor, ELECT) == [("failed", "NOT_PERMITTED")]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_create_fails_if_its_right_is_gone(admin: MagicMock, executor: Executor, is_listed: bool) -> None:
+    """C18: the controller checks the right before it looks for the topic, which an earlier request may have created."""
+    denied = TopicResult(error_code=29)
+    admin.create_topics.side_effect = lambda targets, **_: Response(
+        results={each.topic: denied for each in targets}, throttle_time_ms=0
+    )
+    found = [TopicInfo(topic="a", permitted=False)] if is_listed else []
+    admin.describe_topics.side_effect = lambda _: found
+    (ended,) = executor.recover([replace(ELECT, action=Action.CREATE, topic_id=None, after={})])
+    assert (ended.outcome.value, ended.error) == ("failed", "TOPIC_AUTHORIZATION_FAILED")
+    assert "this doesn't tell whether an earlier request of this run created the topic" in str(ended.error_message)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,14 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
         context, [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
     )
 
+    # The controller checks the right to create before it looks for the topic.
+    words = "this principal may not create the topic any more"
+    silent |= {
+        target.topic: NoOutcome(last=answer, told=True, why=words, by_itself=True)
+        for target, answer in answers
+        if answer.result.error_code == kafka.TOPIC_AUTHORIZATION_FAILED
+    }
+
     def compared(listed: Sequence[tuple[Target, NoOutcome, TopicInfo]]) -> Iterator[PhaseResult]:
         return _recovered(context, [(target, without.last) for target, without, _ in listed])
 
