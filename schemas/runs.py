@@ -98,7 +98,7 @@ LEASES = Table(
             column(
                 "expires_at",
                 _TIMESTAMP,
-                "when the lease expires, by the holder's clock; renewed while the run continues",
+                "when the lease expires; before `acquired_at`: when that of a killed holder did",
             ),
             column("released_at", _TIMESTAMP, "when the lease was released; null while it is held"),
             column(

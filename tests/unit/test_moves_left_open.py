@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.moving_cluster import MovingCluster, Written, executor_of, move
+from topicledger.apply.executor import Executor
 from topicledger.kafka.moving import Withdrawn
 from topicledger.kafka.sending import StaysOpen
 from topicledger.model import Outcome, PhaseResult, Refusal, TopicConfigs
@@ -89,11 +90,17 @@ def test_broker_that_stays_down_leaves_only_its_own_moves_open() -> None:
     assert [(row.resource, row.outcome) for row in rows] == [("u", Outcome.OK)]
 
 
+def one_by_one(executor: Executor) -> Executor:
+    """Limit the moves to one partition of each broker at once."""
+    settings = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
+    executor.limits.moving = replace(executor.limits.moving, settings=settings)
+    return executor
+
+
 def test_moves_to_a_broker_that_stays_down_take_no_room_and_are_not_begun() -> None:
     """Else moves elsewhere would wait for ever, also in the next start."""
     cluster, waits = MovingCluster(t=BEFORE, u=BEFORE, v=BEFORE), 0
     cluster.reassign({("t", 0): (3,)})
-    cluster.brokers = (1, 2)  # type: ignore[assignment]
     cluster.requests.clear()
     rows: list[PhaseResult] = []
 
@@ -101,19 +108,37 @@ def test_moves_to_a_broker_that_stays_down_take_no_room_and_are_not_begun() -> N
         nonlocal waits
         waits += 1
         assert waits < MOST_WAITS, "moves wait for ever"
+        cluster.brokers = (1, 2)  # type: ignore[assignment]
         for key in [key for key, brokers in cluster.targets.items() if 3 not in brokers]:
             cluster.replicas[key] = cluster.targets.pop(key)
 
-    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
-    one_by_one = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
-    executor.limits.moving = replace(executor.limits.moving, settings=one_by_one)
+    executor = one_by_one(executor_of(cluster, Written(), meanwhile=meanwhile))
     gone = {0: (3,), 1: (3,)}
     asked = [move("t", BEFORE, gone, maybe_sent=True), move("v", BEFORE, gone), move("u", BEFORE, AFTER)]
     with pytest.raises(StaysOpen, match=r"main: t: no known outcome \(brokers \[3\], which get replicas, are down"):
         rows.extend(executor.apply(asked))
     ends = {row.resource: (row.outcome, row.error) for row in rows}
     assert ends == {"u": (Outcome.OK, None), "v": (Outcome.REFUSED, "BROKERS_UNAVAILABLE")}
+    assert "which get replicas, are down for more than 120 s" in str(rows[-1].error_message)
     assert [sorted(each) for each in cluster.requests] == [[("u", 0)], [("u", 1)]]
+
+
+def test_moves_wait_for_a_broker_that_is_down_while_others_move() -> None:
+    """It comes back after minutes, as after a restart that recovers its logs."""
+    cluster, waits = MovingCluster(u=BEFORE, v=BEFORE), 0
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        assert waits < MOST_WAITS, "moves wait for ever"
+        cluster.brokers = (1, 2) if waits < 60 else (1, 2, 3)  # type: ignore[assignment]
+        if waits > 60:
+            cluster.finish()
+
+    executor = one_by_one(executor_of(cluster, Written(), meanwhile=meanwhile))
+    rows = list(executor.apply([move("u", BEFORE, AFTER), move("v", BEFORE, {0: (3,), 1: (3,)})]))
+    assert [(row.resource, row.outcome) for row in rows] == [("u", Outcome.OK), ("v", Outcome.OK)]
+    assert [sorted(each) for each in cluster.requests] == [[("u", 0)], [("u", 1)], [("v", 0)], [("v", 1)]]
 
 
 def test_move_that_ends_between_two_late_observations_is_done() -> None:

@@ -31,7 +31,7 @@ from topicledger.errors import TableError, UsageError
 from topicledger.serving import command as served
 from topicledger.serving import protocol, streams
 from topicledger.serving.client import ask
-from topicledger.serving.command import provisioned_if_due, serve
+from topicledger.serving.command import are_edited, provisioned_if_due, serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
@@ -510,13 +510,13 @@ def test_server_outlives_tables_that_can_not_be_read(config: Path, caplog: pytes
     """A failed poll begins no run and ends nothing; each reason is logged once; the next commit is provisioned."""
     options = options_of(config)
     tables = Tables(*[TableError("storage is away")] * 3, OSError("no route"), 7, 7, 8)
-    pace, did, path = Pace(every=60.0), list[Sequence[str]](), protocol.socket_of(config)
+    pace, did, read = Pace(every=60.0), list[Sequence[str]](), config.read_bytes()
 
     def do(arguments: Sequence[str]) -> int:
         did.append(arguments)
         return 0
 
-    polls = [provisioned_if_due(pace, tables, options, path, do) for _ in range(7)]  # type: ignore[arg-type]
+    polls = [provisioned_if_due(pace, tables, options, read, do) for _ in range(7)]  # type: ignore[arg-type]
     assert polls == [False] * 4 + [True, False, True]
     assert [each[0] for each in did] == ["provision", "provision"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
@@ -525,12 +525,12 @@ def test_server_outlives_tables_that_can_not_be_read(config: Path, caplog: pytes
     ]
     away = Tables(Py4JNetworkError("Answer from Java side is empty"))
     with pytest.raises(Py4JNetworkError):
-        provisioned_if_due(pace, away, options, path, do)  # type: ignore[arg-type]
+        provisioned_if_due(pace, away, options, read, do)  # type: ignore[arg-type]
 
 
 def test_server_provisions_nothing_by_edited_settings(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its run would read them, but the server watches the tables that it was started with."""
-    before, path, did = config.read_bytes(), protocol.socket_of(config), list[Sequence[str]]()
+    before, did = config.read_bytes(), list[Sequence[str]]()
     pace, tables = Pace(every=0.0), Tables(*range(9))
     caplog.set_level("INFO")
 
@@ -539,7 +539,7 @@ def test_server_provisions_nothing_by_edited_settings(config: Path, caplog: pyte
             did.append(arguments)
             return 0
 
-        return [provisioned_if_due(pace, tables, options_of(config), path, do) for _ in range(times)]  # type: ignore[arg-type]
+        return [provisioned_if_due(pace, tables, options_of(config), before, do) for _ in range(times)]  # type: ignore[arg-type]
 
     assert polls(1) == [True]
     config.write_bytes(before + b'[tables]\nroot = "/elsewhere"\n')
@@ -549,8 +549,26 @@ def test_server_provisions_nothing_by_edited_settings(config: Path, caplog: pyte
     config.write_bytes(before)
     assert polls(1) == [True]
     assert len(did) == 2
-    changed = f"the settings in {config} changed since this server started: restart it; no run begins"
+    changed = f"the settings in {config} changed, and can't be used: no run begins until they can"
     assert [record.getMessage() for record in caplog.records] == [changed, "runs begin again"]
+
+
+def test_edited_settings_restart_the_server_if_they_can_be_read(config: Path) -> None:
+    """A link to the same content is no edit: a mounted volume replaces it whenever another of its files changes."""
+    valid = f'[tables]\nroot = "{config.parent}"\n[clusters.main]\nbootstrap_servers = ["h:1"]\n'
+    config.write_text(valid)
+    before, options = config.read_bytes(), options_of(config)
+    copy = config.with_name("copy.toml")
+    copy.write_bytes(before)
+    config.unlink()
+    config.symlink_to(copy)
+    assert not are_edited(options, before)
+    copy.write_text(valid + "[nonsense]\n")
+    assert not are_edited(options, before)
+    copy.write_text(valid + "[guards]\nmax_deletes = 1\n")
+    assert are_edited(options, before)
+    copy.unlink()
+    assert not are_edited(options, before)
 
 
 def test_server_says_that_it_starts_spark(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,12 +636,12 @@ def test_ctrl_c_of_a_client_restarts_the_server_also_outside_its_command(
 
 def test_server_waits_for_the_first_load(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = options_of(config)
-    pace, nothing, path = Pace(every=60.0), Tables(None), protocol.socket_of(config)
+    pace, nothing, read = Pace(every=60.0), Tables(None), config.read_bytes()
 
     def do(_: Sequence[str]) -> int:
         raise AssertionError("nothing is declared")
 
-    assert not any(provisioned_if_due(pace, nothing, options, path, do) for _ in range(3))  # type: ignore[arg-type]
+    assert not any(provisioned_if_due(pace, nothing, options, read, do) for _ in range(3))  # type: ignore[arg-type]
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == "nothing is declared in /ledger yet: waiting for the first load"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterator
+from dataclasses import replace
 
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.reassignments import Partition
@@ -22,14 +23,14 @@ class Receivers:
         self._context = context
         self._gone_since: dict[int, float] = {}
         self._too_long: set[int] = set()
+        self.unbegun: dict[str, str] = {}
+        """Topics with a move that waits for a broker that is down for too long, and isn't begun -> the reason."""
 
-    def gone(
-        self, unfinished: Collection[Move], under_way: Container[Partition]
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the topics whose moves wait for a broker that is down for too long, with the reason; warn of new ones.
+    def gone(self, unfinished: Collection[Move], under_way: Container[Partition]) -> dict[str, str]:
+        """Return the topics with a move under way to a broker that is down for too long, with the reason.
 
-        First those with such a move under way, then those with one that isn't begun. `unfinished`: moves that aren't
-        done; `under_way`: the partitions whose moves may be.
+        `unfinished`: moves that aren't done; `under_way`: the partitions whose moves may be. Warns of brokers that are
+        newly down.
         """
         wanted = {broker for move in unfinished for broker in move.after}
         gone = wanted - {broker.broker_id for broker in self._context.brokers()} if wanted else wanted
@@ -39,17 +40,21 @@ class Receivers:
         self._gone_since = {broker: self._gone_since.get(broker, now) for broker in gone}
         self._too_long = {broker for broker, since in self._gone_since.items() if now - since > _GONE_FOR}
         words = f"which get replicas, are down for more than {_GONE_FOR:g} s; bring them back"
-        begun, unbegun = dict[str, str](), dict[str, str]()
+        begun: dict[str, str] = {}
+        self.unbegun = {}
         for move in unfinished:
             if waits := self._too_long & {*move.after}:
-                topics = begun if (move.topic, move.partition) in under_way else unbegun
+                topics = begun if (move.topic, move.partition) in under_way else self.unbegun
                 topics[move.topic] = f"brokers {sorted(waits)}, {words}"
-        return begun, unbegun
+        return begun
 
     def are_up(self, move: Move) -> bool:
         """Return whether all brokers of a move were up when last seen; else it would only take room."""
         return self._gone_since.keys().isdisjoint(move.after)
 
-    def copies(self, move: Move) -> bool:
-        """Return whether a move under way may copy records: not while a broker that gets a replica is gone."""
-        return self._too_long.isdisjoint({*move.after} - {*move.before})
+    def copied(self, moves: Collection[Move]) -> Iterator[Move]:
+        """Yield the moves under way that may copy records, without the replicas that gone brokers would get."""
+        for move in moves:
+            left = replace(move, after=tuple(each for each in move.after if each not in self._too_long))
+            if left.adding:
+                yield left

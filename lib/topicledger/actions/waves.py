@@ -156,10 +156,7 @@ class Waves:
                 self._see(move, states.get(topic), listed)
         self._looked = True
         if topics is None:
-            begun, unbegun = self._receivers.gone(self._unfinished(), self._under_way)
-            for topic, why in unbegun.items():
-                self._fail(topic, Refusal.BROKERS_UNAVAILABLE, why)
-            for topic, why in begun.items():
+            for topic, why in self._receivers.gone(self._unfinished(), self._under_way).items():
                 if topic not in self._left_open:
                     self._leave_open(topic, why)
 
@@ -296,17 +293,20 @@ class Waves:
     def _next_wave(self) -> Sequence[Move]:
         most = self._context.limits.moving.settings
         room = UnderWay(max_partitions=most.max_partitions_per_broker, max_bytes=most.max_bytes_per_broker)
-        for move in filter(self._receivers.copies, self._under_way.values()):
+        copied, wave = list(self._receivers.copied(self._under_way.values())), list[Move]()
+        for move in copied:
             room.add(move)
-        wave: list[Move] = []
         for topic in self._targets:
             if topic in self._failed or topic in self._left_open:
                 continue
             for move in self._moves[topic]:
-                key = (topic, move.partition)
-                begins = key not in self._done and key not in self._under_way and len(wave) < _MOST_AT_ONCE
-                if begins and self._receivers.are_up(move) and room.take(move):
+                idle = (topic, move.partition) not in self._under_way and not self._is_done(move)
+                if idle and len(wave) < _MOST_AT_ONCE and self._receivers.are_up(move) and room.take(move):
                     wave.append(move)
+        if not wave and not copied:
+            # Nothing else moves: waiting for these brokers would only hold the cluster's lease.
+            for topic, why in self._receivers.unbegun.items():
+                self._fail(topic, Refusal.BROKERS_UNAVAILABLE, why)
         return wave
 
     def _start(self, wave: Sequence[Move]) -> None:

@@ -5,7 +5,7 @@ This module doesn't use Spark or Delta: it takes targets and yields `PhaseResult
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from topicledger.actions import checking
@@ -99,15 +99,17 @@ class Executor(ClusterContext):
         if not silent:
             return
         left = {target.resource: (target, why) for target, why in silent}
-        partly: Mapping[str, str] = {}
+        partly: dict[str, str] = {}
         # By then, the effect of a request is visible.
         self.wait(self.retry_policy.visibility)
         unknown = set(left)
         try:
             for ended in kind.steps.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
                 if ended.outcome is Outcome.PENDING:
-                    if kind.steps.partly_done is None:
-                        target, why = left[ended.resource]
+                    target, why = left[ended.resource]
+                    partly[target.resource] = "the cluster shows that a part of it was done"
+                    if kind.steps.cancel is not None:
+                        # It is under way.
                         self.leave_open(target, why.why)
                     continue
                 del left[ended.resource]
@@ -119,7 +121,7 @@ class Executor(ClusterContext):
             unknown |= {ended.resource for ended in kind.steps.changed_since_plan(self, asked)}
             self.leave_silent_open(asked)
             if kind.steps.partly_done is not None:
-                partly = kind.steps.partly_done(self, [target for target in asked if target.resource not in unknown])
+                partly |= kind.steps.partly_done(self, [target for target in asked if target.resource not in unknown])
         except WrongCluster:
             raise
         except OutcomeUnknown:

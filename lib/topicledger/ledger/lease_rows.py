@@ -55,13 +55,16 @@ def since_death(row: Mapping[str, Any], now: datetime) -> float:
     return max(0.0, expired.total_seconds())
 
 
-def released(now: datetime, since: float) -> Mapping[str, datetime]:
+def released(row: Mapping[str, Any], now: datetime, since: float) -> Mapping[str, datetime]:
     """Return the columns that release a lease; `since`: `since_death` of the holder before, by now.
 
     If that one was killed, the lease is told to have expired then, before it was acquired. Otherwise the next holder
     wouldn't know that a request may still be on its way.
     """
-    return {"released_at": now, **({} if math.isinf(since) else {"expires_at": now - timedelta(seconds=since)})}
+    if math.isinf(since):
+        return {"released_at": now}
+    before: datetime = row["acquired_at"] - timedelta(microseconds=1)
+    return {"released_at": now, "expires_at": min(now - timedelta(seconds=since), before)}
 
 
 def held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) -> bool:

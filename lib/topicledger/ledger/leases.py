@@ -181,7 +181,7 @@ class Leases:
             if row["cluster"] in self._expiring:
                 row["process"] = self.holder.ended
             else:
-                row |= released(now, self.since_death(row["cluster"]))
+                row |= released(row, now, self.since_death(row["cluster"]))
         if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
             return False
         with self._changed:
@@ -293,7 +293,7 @@ class Leases:
             held = [row for row in rows if row["released_at"] is None]
             if held:
                 now = self._clocks.now()
-                freed = [{**row, **released(now, self.since_death(row["cluster"]))} for row in held]
+                freed = [{**row, **released(row, now, self.since_death(row["cluster"]))} for row in held]
                 given = [{**row, "changes": row["changes"] + 1} for row in freed]
                 self._ledger.compare_and_set(LEASES, "cluster_id", given)
             self._tried = False

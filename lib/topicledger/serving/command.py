@@ -88,7 +88,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     own = partial(do, announced=announced)
     server: Server | None = None
     try:
-        settings = open_settings(options)
+        settings, served = open_settings(options), options.config.read_bytes()
         path = protocol.socket_of(options.config)
         reader = Reader(command_of(options.config, protocol.reader_of(path), options.log_format))
         server = Server(path, do, is_ending=ending.is_set, is_for_reader=reader.runs)
@@ -111,7 +111,8 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                         ledger.spark.conf.get("spark.app.name", "")
                     elif pace is not None:
                         with server.alone() as free:
-                            did = free and provisioned_if_due(pace, ledger, options, path, own)
+                            must_restart = free and are_edited(options, served)
+                            did = free and not must_restart and provisioned_if_due(pace, ledger, options, served, own)
                 except JAVA_IS_GONE:
                     log.warning("Spark's Java process has ended: restarting")
                     must_restart = True
@@ -140,14 +141,26 @@ def carried_out(arguments: Sequence[str], announced: Announced | None = None) ->
     return ExitCode.DONE
 
 
-def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: Path, do: Command) -> bool:
+def are_edited(options: Options, served: bytes) -> bool:
+    """Return whether to restart with other settings, and say so: the file differs from `served`, and can be read."""
+    if _are_as_served(options.config, served):
+        return False
+    try:
+        open_settings(options)
+    except (OSError, TopicLedgerError):
+        return False
+    log.warning("the settings in %s changed: restarting", options.config)
+    return True
+
+
+def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: bytes, do: Command) -> bool:
     """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended.
 
-    `served`: the server's socket, which depends on the settings that it read when it started.
+    `served`: the content of the settings file when the server started.
     """
     if not _are_as_served(options.config, served):
         # The run would read the new ones: other tables than this server watches, or other guards.
-        pace.held_up(f"the settings in {options.config} changed since this server started: restart it; no run begins")
+        pace.held_up(f"the settings in {options.config} changed, and can't be used: no run begins until they can")
         return False
     try:
         version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
@@ -172,9 +185,9 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: Pat
     return True
 
 
-def _are_as_served(config: Path, served: Path) -> bool:
+def _are_as_served(config: Path, served: bytes) -> bool:
     try:
-        return protocol.socket_of(config) == served
+        return config.read_bytes() == served
     except OSError:
         return False
 
