@@ -28,7 +28,7 @@ from topicledger.plan.resources import changed_declarations
 from topicledger.policies import Policy, built_in
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
-from topicledger.resources.acls.decide import decide, protected
+from topicledger.resources.acls.decide import decide
 from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.names import AclAction, AclSettings
 from topicledger.resources.acls.policies import SUBJECT
@@ -339,14 +339,30 @@ def test_row_refused_since_the_plan_protects_too(spark: SparkSession) -> None:
     assert "a refused row may be meant to keep or to replace it" in row["error_message"]
 
 
-def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSession) -> None:
-    """READ is declared after the removal of ALL was planned: until it is added, ALL grants it."""
-    wide = [right(operation="ALL"), right("User:b", operation="ALL"), right(operation="ALTER_CONFIGS")]
-    plans = frame(spark, PLANS.schema, [planned_delete(each) for each in wide])
-    before = [right(host="10.0.0.1", cluster="main")]
-    latest = [*before, right(cluster="main")]
-    rows = [frame(spark, ACLS.schema, each).transform(manifests.validate(["main"], None)) for each in (latest, before)]
-    (row,) = dicts(plans.transform(protected(*rows, ["main"])))
+@pytest.mark.parametrize("of_files", [False, True])
+def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSession, of_files: bool) -> None:
+    """READ is declared after the removal of ALL was planned: until it is added, ALL grants it.
+
+    A plan from files knows rows that the table didn't have: it adds the ACL for b, and that for c exists.
+    """
+    wide = [right(who, operation="ALL") for who in ("User:app", "User:b", "User:c")]
+    added, there = right("User:b", cluster="main"), right("User:c", cluster="main")
+    before = [right(host="10.0.0.1", cluster="main"), *(() if of_files else (added, there))]
+    latest = [*before, right(cluster="main"), *((added, there) if of_files else ())]
+    adds = {**planned_delete(added), "action": "acl_add", "before": {}, "after": Acl.of(added)._asdict()}
+    plans = frame(spark, PLANS.schema, [adds, *map(planned_delete, wide)])
+    versions = {1: frame(spark, ACLS.schema, before), 2: frame(spark, ACLS.schema, latest)}
+    observed = frame(spark, OBSERVED_ACLS.schema, [there])
+    settings = replace(SETTINGS, clusters={"main": cluster_settings("main", "localhost:1")})
+    run = SimpleNamespace(
+        settings=settings, selected=None, scope=EVERYTHING, reverts=None, of_files=of_files,
+        of_earlier_manifests=False, latest_version_of=lambda _: 1, resources=lambda _, version: versions[version],
+        ledger=SimpleNamespace(exists=lambda _: True, latest_version=lambda _: 2, read=lambda _: observed),
+        plans=lambda: plans,
+    )  # fmt: skip
+    work = {"main": (0, [[Target(resource=text(wide[0]), action=AclAction.ACL_DELETE)]])}
+    refusing = changed_declarations(cast(Run, run), cast(Work, work))
+    (row,) = (row for transform in refusing for row in dicts(plans.transform(transform)))
     assert (row["resource"], row["error"]) == (text(wide[0]), "CHANGED_SINCE_PLAN")
     assert f"an ACL that is declared since the plan may replace it: {text(right())}" in row["error_message"]
 

@@ -18,7 +18,7 @@ from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
 from topicledger.ledger.rows import written_violations
 from topicledger.ledger.run import Run
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal, Work
 from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
@@ -38,6 +38,7 @@ from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACTION_KEY, BROKERS, MANIFESTS
 
+KEY = ("cluster", "resource")
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
 """Name of a run's count -> the decision that it counts, for resources that need no action."""
 
@@ -271,7 +272,20 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
         else:
             found.append(no_longer_declared(of, validated, latest, then, of_files=run.of_files, scope=run.scope))
             if kind.deciding.protected is not None:
-                # Rows of files were planned, though the table didn't have them.
-                before = validated if run.of_files else validated_rows(run, kind, then, run.selected)
-                found.append(kind.deciding.protected(validated, before, list(run.settings.clusters)))
+                known = _known(run, kind, then)
+                found.append(kind.deciding.protected(validated, known, list(run.settings.clusters)))
     return found
+
+
+def _known(run: Run, kind: ResourceKind, then: int | None) -> DataFrame:
+    """Return cluster and resource of what the plan knew: the table's rows at version `then`.
+
+    A plan from files knows rows that the table didn't have: those that it acts on, and those that exist already.
+    """
+    asked_for = F.col("phase").isNull() & (F.col("state") == PRESENT)
+    known = validated_rows(run, kind, then, run.selected).where(asked_for).select(*KEY)
+    if not run.of_files:
+        return known
+    planned = run.plans().where(F.col("resource_type") == kind.resource_type).select(*KEY)
+    there = run.ledger.read(kind.observed.table).transform(kind.as_rows.live).select(*KEY)
+    return known.unionByName(planned).unionByName(there)

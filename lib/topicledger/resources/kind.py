@@ -134,8 +134,8 @@ class Deciding:
     """Returns why a planned action without a row isn't declared any more (string); null if it is."""
     protected: Callable[[DataFrame, DataFrame, Collection[str]], Transform] | None
     """Returns the planned actions that a refused row might prevent if it were valid, or that a row added since the plan
-    would make wait, as `ending.REFUSED`. In: the results of `Rows.validate` for the latest table and for the table at
-    the plan, and the settings' clusters. None if missing rows cause no action."""
+    would make wait, as `ending.REFUSED`. In: the result of `Rows.validate` for the latest table, cluster and resource
+    of what the plan knew, and the settings' clusters. None if missing rows cause no action."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -310,10 +310,10 @@ def _claim() -> Column:
     return F.struct(*(f"acl.{name}" for name in CLAIMED)).alias("claim")
 
 
-def protected(validated: DataFrame, before: DataFrame, clusters: Collection[str]) -> Transform:
+def protected(validated: DataFrame, known: DataFrame, clusters: Collection[str]) -> Transform:
     """See `Deciding.protected`."""
     claims = validated.transform(of_refused(clusters))
-    added = of_added(validated, before)
+    added = of_added(validated, known)
     declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
 
     def transform(planned: DataFrame) -> DataFrame:

@@ -54,17 +54,14 @@ def of_refused(clusters: Collection[str]) -> Transform:
     return transform
 
 
-def of_added(validated: DataFrame, before: DataFrame) -> DataFrame:
-    """Return claims of rows that ask for an ACL for which `before` didn't ask; out: as `of_refused`.
+def of_added(validated: DataFrame, known: DataFrame) -> DataFrame:
+    """Return claims of rows that ask for an ACL which isn't in `known` (cluster, resource); out: as `of_refused`.
 
-    In: results of `Rows.validate`.
+    In: the result of `Rows.validate`.
     """
-
-    def asked_for(rows: DataFrame) -> DataFrame:
-        return rows.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
-
+    asked_for = validated.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     key = ["cluster", "resource"]
-    added = asked_for(validated).join(asked_for(before).select(*key), on=key, how="left_anti")
+    added = asked_for.join(known.select(*key), on=key, how="left_anti")
     return added.select("cluster", F.struct(*CLAIMED).alias("claim"), F.col("resource").alias("row"))
 
 
