@@ -24,6 +24,13 @@ class Hiding(MovingCluster):
         return [each for each in super().topic_configs(topics, names) if each.topic != "t"]
 
 
+def one_by_one(executor: Executor) -> Executor:
+    """Limit the moves to one partition of each broker at once."""
+    settings = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
+    executor.limits.moving = replace(executor.limits.moving, settings=settings)
+    return executor
+
+
 def test_room_of_a_topic_left_open_is_free_when_its_moves_are_done() -> None:
     """An earlier start moved t; nothing else may move beside it, and its throttle can't be set now."""
     cluster, waits = Hiding(t=BEFORE, u=BEFORE), 0
@@ -36,9 +43,7 @@ def test_room_of_a_topic_left_open_is_free_when_its_moves_are_done() -> None:
         assert waits < MOST_WAITS, "moves wait for ever"
         cluster.finish()
 
-    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
-    one_by_one = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
-    executor.limits.moving = replace(executor.limits.moving, settings=one_by_one)
+    executor = one_by_one(executor_of(cluster, Written(), meanwhile=meanwhile))
     rows: list[PhaseResult] = []
     with pytest.raises(StaysOpen, match="main: t: no known outcome"):
         rows.extend(executor.apply([move("t", BEFORE, AFTER, maybe_sent=True), move("u", BEFORE, AFTER)]))
@@ -88,13 +93,6 @@ def test_broker_that_stays_down_leaves_only_its_own_moves_open() -> None:
     with pytest.raises(StaysOpen, match=r"main: t: no known outcome \(brokers \[3\], which get replicas, are down"):
         rows.extend(executor.apply([move("t", BEFORE, away, maybe_sent=True), move("u", BEFORE, AFTER)]))
     assert [(row.resource, row.outcome) for row in rows] == [("u", Outcome.OK)]
-
-
-def one_by_one(executor: Executor) -> Executor:
-    """Limit the moves to one partition of each broker at once."""
-    settings = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
-    executor.limits.moving = replace(executor.limits.moving, settings=settings)
-    return executor
 
 
 def test_moves_to_a_broker_that_stays_down_take_no_room_and_are_not_begun() -> None:

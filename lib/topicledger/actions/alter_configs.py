@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned, unreadable, withdrawn
+from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned, unreadable, without_withdrawn
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
@@ -140,13 +140,10 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """IncrementalAlterConfigs; changes of configs that another client changed since the plan are refused."""
-    reader, left = _Reader(context), []
+    reader = _Reader(context)
     alter = CheckedRequest(context, reader.check, partial(context.admin.alter_configs, validate_only=False))
-    for target in targets:
-        if (ended := withdrawn(context, target, "altered")) is None:
-            left.append(target)
-        else:
-            yield ended
+    left, ended = without_withdrawn(context, targets, "altered")
+    yield from ended
     for target, answer in context.send_each(left, alter, changes=True):
         if target.topic in alter.refused:
             yield alter.refused[target.topic]

@@ -82,16 +82,23 @@ def never_unsent(ended: PhaseResult) -> PhaseResult:
     return replace(ended, outcome=Outcome.FAILED, error_message=words)
 
 
-def withdrawn(context: ClusterContext, target: Target, done: str) -> PhaseResult | None:
-    """Return the row of a target that isn't sent any more, and of which an earlier start may have done something.
+def without_withdrawn(
+    context: ClusterContext, targets: Sequence[Target], done: str
+) -> tuple[Sequence[Target], Sequence[PhaseResult]]:
+    """Return the targets that may be sent, and rows of the others, of which an earlier start may have done something.
 
-    None if it may be sent. `done`: what the earlier start may have done to it, such as "deleted".
+    `done`: what the earlier start may have done to them, such as "deleted".
     """
-    why = context.limits.moving.withdrawn.get((target.action, target.resource))
-    if why is None or not target.maybe_sent:
-        return None
-    words = f"{why.message}; an earlier start may have {done} it, which can't be known"
-    return replace(context.refused(target, Phase.APPLY, why.error, words), outcome=Outcome.FAILED)
+    left: list[Target] = []
+    ended: list[PhaseResult] = []
+    for target in targets:
+        why = context.limits.moving.withdrawn.get((target.action, target.resource))
+        if why is None or not target.maybe_sent:
+            left.append(target)
+            continue
+        words = f"{why.message}; an earlier start may have {done} it, which can't be known"
+        ended.append(replace(context.refused(target, Phase.APPLY, why.error, words), outcome=Outcome.FAILED))
+    return left, ended
 
 
 def describe_planned(

@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import look_for, undescribed, withdrawn
+from topicledger.actions.checking import look_for, undescribed, without_withdrawn
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -121,12 +121,11 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """DeleteTopics by id, or by name if the cluster has no topic ids or its brokers can't delete by id."""
+    left, ended = without_withdrawn(context, targets, "deleted")
+    yield from ended
     by_id: list[Target] = []
     by_name: list[Target] = []
-    for target in targets:
-        if (ended := withdrawn(context, target, "deleted")) is not None:
-            yield ended
-            continue
+    for target in left:
         (by_id if target.topic_id is not None and context.admin.deletes_by_id else by_name).append(target)
     yield from _delete(context, by_id, context.admin.delete_topics)
     yield from _delete(context, by_name, _DeleteByName(context))

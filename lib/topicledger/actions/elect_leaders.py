@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import not_planned, withdrawn
+from topicledger.actions.checking import not_planned, without_withdrawn
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ELECTED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
@@ -120,12 +120,8 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
                 results[topic] = TopicResult(error_code=code, error_message=words)
         return Response(results=results, throttle_time_ms=throttled)
 
-    left = []
-    for target in targets:
-        if (ended := withdrawn(context, target, "elected some leaders of")) is None:
-            left.append(target)
-        else:
-            yield ended
+    left, ended = without_withdrawn(context, targets, "elected some leaders of")
+    yield from ended
     for target, answer in context.send_each(left, request, changes=True):
         yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
 

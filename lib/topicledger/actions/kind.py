@@ -39,8 +39,8 @@ class Steps:
     `ClusterContext.send_each`, which checks the cluster's id and the lease right before each. Data read from the
     cluster counts only after `require_planned_cluster`."""
     partly_done: Callable[[ClusterContext, Sequence[Target]], Mapping[str, str]] | None
-    """Returns resource -> the cluster's state in words, for targets without an outcome that `recover` left out. None if
-    a request is applied to a target completely or not at all."""
+    """Returns resource -> the cluster's state in words, for targets without an outcome that `recover` didn't find done.
+    None if a request is applied to a target completely or not at all."""
     cancel: Step | None
     """Cancels targets that this run may have sent and that are under way for long; yields a row of phase apply for each
     that ended. None if the request completes the action."""

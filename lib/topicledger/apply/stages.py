@@ -229,7 +229,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
     seen, waiting = ready.seen, ready.waiting
     if afresh:
         # `recover` has compared those that may have been sent.
-        check = only(in_batches(unsent()), lambda _, target: not target.maybe_sent)
+        check = in_batches(unsent().where("NOT maybe_sent"))
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
         left_open |= checked.left_open

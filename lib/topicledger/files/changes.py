@@ -54,9 +54,9 @@ class TableChanges:
         if not self.any:
             return self
         changed = ledger.merge(self.table, self.rows, removed=self.removed, then=self.then)
-        if changed >= self._expected:
+        if self.removed is None or changed >= self._expected:
             return self
-        return self if self.removed is None else self._without_staying(ledger, self.removed)
+        return self._without_staying(ledger, self.removed)
 
     def _without_staying(self, ledger: Ledger, removed: DataFrame) -> TableChanges:
         there, same = ledger.read(self.table).alias("old"), same_key(self.table, "old", "new")
@@ -70,8 +70,8 @@ class TableChanges:
         ]
         names = listed(first, count, most=_SHOWN)
         log.warning("rows of %s changed after they were read, so they aren't removed: %s", self.table.name, names)
-        gone = removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
-        return replace(self, removed=gone, counts={**self.counts, "removed": self.counts["removed"] - count})
+        left = removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
+        return replace(self, removed=left, counts={**self.counts, "removed": self.counts["removed"] - count})
 
 
 def counts_of(made: Sequence[TableChanges]) -> dict[str, int]:

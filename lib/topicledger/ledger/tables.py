@@ -261,20 +261,21 @@ class Ledger(Versions):
         def by_key(read: DataFrame) -> DataFrame:
             return read.groupBy(*table.key).agg(F.collect_list(F.struct(*present.schema.names)).alias("_then"))
 
-        as_then = f"AND exists(new._then, each -> NOT ({sql_differ(present, 'old', 'each')}))"
+        as_read = f"AND exists(new._then, each -> NOT ({sql_differ(present, 'old', 'each')}))"
+        as_then, not_then = "", ""
         if then is not None:
+            as_then, not_then = as_read, "AND size(new._then) = 0"
             both = source.alias("new").join(by_key(then).alias("then"), on=same_key(table, "new", "then"), how="left")
             source = both.select("new.*", F.coalesce("_then", F.array()).alias("_then"))
         differs = sql_differ(present, "old", "new")
         clauses = [
-            f"WHEN MATCHED AND NOT new._remove AND {differs} {'' if then is None else as_then} THEN {updated(present)}",
-            "WHEN NOT MATCHED AND NOT new._remove "
-            f"{'' if then is None else 'AND size(new._then) = 0'} THEN {inserted(present)}",
+            f"WHEN MATCHED AND NOT new._remove AND {differs} {as_then} THEN {updated(present)}",
+            f"WHEN NOT MATCHED AND NOT new._remove {not_then} THEN {inserted(present)}",
         ]
         if removed is not None:
             keys = by_key(removed).withColumn("_remove", F.lit(True))
             source = source.unionByName(keys, allowMissingColumns=True)
-            clauses.insert(1, f"WHEN MATCHED AND new._remove {as_then} THEN DELETE")
+            clauses.insert(1, f"WHEN MATCHED AND new._remove {as_read} THEN DELETE")
         same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
         return self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
 

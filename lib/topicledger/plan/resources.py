@@ -38,7 +38,7 @@ from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACTION_KEY, BROKERS, MANIFESTS
 
-KEY = ("cluster", "resource")
+_KEY = ("cluster", "resource")
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
 """Name of a run's count -> the decision that it counts, for resources that need no action."""
 
@@ -224,12 +224,12 @@ def refused_now(
             continue
         clusters = [each for each in run.clusters if each.name in ids]
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
-        own = validated_rows(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
+        own = validated_rows(run, kind, latest, None).select(*_KEY, "owner", "labels")
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         validated = (
             asked.drop("owner", "labels")
-            .join(own, on=["cluster", "resource"], how="left")
-            .join(listed.rows.transform(kind.as_rows.live), on=["cluster", "resource"], how="left")
+            .join(own, on=[*_KEY], how="left")
+            .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
             .transform(kind.rows.validate(list(run.settings.clusters), None))
@@ -283,9 +283,9 @@ def _known(run: Run, kind: ResourceKind, then: int | None) -> DataFrame:
     A plan from files knows rows that the table didn't have: those that it acts on, and those that exist already.
     """
     asked_for = F.col("phase").isNull() & (F.col("state") == PRESENT)
-    known = validated_rows(run, kind, then, run.selected).where(asked_for).select(*KEY)
+    known = validated_rows(run, kind, then, run.selected).where(asked_for).select(*_KEY)
     if not run.of_files:
         return known
-    planned = run.plans().where(F.col("resource_type") == kind.resource_type).select(*KEY)
-    there = run.ledger.read(kind.observed.table).transform(kind.as_rows.live).select(*KEY)
+    planned = run.plans().where(F.col("resource_type") == kind.resource_type).select(*_KEY)
+    there = run.ledger.read(kind.observed.table).transform(kind.as_rows.live).select(*_KEY)
     return known.unionByName(planned).unionByName(there)

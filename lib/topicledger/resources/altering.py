@@ -14,7 +14,7 @@ from typing import Protocol
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest, withdrawn
+from topicledger.actions.checking import CheckedRequest, without_withdrawn
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
@@ -197,12 +197,9 @@ def _recover(requests: Requests, context: ClusterContext, targets: Sequence[Targ
 def _apply(requests: Requests, context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Send the request, but for resources that another client changed since the plan."""
     request = partial(requests.alter, context.admin, validate_only=False)
-    alter, left = CheckedRequest(context, partial(_check, requests, context), request), []
-    for target in targets:
-        if (ended := withdrawn(context, target, "altered")) is None:
-            left.append(target)
-        else:
-            yield ended
+    alter = CheckedRequest(context, partial(_check, requests, context), request)
+    left, ended = without_withdrawn(context, targets, "altered")
+    yield from ended
     for target, answer in context.send_each(left, alter, changes=True):
         if target.resource in alter.refused:
             yield alter.refused[target.resource]

@@ -60,8 +60,7 @@ def of_added(validated: DataFrame, known: DataFrame) -> DataFrame:
     In: the result of `Rows.validate`.
     """
     asked_for = validated.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
-    key = ["cluster", "resource"]
-    added = asked_for.join(known.select(*key), on=key, how="left_anti")
+    added = asked_for.join(known, on=["cluster", "resource"], how="left_anti")
     return added.select("cluster", F.struct(*CLAIMED).alias("claim"), F.col("resource").alias("row"))
 
 
