@@ -24,7 +24,7 @@ DRIVER_MEMORY = "512m"
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _SUBMIT = _REPOSITORY / "spark-submit.sh"
-_PLAIN = Path(__file__).resolve().parent / "plain"
+PLAIN = Path(__file__).resolve().parent / "plain"
 _READY = re.compile(r"^from session ready to exit: ([0-9.]+) s$", re.MULTILINE)
 
 
@@ -51,11 +51,11 @@ def whole(size: Size, folder: Path) -> Result:
 
     def plain(ground: Ground) -> Mapping[str, int]:
         given = [str(ground.root / "manifests"), ",".join(ground.kafka.bootstrap_servers), str(ground.root / "plain")]
-        output = run(_spark_submit(_PLAIN / "create_topics.py", *given))
+        output = run(_spark_submit(PLAIN / "create_topics.py", *given))
         times["plain"].append(_from_ready(output))
         return {"created": int(output.split("created: ")[1].split()[0])}
 
-    def provision(ground: Ground) -> Mapping[str, int]:
+    def timed(ground: Ground) -> Mapping[str, int]:
         output = run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
         times["provision"].append(_from_ready(output))
         return outcomes(output)
@@ -64,7 +64,7 @@ def whole(size: Size, folder: Path) -> Result:
         Work(
             name="plain", what="anti-join, create_topics twice in mapInPandas, two Delta tables", do=plain, around=ready
         ),
-        Work(name="provision", what="provision: every phase, every table", do=provision, around=ready),
+        Work(name="provision", what="provision: every phase, every table", do=timed, around=ready),
     ]
     measured = in_turns(works, warm_ups=0, samples={Size.FULL: 5, Size.SMALL: 1}[size], elsewhere=True)
     plainest, ours = (_timed_within(series, times[series.name]) for series in measured)
@@ -105,8 +105,8 @@ def cold(size: Size, folder: Path) -> Result:
                 do=lambda ground: read(ground, creates),
                 around=ready,
             ),
-            Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready),
-            Work(name="nothing", what=f"provision, {unchanged:,} topics unchanged", do=_provision, around=all_there),
+            Work(name="creates", what=f"provision, {creates:,} creates", do=provision, around=ready),
+            Work(name="nothing", what=f"provision, {unchanged:,} topics unchanged", do=provision, around=all_there),
         ]
         session, some, none = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=samples, elsewhere=True)
     return Result(
@@ -140,8 +140,8 @@ def exact(size: Size, folder: Path) -> Result:
             yield ground
 
         works = [
-            Work(name="without", what="provision without [changes]", do=_provision, around=lambda: on(without)),
-            Work(name="exact", what="provision that compares every config", do=_provision, around=lambda: on(asking)),
+            Work(name="without", what="provision without [changes]", do=provision, around=lambda: on(without)),
+            Work(name="exact", what="provision that compares every config", do=provision, around=lambda: on(asking)),
         ]
         warm_ups, samples = {Size.FULL: (1, 5), Size.SMALL: (0, 1)}[size]
         plain, compared = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
@@ -171,7 +171,7 @@ def ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> Ground:
     return Ground(kafka=kafka, root=root, settings=settings)
 
 
-def _provision(ground: Ground) -> Mapping[str, int]:
+def provision(ground: Ground) -> Mapping[str, int]:
     output = run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
     return outcomes(output)
 
@@ -182,7 +182,7 @@ def outcomes(output: str) -> Mapping[str, int]:
 
 
 def read(ground: Ground, count: int) -> Mapping[str, int]:
-    output = run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
+    output = run(_spark_submit(PLAIN / "read_manifests.py", str(ground.root / "manifests")))
     if int(output.split("rows: ")[1]) != count:
         raise AssertionError(output)
     return {"rows": count}

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks import brokers
-from benchmarks.jobs import Ground, ground, ledger, outcomes, read, run
+from benchmarks.jobs import PLAIN, Ground, ground, ledger, outcomes, read, run
 from benchmarks.measure import Work, in_turns, resident_bytes
 from benchmarks.report import GIB, Ratio, Result, Size
 from topicledger.schemas import MANIFESTS
@@ -29,7 +29,6 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
 """Memory of the measuring process; the server has Spark's default of 1 GB."""
-_PLAIN = Path(__file__).resolve().parent / "plain" / "list_and_create.py"
 CLIENT = (sys.executable, "-m", "topicledger.serving.client")
 _SECONDS = 120.0
 
@@ -55,7 +54,13 @@ def serve(size: Size, folder: Path) -> Result:
                 yield
 
             def plain(_: None) -> Mapping[str, int]:
-                return _counts(run([sys.executable, str(_PLAIN), ",".join(kafka.bootstrap_servers), str(count)]))
+                command = [
+                    sys.executable,
+                    str(PLAIN / "list_and_create.py"),
+                    ",".join(kafka.bootstrap_servers),
+                    str(count),
+                ]
+                return _counts(run(command))
 
             def show(*first: str) -> Mapping[str, int]:
                 shown = run([*CLIENT, *first, "runs", "show", "--config", str(place.settings), "--run-id", "shown"])
