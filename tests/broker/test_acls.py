@@ -24,6 +24,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 ALL_OK = [("validate ok", None), ("apply ok", None), ("verify ok", None)]
 
 
+@pytest.mark.thorough
 def test_rights_that_are_declared_are_added_and_recorded(
     spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:

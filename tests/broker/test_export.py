@@ -201,6 +201,7 @@ def test_an_export_proposes_owners_and_splits_by_them(
     assert (owners["export.0001"], owners["export.0003"], owners["export.0004"]) == ("Billing", "orders", None)
 
 
+@pytest.mark.thorough
 def test_topics_that_can_not_be_described_are_listed_and_not_exported(
     kafka_sasl: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_plan_is_not_applied_where_its_topics_belong_to_others_by_now(
     assert "owned.later.a" not in live(kafka, "owned.")
 
 
+@pytest.mark.thorough
 def test_unmanaged_topics_are_exported_with_proposed_owners(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

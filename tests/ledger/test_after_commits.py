@@ -65,6 +65,7 @@ def test_a_maintenance_prints_its_result_as_display_only(config: Path) -> None:
     assert found.exposed() == []
 
 
+@pytest.mark.thorough
 def test_an_approval_that_cannot_be_read_again_is_done(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

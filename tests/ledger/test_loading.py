@@ -172,7 +172,7 @@ def test_row_added_after_counting_is_not_removed(
     assert ("orders", "counted") not in keys(ledger)
 
 
-@pytest.mark.parametrize("owners", [(), ("shipping",)])
+@pytest.mark.parametrize("owners", [(), pytest.param(("shipping",), marks=pytest.mark.thorough)])
 def test_row_changed_after_it_was_read_is_not_removed(
     spark: SparkSession,
     ledger: Ledger,
@@ -199,6 +199,36 @@ def test_row_changed_after_it_was_read_is_not_removed(
     assert [topic for cluster, topic in keys(ledger) if cluster == "orders"] == ["configs", "owner", "pay"]
     assert run_rows(ledger)[-1]["counts"] == {"added": 1, "changed": 0, "unchanged": 0, "removed": 1}
     said = "rows of manifests changed after they were read, so they aren't removed: orders configs, orders owner"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
+
+
+def test_row_changed_after_it_was_compared_is_not_loaded(
+    spark: SparkSession,
+    ledger: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`apply` loads the files of its plan so: its command says which rows others have changed meanwhile."""
+    shared_cluster(spark, ledger, {"mine": "shipping", "theirs": "shipping", "same": "pay"})
+    merge, compared = Ledger.merge, ledger.read(MANIFESTS, ledger.latest_version(MANIFESTS))
+
+    def late(self: Ledger, table: Table, rows: Any, **options: Any) -> int:
+        ledger.update(MANIFESTS, "topic = 'theirs' AND cluster = 'orders'", {"owner": "'sales'"})
+        shared_cluster(spark, ledger, {"new": "sales"})
+        return merge(self, table, rows, **options)
+
+    monkeypatch.setattr(Ledger, "merge", late)
+    topics = ("mine", "theirs", "same", "new", "added")
+    declared = [{"cluster": "orders", "topic": topic, "owner": "pay"} for topic in topics]
+    file, settings = put(tmp_path, "pay.json", json.dumps(declared)), settings_for(ledger)
+    parsed = read(settings, [file], io.StringIO())
+    loaded = load(ledger, settings, parsed, compared={MANIFESTS.name: compared})
+    assert (loaded.added, loaded.changed, loaded.unchanged) == (1, 1, 1)
+    assert run_rows(ledger)[-1]["counts"] == {"added": 1, "changed": 1, "unchanged": 1, "removed": 0}
+    owners = {row["topic"]: row["owner"] for row in dicts(ledger.read(MANIFESTS).where("cluster = 'orders'"))}
+    assert owners == {"mine": "pay", "theirs": "sales", "same": "pay", "new": "sales", "added": "pay"}
+    said = "rows of manifests changed after they were compared, so they aren't loaded: orders new, orders theirs"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
 
 

@@ -62,6 +62,7 @@ def test_finished_runs_of_an_older_ledger_are_reported(estate: Estate) -> None:
     assert last["bad name!"][:2] == ("manifest", "refused")
 
 
+@pytest.mark.thorough
 def test_open_plan_of_an_older_ledger_can_be_abandoned(estate: Estate) -> None:
     runs.abandon(estate.ledger, estate.settings, "planned")
     row = find_run(estate.ledger, "planned")

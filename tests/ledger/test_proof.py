@@ -514,6 +514,7 @@ def test_the_newest_run_unsealed_and_moved_back_is_not_proven(signed: Ledger) ->
     assert found(verify(signed, settings, since="run-1", expected=[digest])) == [(None, "not_found", "runs")]
 
 
+@pytest.mark.thorough
 def test_short_key_verifies_old_runs_but_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(ledger, "env:PROOF_KEY")
     monkeypatch.setenv("PROOF_KEY", "s3cret")

@@ -60,6 +60,7 @@ def test_current_topics_have_their_owner_configs_and_size(on_spark: Mapping[str,
     assert rows["recreated"]["unclean_leader_election"] is None, "the config of the former topic isn't this one's"
 
 
+@pytest.mark.thorough
 def test_queries_that_earlier_pages_had_still_have_answers(spark: SparkSession, root: Path) -> None:
     text = (REPOSITORY / "tests" / "data" / "earlier_queries.sql").read_text(encoding="utf-8")
     queries = [each.strip() for each in text.replace("/data/ledger", str(root)).split(";\n")]

@@ -40,6 +40,20 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield path
 
 
+Shared = tuple[Path, Reader]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """A settings file and its reader, for tests that leave the reader as it is."""
+    with (
+        pytest.MonkeyPatch.context() as monkeypatch,
+        settings_with_sockets(tmp_path_factory.mktemp("shared"), monkeypatch) as config,
+        beside(config) as reader,
+    ):
+        yield config, reader
+
+
 @contextmanager
 def busy(config: Path, reader: Reader) -> Iterator[Server]:
     """Context with a server that has work of its own."""
@@ -78,8 +92,9 @@ def test_commands_that_read_are_known_by_their_definition() -> None:
     assert [line for line in (*writes, *others) if only_reads(line.split())] == []
 
 
-def test_commands_that_read_are_answered_beside_one_that_runs(config: Path, tmp_path: Path) -> None:
-    with beside(config) as reader, busy(config, reader):
+def test_commands_that_read_are_answered_beside_one_that_runs(shared: Shared, tmp_path: Path) -> None:
+    config, reader = shared
+    with busy(config, reader):
         with client(config, "runs", "list", folder=tmp_path) as asking:
             assert asking.communicate(timeout=30) == (f"reader: runs list in {tmp_path}\n", "")
             assert asking.returncode == 0
@@ -124,6 +139,7 @@ def test_killed_reader_is_started_again(config: Path, caplog: pytest.LogCaptureF
     assert said == ["the process for commands that only read ended (-9)"]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_only_the_command_of_the_reader(config: Path) -> None:
     with beside(config) as reader, busy(config, reader) as server:
         first = pid_of(reader)
@@ -213,9 +229,10 @@ def test_reader_has_the_streams_and_the_folder_of_the_server_not_of_a_client(
         assert (proc / "fd" / "2").resolve() != tmp_path / "client"
 
 
-def test_client_that_never_reads_holds_up_nobody(config: Path) -> None:
+def test_client_that_never_reads_holds_up_nobody(shared: Shared) -> None:
     """Its output is kept until it reads; the reader takes the next command meanwhile."""
-    with beside(config) as reader, busy(config, reader), client(config, "sql", "x") as silent:
+    config, reader = shared
+    with busy(config, reader), client(config, "sql", "x") as silent:
         assert silent.stdout is not None
         assert silent.stdout.read(8) == "reader: "
         began = time.monotonic()

@@ -23,9 +23,9 @@ from tests.processes import family
 from topicledger.errors import UsageError
 from topicledger.ledger import jars
 from topicledger.ledger.session import (
+    BY_HAND_JAVA_OPTIONS,
     DEFAULTS,
     FEW_ROWS,
-    JAVA_OPTIONS,
     S3_LOG_STORE,
     for_few_rows,
     log_folder,
@@ -36,11 +36,14 @@ from topicledger.ledger.session import (
 CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
 
 
-def test_spark_defaults_conf_says_what_the_package_says() -> None:
+def _in_conf() -> dict[str, str]:
     lines = [line.split(maxsplit=1) for line in CONF.read_text().splitlines() if line and not line.startswith("#")]
-    said = {key: value.strip() for key, value in lines}
+    return {key: value.strip() for key, value in lines}
+
+
+def test_spark_defaults_conf_says_what_the_package_says() -> None:
+    said = _in_conf()
     assert {key: said.get(key) for key in DEFAULTS} == dict(DEFAULTS)
-    assert said["spark.driver.defaultJavaOptions"] == JAVA_OPTIONS
 
 
 def test_commits_on_s3_are_made_by_the_same_store_under_spark_submit(spark: SparkSession) -> None:
@@ -53,7 +56,8 @@ def test_commits_on_s3_are_made_by_the_same_store_under_spark_submit(spark: Spar
 def test_java_knows_the_options() -> None:
     """Sessions of tests are started with others."""
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    done = subprocess.run([java, *JAVA_OPTIONS.split(), "-version"], capture_output=True, text=True)
+    options = f"{BY_HAND_JAVA_OPTIONS} {_in_conf()['spark.driver.defaultJavaOptions']}"
+    done = subprocess.run([java, *options.split(), "-version"], capture_output=True, text=True)
     assert (done.returncode, "ignored" in done.stderr) == (0, False), done.stderr
 
 

@@ -54,24 +54,42 @@ class TableChanges:
         if not self.any:
             return self
         changed = ledger.merge(self.table, self.rows, removed=self.removed, then=self.then)
-        if self.removed is None or changed >= self._expected:
-            return self
-        return self._without_staying(ledger, self.removed)
+        return self if changed >= self._expected else self._without_staying(ledger)
 
-    def _without_staying(self, ledger: Ledger, removed: DataFrame) -> TableChanges:
-        there, same = ledger.read(self.table).alias("old"), same_key(self.table, "old", "new")
-        stay = removed.alias("new").join(there, on=same, how="left_semi").select(*self.table.key)
-        stay = stay.transform(materialised)
-        if not (count := stay.count()):
-            return self
+    def _without_staying(self, ledger: Ledger) -> TableChanges:
+        """Return the changes without rows that stay as they are, since another commit changed them; log these."""
+        there, made = ledger.read(self.table).alias("old"), self
+        if self.removed is not None:
+            same = same_key(self.table, "old", "new")
+            stay = self.removed.alias("new").join(there, on=same, how="left_semi").select(*self.table.key)
+            stay = stay.transform(materialised)
+            if count := self._log_staying(stay, "read, so they aren't removed"):
+                left = self.removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
+                made = replace(made, removed=left, counts={**made.counts, "removed": made.counts["removed"] - count})
+        if self.then is not None:
+            named = [F.col(f"new.{name}") for name in self.table.key]
+            other = F.col("old.cluster").isNull() | differ(self.table, "old", "new")
+            stay = self.rows.alias("new").join(there, on=same_key(self.table, "old", "new"), how="left").where(other)
+            known = self.then.select(*self.table.key).distinct().alias("then")
+            stay = stay.join(known, on=same_key(self.table, "then", "new"), how="left")
+            stay = stay.select(*named, F.col("then.cluster").isNotNull().alias("_changed")).transform(materialised)
+            if count := self._log_staying(stay.drop("_changed"), "compared, so they aren't loaded"):
+                changed = stay.where("_changed").count()
+                counts = {"added": made.counts["added"] - count + changed, "changed": made.counts["changed"] - changed}
+                made = replace(made, counts={**made.counts, **counts})
+        return made
+
+    def _log_staying(self, keys: DataFrame, why: str) -> int:
+        """Log which rows stay as they are, if there are any; return their number."""
+        if not (count := keys.count()):
+            return 0
         first = [
             " ".join(show(str(part)) for part in row if part is not None)
-            for row in stay.orderBy(*self.table.key).limit(_SHOWN).collect()
+            for row in keys.orderBy(*self.table.key).limit(_SHOWN).collect()
         ]
         names = listed(first, count, most=_SHOWN)
-        log.warning("rows of %s changed after they were read, so they aren't removed: %s", self.table.name, names)
-        left = removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
-        return replace(self, removed=left, counts={**self.counts, "removed": self.counts["removed"] - count})
+        log.warning("rows of %s changed after they were %s: %s", self.table.name, why, names)
+        return count
 
 
 def counts_of(made: Sequence[TableChanges]) -> dict[str, int]:
@@ -110,11 +128,11 @@ def difference(
     removed: DataFrame | None = None,
     then: DataFrame | None = None,
 ) -> TableChanges:
-    """Return the changes that `rows`, one per key, make to a table, which need not exist.
+    """Return the changes that `rows`, one per key, make to a table, which need not exist, or to its rows `then`.
 
     `removed`, `then`: see `TableChanges`.
     """
-    there = ledger.read_if_exists(table)
+    there = ledger.read_if_exists(table) if then is None else then
     old, differs = F.col("old.cluster").isNotNull(), differ(table, "old", "new")
     counts = (
         there.alias("old")

@@ -39,11 +39,6 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Settings of conf/spark-defaults.conf, for sessions that spark-submit didn't start."""
 
-JAVA_OPTIONS = (
-    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-)
-"""Java options for these sessions: the second compiler starts twenty times later than by default."""
 SERVE = "serve"
 REMOTE = "SPARK_REMOTE"
 """Environment variable with the address of a Spark Connect server, such as sc://host:15002."""
@@ -55,8 +50,8 @@ _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _GIVEN = ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION")
 """Environment variables in a process that spark-submit or Databricks gives a session."""
 BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Java options for commands by hand, except `serve`, which keeps running: only the first compiler, and the garbage
-collector that starts fastest. A command ends before the second compiler pays off (benchmarks/NOTES.md)."""
+"""Java options for commands by hand: only the first compiler, and the garbage collector that starts fastest. A command
+ends before the second compiler pays off (benchmarks/NOTES.md). `serve` keeps running: it has Java's defaults."""
 
 LOCAL_FILES: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "LocalFiles",
@@ -327,10 +322,10 @@ def workers_python() -> Iterator[None]:
 
 
 def _java(name: str) -> Mapping[str, str]:
-    """Java options as in spark-submit.sh, with the archive of classes that `make setup` has parsed and checked."""
+    """Java options, with the archive of classes that `make setup` has parsed and checked."""
     archive = jars.CHECKOUT / "build" / "classes" / "spark.jsa"
     shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
-    return {"spark.driver.extraJavaOptions": (JAVA_OPTIONS if name == SERVE else BY_HAND_JAVA_OPTIONS) + shared}
+    return {"spark.driver.extraJavaOptions": ("" if name == SERVE else BY_HAND_JAVA_OPTIONS) + shared}
 
 
 def _unless_named(settings: Mapping[str, str]) -> Mapping[str, str]:
