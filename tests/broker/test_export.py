@@ -19,6 +19,7 @@ from tests.broker.direct import admin_of, make
 from tests.broker.invoking import invoke
 from tests.harness import UNREACHABLE, Estate
 from topicledger.config.settings import ChangeSettings
+from topicledger.files import export as exporting
 from topicledger.schemas import DRIFT, MANIFESTS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -149,21 +150,38 @@ def test_throttle_lists_of_a_move_are_neither_exported_nor_drift(
 
 
 def test_an_export_keeps_what_only_the_table_knows(
-    config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+    config: Path,
+    live: dict[str, NewTopic],
+    own: EmbeddedKafka,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also a topic that is declared absent, and a row that another load adds while the cluster is observed."""
     estate = Estate(spark, tmp_path / "ledger", {"main": own})
     kept = {"owner": "payments", "labels": {"tier": "gold"}, "description": "Money", "placement": "spread"}
     estate.declare({"topic": "export.0000", "num_partitions": 99, **kept}, {"topic": "export.gone"})
-    result = invoke("export", "--config", config, "--cluster", "main", "--into-table", "--pattern", "^export[.]0000$")
+    estate.declare({"topic": "export.0001", "state": "absent"})
+    adopt = exporting.adopt
+
+    def late(*arguments: Any) -> Any:
+        estate.declare({"topic": "export.0002", "num_partitions": 77})
+        return adopt(*arguments)
+
+    monkeypatch.setattr(exporting, "adopt", late)
+    asked = ("--cluster", "main", "--into-table", "--pattern", "^export[.]000[012]$")
+    result = invoke("export", "--config", config, *asked)
     assert "0 added, 1 changed, 0 unchanged" in result.stdout
+    assert "changed after they were compared, so they aren't loaded: main export.0002" in result.stderr
     rows = {row["topic"]: row for row in estate.rows(MANIFESTS)}
-    assert set(rows) == {"export.0000", "export.gone"}
+    assert set(rows) == {"export.0000", "export.0001", "export.0002", "export.gone"}
+    assert (rows["export.0001"]["state"], rows["export.0002"]["num_partitions"]) == ("absent", 77)
     assert {name: rows["export.0000"][name] for name in kept} == kept
     assert rows["export.0000"]["num_partitions"] == live["export.0000"].num_partitions
     file = tmp_path / "again.yaml"
     assert invoke("export", "--config", config, "--cluster", "main", "--to", file).exit_code == 0
     again = invoke("load_manifests", file, "--config", config, "--dry-run")
-    assert "0 changed, 1 unchanged" in again.stdout
+    assert "1 changed, 1 unchanged" in again.stdout
 
 
 @pytest.mark.thorough

@@ -99,6 +99,10 @@ def test_free_leases_are_taken_and_busy_ones_reported(ledger: Ledger) -> None:
         assert (row(ledger)["run_id"], row(ledger)["released_at"]) == ("one", None)
         with pytest.raises(LeaseHeld):
             take(ledger, "two", "main", some=True)
+        # `plan` takes no run from a driver that applies it.
+        assert [each["cluster"] for each in lease_rows.of_live(ledger, "one")] == ["main"]
+        assert lease_rows.of_live(ledger, "two") == []
+    assert lease_rows.of_live(ledger, "one") == []
 
 
 @pytest.mark.thorough

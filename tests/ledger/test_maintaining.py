@@ -177,6 +177,20 @@ def test_versions_that_open_runs_read_are_not_vacuumed(ledger: Ledger) -> None:
     assert of(maintain(ledger, settings(ledger), MaintenanceRequest(vacuum_hours=24 * 60)), MANIFESTS).note is None
 
 
+def test_open_runs_that_are_never_resumed_pin_nothing_and_earlier_manifests_at_once(ledger: Ledger) -> None:
+    """A killed load stays open in `runs`; a plan may read a version that was replaced long before it began."""
+
+    def row(run_id: str, command: str, days: int, **more: str) -> Mapping[str, Any]:
+        began = midnight() - timedelta(days=days)
+        return {**run_row(run_id, "planned", began), "arguments": {"command": command, **more}}
+
+    write(ledger, RUNS, row("load", "load_manifests", 30), row("new", "plan", 0))
+    told = maintain(ledger, settings(ledger), MaintenanceRequest(vacuum_hours=72))
+    assert of(told, MANIFESTS).note is None
+    write(ledger, RUNS, row("back", "plan", 0, manifests="3"))
+    assert "run back is open" in str(of(maintain(ledger, settings(ledger), MaintenanceRequest()), MANIFESTS).note)
+
+
 @pytest.mark.thorough
 def test_failing_table_is_reported_and_the_others_are_maintained(aged: Ledger) -> None:
     for part in Path(aged.location(PLANS), "_delta_log").glob("*.*"):

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from tests.fault.effort import THOROUGH
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
-from topicledger.errors import UsageError
+from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import row_of
 from topicledger.ledger.runs import Request
@@ -96,4 +96,7 @@ def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
     assert str(later.scope) == "not owner a", "its requester may not plan what a declares"
     with pytest.raises(UsageError, match="resumed by another start"):
         first.require_ownership()
+    with pytest.raises(TopicLedgerError, match="resumed by another start") as caught:
+        first.commit_state(RunState.FINISHED)
+    assert caught.value.exit_code == ExitCode.ERROR, "it may have changed clusters"
     assert ledger.read(RUNS).count() == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from tests.commands import REPOSITORY
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.config.settings import Owners, OwnerSettings
-from topicledger.files.export import _folder, _write
+from topicledger.files.export import _folder, _name_left, _write
 from topicledger.files.export_topics import as_manifests, with_owned_by_others
-from topicledger.files.exported import ExportRequest, TopicMessage, folded, top_notes
+from topicledger.files.exported import ClusterExport, ExportRequest, TopicMessage, folded, top_notes
 from topicledger.files.exported_rows import TableExport
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
@@ -284,6 +285,22 @@ def test_rows_of_every_kind_go_into_the_file_of_their_owner(spark: SparkSession,
     assert "quotas" not in files["billing"]
     assert "topics: []" in files["search"]
     read_back(tmp_path / "search" / "main.yaml")
+
+
+def test_files_of_owners_without_anything_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Loaded again, they would declare what is gone or has another owner."""
+    for owner in ("payments", "gone", "unowned"):
+        (tmp_path / owner).mkdir()
+        (tmp_path / owner / "main.yaml").write_text("topics: []")
+    done = [ClusterExport(cluster="main", topics=1, file=str(tmp_path / "payments" / "main.yaml"))]
+    request = ExportRequest(to=tmp_path, split="owner", overwrite=True)
+    own = [tmp_path / "unowned" / "main.yaml"]
+    _name_left(own, done, request)
+    (said,) = [record.getMessage() for record in caplog.records]
+    left = [str(tmp_path / owner / "main.yaml") for owner in ("gone", "unowned")]
+    assert said == f"files of owners without anything, left as they were: {', '.join(left)}"
+    _name_left(own, done, replace(request, pattern="^a"))
+    assert len(caplog.records) == 1, "a part of a cluster says nothing about the rest"
 
 
 @pytest.mark.parametrize(("owner", "folder"), [(None, "unowned"), ("Payments", "payments")])

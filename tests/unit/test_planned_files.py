@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +21,12 @@ from topicledger.cli import loading
 from topicledger.cli.scope import check_owners
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
-from topicledger.errors import GuardStopped, UsageError
+from topicledger.errors import GuardStopped, ManifestFileError, UsageError
 from topicledger.files.changes import gone
 from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Removals, Replace, removals_of, split_removals
-from topicledger.files.read import files_arguments
+from topicledger.files.read import files_arguments, read
+from topicledger.ledger.run import REPLACES_ARGUMENT
 from topicledger.ledger.runs import Files, Request
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
@@ -32,7 +34,7 @@ from topicledger.model import RunState
 from topicledger.model.scope import Scope
 from topicledger.plan import approvals, loadable, planned_files
 from topicledger.plan.approvals import Approvals
-from topicledger.plan.planned_files import apply_command, as_planned, require_loaded
+from topicledger.plan.planned_files import apply_command, as_planned, digests_in, require_loaded
 from topicledger.plan.scoping import declarations
 from topicledger.resources.acls.rows import text_of
 from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS
@@ -64,6 +66,26 @@ def test_only_files_that_are_as_planned_are_loaded() -> None:
 def test_files_of_which_none_is_as_planned_are_refused() -> None:
     with pytest.raises(UsageError, match=r"b.yaml: no file is as it was when run r1 was planned from a.yaml"):
         as_planned(run_planned_from({"a.yaml": "1"}), parsed({"b.yaml": "2"}))
+
+
+def test_other_files_with_errors_hold_up_no_plan(tmp_path: Path) -> None:
+    """Another team's file may have been merged since; one that can't be read may be of the plan."""
+    settings = Settings(
+        path=tmp_path / "s.toml", tables=TablesSettings(root="x"), clusters={"c": cluster_settings("c", "h:1")}
+    )
+    planned, theirs = tmp_path / "planned.yaml", tmp_path / "theirs.yaml"
+    planned.write_text("cluster: c\ntopics: [{topic: a, num_partitions: 1}]\n")
+    theirs.write_text("cluster: ${REGION}\ntopics: [{topic: a, num_partitions: 2}, {topic: a b}]\n")
+    digests = read(settings, [planned], io.StringIO()).digests
+    found = read(settings, [tmp_path], io.StringIO(), some=True, digests=digests.values())
+    assert [(row.topic, row.num_partitions) for row in found.rows] == [("a", 1)]
+    with pytest.raises(ManifestFileError, match=r"REGION"):
+        read(settings, [tmp_path], io.StringIO(), some=True)
+    with pytest.raises(ManifestFileError, match=r"gone.yaml: no such file"):
+        read(settings, [planned, tmp_path / "gone.yaml"], io.StringIO(), some=True, digests=digests.values())
+    files = json.dumps(files_arguments(digests))
+    assert list(digests_in({"files": files}) or ()) == list(digests.values())
+    assert digests_in({"files": files, REPLACES_ARGUMENT: "[]"}) is None, "rows of any file stay"
 
 
 def test_very_many_files_must_all_be_as_planned() -> None:

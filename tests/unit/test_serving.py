@@ -22,16 +22,19 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from tests.clients import client, settings_with_sockets
 from tests.commands import REPOSITORY
 from tests.waiting import until
+from topicledger.apply.dispatch import Stop
 from topicledger.cli.options import Options
 from topicledger.errors import TableError, UsageError
+from topicledger.serving import client as of_clients
 from topicledger.serving import command as served
 from topicledger.serving import protocol, streams
 from topicledger.serving.client import ask
-from topicledger.serving.command import are_edited, provisioned_if_due, serve
+from topicledger.serving.command import OwnInterrupt, SessionIsGone, are_edited, provisioned_if_due, serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
@@ -470,6 +473,20 @@ def test_it_provisions_on_changes_and_later_after_errors(monkeypatch: pytest.Mon
     assert pace.failures == 0
 
 
+def test_metrics_of_the_last_run_outlive_the_server(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alerts are about `provision`. Here the settings can't be used."""
+    monkeypatch.setattr(served.signal, "signal", lambda *_: None)
+    file = tmp_path / "provision.prom"
+    file.write_text("of provision\n")
+    asked = ["serve", "--config", str(config), "--metrics-file", str(file)]
+    assert CliRunner().invoke(served.main, [*asked, "--every", "5m"]).exit_code == 2
+    assert file.read_text() == "of provision\n"
+    assert CliRunner().invoke(served.main, asked).exit_code == 2
+    assert 'topicledger_exit_code{command="serve"} 2.0' in file.read_text()
+
+
 def test_pause_after_thousands_of_failures_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     pace = Pace(every=60.0)
@@ -492,6 +509,7 @@ class Tables:
     """A ledger whose storage fails at times."""
 
     root = "/ledger"
+    spark = MagicMock()
 
     def __init__(self, *versions: int | Exception | None) -> None:
         self.versions = list(versions)
@@ -527,6 +545,55 @@ def test_server_outlives_tables_that_can_not_be_read(config: Path, caplog: pytes
     away = Tables(Py4JNetworkError("Answer from Java side is empty"))
     with pytest.raises(Py4JNetworkError):
         provisioned_if_due(pace, away, options, read, do)  # type: ignore[arg-type]
+    lost = Tables(TableError("table manifests can't be read"))
+    lost.spark = MagicMock(**{"range.side_effect": PySparkException("[SESSION_CHANGED] gone")})
+    with pytest.raises(SessionIsGone, match="gone"):
+        provisioned_if_due(pace, lost, options, read, do)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of_client", [True, False])
+def test_ctrl_c_of_the_server_itself_ends_it(config: Path, of_client: bool) -> None:
+    """Also amid a run, which stops first: after 2 s another would begin."""
+    server, ending, stop = Server(protocol.socket_of(config), lambda _: 0), Stop(), Stop()
+    server.interrupted = of_client
+    before = signal.signal(signal.SIGINT, OwnInterrupt(server, ending))
+    try:
+        with stop.at_interrupt():
+            signal.raise_signal(signal.SIGINT)
+        assert (stop.is_set(), ending.is_set()) == (True, not of_client)
+        ending.clear()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert ending.is_set() == (not of_client)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_server_that_is_stopped_holds_up_no_client(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_clients, "_PATIENCE", 0.2)
+    path = protocol.socket_of(config)
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(str(path))
+        stopped.listen(1)
+        assert ask(["plan", "--config", str(config)]) is None
+
+
+def test_server_without_room_for_a_thread_sends_clients_away(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "client" and failures:
+            raise failures.pop()
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with serving(config, lambda _: 0) as server:
+        with client(config, "plan") as gone:
+            assert gone.wait(30) == 9
+        with client(config, "plan") as asked:
+            assert server.do_next(30.0)
+            assert asked.wait(30) == 0
 
 
 def test_server_provisions_nothing_by_edited_settings(config: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -76,11 +76,15 @@ class Stop(threading.Event):
 
     @contextmanager
     def at_interrupt(self) -> Iterator[None]:
-        """Context in which the first Ctrl-C sets this event; the next one acts as before: Spark's stops the write."""
+        """Context in which the first Ctrl-C sets this event; the next one acts as before: Spark's stops the write.
+
+        A handler that has `note`, as that of `serve`, is told of the first one, too.
+        """
         before = signal.getsignal(signal.SIGINT)
 
         def first(*_: object) -> None:
             signal.signal(signal.SIGINT, before)
+            getattr(before, "note", lambda: None)()
             self.set()
             log.warning("stopping after the batches under way; Ctrl-C again stops at once")
 

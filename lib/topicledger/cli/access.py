@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from topicledger.cli.options import (
+    THE_CLUSTER,
     Options,
     ReadingCommand,
     Renamed,
@@ -70,7 +71,7 @@ def access_group() -> None:
     "--group", multiple=True, metavar="NAME", help="Show permissions on this consumer group; may be repeated."
 )
 @_asked
-@common_with(without=("run_id",))
+@common_with(without=("run_id",), cluster=THE_CLUSTER)
 def access_who(
     options: Options, topic: tuple[str, ...], group: tuple[str, ...], operation: str | None, source: str
 ) -> int:
@@ -92,7 +93,7 @@ def access_who(
 )
 @click.option("--principal", required=True, help="The principal, such as User:payments.")
 @_asked
-@common_with(without=("run_id",))
+@common_with(without=("run_id",), cluster=THE_CLUSTER)
 def access_what(options: Options, principal: str, operation: str | None, source: str) -> int:
     """Show what a principal may do on one --cluster, and by which ACLs. Changes nothing."""
     if not principal.startswith("User:"):

@@ -173,7 +173,8 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
-    found = read(run.settings, files, sys.stdin, clusters=run.selected or (), variables=variables, some=True)
+    clusters, digests = run.selected or (), planned_files.digests_in(run.arguments)
+    found = read(run.settings, files, sys.stdin, clusters=clusters, variables=variables, some=True, digests=digests)
     inside = loadable.within(run.ledger, planned_files.as_planned(run, found), run.scope)
     parsed, refused = loadable.without_refused(run, inside)
     if refused:

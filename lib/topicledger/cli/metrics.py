@@ -47,6 +47,8 @@ class Metrics:
     """Seconds since 1970."""
     progress: Progress | None = None
     """Counts the durations of phases and the waits for controller mutation quotas."""
+    of_others: bool = False
+    """Whether other commands write the file, as the runs of `serve --every` do; then this one leaves it alone."""
     _samples: dict[str, list[tuple[Mapping[str, str], float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,8 @@ class Metrics:
 
     def write(self, path: Path, command: str, exit_code: int) -> None:
         """Replace the file; if this command failed, the time of the last success is kept. Raises OSError."""
+        if self.of_others:
+            return
         now = self.clock()
         self.set("topicledger_info", 1, version=__version__)
         self.set("topicledger_last_run_timestamp_seconds", now)

@@ -157,30 +157,46 @@ _POSITIONAL = "run"
 """Argument of commands about one run."""
 RUN_ID = "Resume this run, or give a new one this id; default: a new sortable id."
 NEW_ID = "A new id for the run; default: a sortable one."
+CLUSTERS = "Only this cluster of the settings; may be repeated."
+THE_CLUSTER = "Name of the cluster; required, once."
 
 
 def common_with(
-    *formats: str, without: Collection[str] = (), run_id: str = RUN_ID, positional: bool = False
+    *formats: str,
+    without: Collection[str] = (),
+    run_id: str = RUN_ID,
+    cluster: str = CLUSTERS,
+    positional: str | None = None,
 ) -> Callable[[Command], Command]:
     """Return `common` with other output formats, of which the first is the default.
 
     `without`: fields of `Options` that do nothing for the command, which has no option for them. `run_id`: the help
-    of --run-id, for commands that don't both start and resume runs. `positional`: the run is an argument, RUN_ID, and
-    --run-id its former spelling, which no help shows.
+    of --run-id, for commands that don't both start and resume runs; `cluster`: that of --cluster. `positional`: how
+    the help shows the argument that is the run; then --run-id is its former spelling, which no help shows.
     """
     return functools.partial(
-        _common, formats=formats or ("table", "json"), without=without, run_id=run_id, positional=positional
+        _common,
+        formats=formats or ("table", "json"),
+        without=without,
+        run_id=run_id,
+        cluster=cluster,
+        positional=positional,
     )
 
 
 def _common(
-    command: Command, formats: Sequence[str], without: Collection[str], run_id: str, positional: bool
+    command: Command,
+    formats: Sequence[str],
+    without: Collection[str],
+    run_id: str,
+    cluster: str,
+    positional: str | None,
 ) -> Command:
     fields = [field.name for field in dataclasses.fields(Options) if field.init and field.name not in without]
 
     @functools.wraps(command)
     def call(**arguments: Any) -> None:
-        if positional:
+        if positional is not None:
             arguments["run_id"] = _one_run(arguments.pop(_POSITIONAL), arguments["run_id"])
         options = Options(**{name: arguments.pop(name) for name in fields})
         logs.set_up(options.log_format, verbose=options.verbose, run_id=options.run_id)
@@ -202,8 +218,8 @@ def _common(
             show_envvar=True,
             help="Run settings (TOML).",
         ),
-        "run_id": option("--run-id", help=run_id, hidden=positional),
-        "cluster": option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
+        "run_id": option("--run-id", help=run_id, hidden=positional is not None),
+        "cluster": option("--cluster", multiple=True, help=cluster),
         "format": option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
         "result_file": option("--result-file", type=path, help="Write the result (JSON) here as well."),
         "log_format": option("--log-format", type=click.Choice(["text", "json"]), default="text", help="On stderr."),
@@ -213,7 +229,8 @@ def _common(
     }
     for name, decorate in reversed(given.items()):
         call = call if name in without else decorate(call)
-    return click.argument(_POSITIONAL, required=False, metavar="[RUN_ID]")(call) if positional else call
+    # Not required: --run-id may name the run, too.
+    return call if positional is None else click.argument(_POSITIONAL, required=False, metavar=positional)(call)
 
 
 def _one_run(argument: str | None, option: str | None) -> str | None:

@@ -30,7 +30,7 @@ from topicledger.model.scope import Scope
 @detailed_option
 @deadline_option
 @requested_by_option
-@common_with(positional=True)
+@common_with(positional="RUN_ID")
 def revert(
     options: Options,
     plan_id: str | None,
@@ -65,7 +65,7 @@ def revert(
 @detailed_option
 @deadline_option
 @requested_by_option
-@common
+@common_with(cluster="Name of the cluster; required if the settings have several.")
 def rebalance(
     options: Options,
     drain: int | None,

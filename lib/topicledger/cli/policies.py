@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from topicledger.cli import explain, explain_resources, live_policies, upgrades
-from topicledger.cli.options import Options, ReadingCommand, common_with, open_ledger, open_settings
+from topicledger.cli.options import THE_CLUSTER, Options, ReadingCommand, common_with, open_ledger, open_settings
 from topicledger.cli.scope import check_owners, topic_scope_options
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
@@ -74,7 +74,7 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--topic", metavar="NAME", help="The topic, as its manifest names it.")
 @_beside_topics
-@common_with(without=("run_id", "result_file"))
+@common_with(without=("run_id", "result_file"), cluster=THE_CLUSTER)
 def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:
     """Explain each policy, its inputs and its verdict for one resource of a --cluster. Changes nothing."""
     beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type]) is not None]

@@ -187,7 +187,10 @@ def plan(
 @_wait
 @deadline_option
 @_cancel
-@common_with(run_id="The saved plan to apply, or the run to resume; required.")
+@common_with(
+    run_id="The saved plan to apply, or the run to resume; required.",
+    cluster="As the run was planned: others are refused.",
+)
 def apply(
     options: Options,
     files: tuple[str, ...],

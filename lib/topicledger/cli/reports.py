@@ -60,7 +60,7 @@ from topicledger.text import document, printable
     help="Write FOLDER/index.html, which lists all reports in it; alone, or after the report.",
 )
 @topic_scope_options
-@common_with(positional=True)
+@common_with(positional="[RUN_ID]")
 def report_command(
     options: Options,
     limits: Scope,

@@ -80,7 +80,7 @@ def runs_list(options: Options, limit: int) -> int:
     "markdown",
     "json",
     without=("cluster", "result_file"),
-    positional=True,
+    positional="RUN_ID",
 )
 def runs_show(options: Options, max_chars: int | None) -> int:
     """Show the plan of the run RUN_ID as a diff, with its results. JSON has the result of each phase."""
@@ -109,7 +109,7 @@ runs_group.add_command(revert)
     help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster, removed_rows per plan. "
     f"Guards: {', '.join(sorted(GUARDS))}.",
 )
-@common_with(without=("cluster",), positional=True)
+@common_with(without=("cluster",), positional="RUN_ID")
 def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None) -> int:
     """Approve the current plan of the run RUN_ID. The requester of the run can't approve it."""
     if options.run_id is None:
@@ -184,7 +184,7 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
 
 @runs_group.command("abandon", short_help="Give up an open run.", epilog="Example: topicledger runs abandon nightly-7")
 @click.option("--cancel", is_flag=True, help="First cancel the run's moves of replicas that are under way.")
-@common_with(without=("cluster", "format", "result_file"), positional=True)
+@common_with(without=("cluster", "format", "result_file"), positional="RUN_ID")
 def runs_abandon(options: Options, cancel: bool) -> int:
     """Give up the open run RUN_ID.
 

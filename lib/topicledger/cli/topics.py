@@ -7,7 +7,15 @@ from dataclasses import asdict
 import click
 from rich.console import Console
 
-from topicledger.cli.options import Options, ReadingCommand, common_with, open_ledger, open_settings, print_result
+from topicledger.cli.options import (
+    THE_CLUSTER,
+    Options,
+    ReadingCommand,
+    common_with,
+    open_ledger,
+    open_settings,
+    print_result,
+)
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.session import for_few_rows
 from topicledger.model.config_texts import with_units
@@ -30,7 +38,7 @@ def topics_group() -> None:
     epilog="Example: topicledger topics show --topic payments.authorised --cluster orders",
 )
 @click.option("--topic", required=True, metavar="NAME", help="Its name.")
-@common_with("text", "json", without=("run_id",))
+@common_with("text", "json", without=("run_id",), cluster=THE_CLUSTER)
 def topics_show(options: Options, topic: str) -> int:
     """Show the history of a topic, oldest event first: --cluster names its cluster. Sends no request to it."""
     if len(options.cluster) != 1:

@@ -179,14 +179,13 @@ def as_declared(table: Table, declared: DataFrame, names: Collection[str] = KEPT
     return transform
 
 
-def adopt(ledger: Ledger, table: Table, rows: DataFrame, owner: str | None) -> Mapping[str, int]:
+def adopt(ledger: Ledger, table: Table, rows: DataFrame, owner: str | None, declared: DataFrame) -> Mapping[str, int]:
     """Merge rows about live resources, one per key, into their table, in one commit or in none; return the counts.
 
-    Keeps the owners that the table has if no `owner` is given.
+    `declared`: the table's rows as they were when the resources were observed. Rows that changed since stay. Keeps the
+    owners that the table has if no `owner` is given.
     """
     ledger.ensure(table)
     if owner is None:
-        rows = rows.transform(as_declared(table, ledger.read(table), ["owner"]))
-    changes = difference(ledger, table, rows)
-    changes.make(ledger)
-    return changes.counts
+        rows = rows.transform(as_declared(table, declared, ["owner"]))
+    return difference(ledger, table, rows, then=declared).make(ledger).counts

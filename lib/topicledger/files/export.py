@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config import ownership, patterns
@@ -27,6 +29,8 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests.owners import owner_key
 from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, listed, show
+
+log = logging.getLogger(__name__)
 
 _UNOWNED = "unowned"
 """The folder for what has no owner."""
@@ -53,10 +57,15 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     """
     check(clusters, request)
     files = _files(clusters, request)
-    topics = export_topics.export(ledger, settings, clusters, request)
+    # One version of each table: what others load meanwhile is neither compared nor overwritten.
+    known = (MANIFESTS, *(kind.table for kind in request.resources))
+    versions = {each.name: ledger.latest_version(each) if ledger.exists(each) else None for each in known}
+    declared = {each.name: ledger.read_at(each, versions[each.name]) for each in known}
+    topics = export_topics.export(ledger, settings, clusters, request, declared[MANIFESTS.name])
     reached = [cluster for cluster in clusters if cluster.name in topics.ids]
     others = [
-        export_resources.export(ledger, each, reached, settings, topics.ids, request) for each in request.resources
+        export_resources.export(ledger, each, reached, settings, topics.ids, request, declared[each.table.name])
+        for each in request.resources
     ]
     # A file without a requested kind would claim that the cluster has no such resources.
     unlisted = {name for each in others for name in each.problems}
@@ -68,18 +77,25 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     loaded: Loaded | None = None
     if request.to is None:
         counts = {each.table.name: each.counts() for each in tables}
-        loaded = _merge(ledger, tables, request) if names else None
+        left = {cluster.name for cluster in clusters}.difference(names)
+        loaded = _merge(ledger, [each.without(left) for each in tables], request, declared) if names else None
         done = [
             _of_cluster(name, {table: found.get(name, 0) for table, found in counts.items()}, None) for name in names
         ]
     else:
         head = [*left_out, *topics.unread]
         done = [each for name in names for each in _write(files[name], name, tables, head, request)]
+        _name_left([files[name] for name in names], done, request)
     return Exported(clusters=done, not_exported=left_out, notes=notes, loaded=loaded, problems=problems)
 
 
-def _merge(ledger: Ledger, tables: Sequence[TableExport], request: ExportRequest) -> Loaded:
-    counts = {each.table.name: adopt(ledger, each.table, each.exported, request.owner) for each in tables}
+def _merge(
+    ledger: Ledger, tables: Sequence[TableExport], request: ExportRequest, declared: Mapping[str, DataFrame]
+) -> Loaded:
+    counts = {
+        each.table.name: adopt(ledger, each.table, each.exported, request.owner, declared[each.table.name])
+        for each in tables
+    }
     return replace(of_counts(counts.pop(MANIFESTS.name)), resources=counts)
 
 
@@ -135,6 +151,16 @@ def _there(file: Path, request: ExportRequest) -> Sequence[Path]:
     if request.split is None:
         return [file] if file.exists() else []
     return sorted(each / file.name for each in file.parent.parent.glob("*") if (each / file.name).exists())
+
+
+def _name_left(files: Sequence[Path], done: Sequence[ClusterExport], request: ExportRequest) -> None:
+    """Log the files of owners that have nothing any more: loaded, they would declare again what is gone or moved."""
+    if request.pattern is not None or request.exclude is not None or request.unmanaged:
+        return
+    written = {each.file for each in done}
+    left = [str(each) for file in files for each in _there(file, request) if str(each) not in written]
+    if left:
+        log.warning("files of owners without anything, left as they were: %s", listed(left, most=SHOWN_FAILURES))
 
 
 def _write(

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.files.changes import KEPT, as_declared
 from topicledger.files.exported import ExportRequest
-from topicledger.files.exported_rows import REASON, TableExport
+from topicledger.files.exported_rows import REASON, TableExport, without_absent
 from topicledger.frames import materialised
 from topicledger.ledger.sql import same_key
 from topicledger.ledger.tables import Ledger
@@ -26,11 +26,12 @@ def export(
     settings: Settings,
     ids: Mapping[str, str],
     request: ExportRequest,
+    declared: DataFrame,
 ) -> TableExport:
-    """List one kind on `clusters`. `ids`: Kafka's cluster ids by name."""
+    """List one kind on `clusters`. `ids`: Kafka's cluster ids by name; `declared`: the rows of the kind's table."""
     listed = kind.observed.observe(ledger.spark, clusters, settings.kafka, ids)
     rows = listed.rows.transform(without_ignored(kind, settings.scope))
-    declared = ledger.read_if_exists(kind.table).transform(kind.rows.complete)
+    declared = declared.transform(kind.rows.complete)
     if request.unmanaged:
         same = same_key(kind.table, "live", "declared")
         rows = rows.alias("live").join(declared.alias("declared"), on=same, how="left_anti")
@@ -50,7 +51,7 @@ def export(
         table=kind.table,
         resource_type=kind.resource_type,
         text=kind.rows.text_of(),
-        rows=exported.transform(materialised),
+        rows=exported.transform(without_absent(kind.table, declared)).transform(materialised),
         problems=problems,
     )
 

@@ -15,7 +15,7 @@ from topicledger.config.ownership import not_yours
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.files.changes import KEPT, as_declared
 from topicledger.files.exported import ExportRequest, TopicMessage
-from topicledger.files.exported_rows import NOTE, REASON, TableExport
+from topicledger.files.exported_rows import NOTE, REASON, TableExport, without_absent
 from topicledger.files.proposals import proposals
 from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
@@ -45,9 +45,13 @@ class ExportedTopics:
 
 
 def export(
-    ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: ExportRequest
+    ledger: Ledger,
+    settings: Settings,
+    clusters: Sequence[ClusterSettings],
+    request: ExportRequest,
+    declared: DataFrame,
 ) -> ExportedTopics:
-    """Observe clusters and the configs of their topics."""
+    """Observe clusters and the configs of their topics. `declared`: the rows of `manifests`."""
     selected = _selected(request)
     selected &= ~patterns.any_matches("topic", settings.scope.ignore_topics)
     spark = ledger.spark
@@ -58,7 +62,6 @@ def export(
     internal = F.col("internal") | F.col("topic").isin(*INTERNAL_TOPICS)
     wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~internal).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]
-    declared = ledger.read_if_exists(MANIFESTS)
     if request.unmanaged:
         wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").transform(materialised)
     described = observe_configs(spark, reached, settings.kafka, wanted)
@@ -72,6 +75,7 @@ def export(
         # Assignments are exported only on request, and exclude a placement.
         .withColumn("placement", F.when(F.col("assignments").isNull(), F.col("placement")))
         .transform(_without_replaced(declared))
+        .transform(without_absent(MANIFESTS, declared))
         .transform(materialised)
     )
     unread: list[TopicMessage] = []

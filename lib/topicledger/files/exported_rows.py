@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.files.exported import TopicMessage
+from topicledger.ledger.sql import same_key
+from topicledger.manifests.rows import ABSENT, Transform
 from topicledger.model import TOPIC
 from topicledger.schemas import Table
 
@@ -17,6 +19,16 @@ REASON, NOTE = "not_exported", "note"
 """Columns: why a row can't be declared, and what it doesn't contain; null otherwise."""
 GROUP = "_group"
 """The value by which `TableExport.entries` groups rows."""
+
+
+def without_absent(table: Table, declared: DataFrame) -> Transform:
+    """Leave out resources that a row declares absent: exported, they would be declared present.
+
+    In and out: columns of the table and others.
+    """
+    absent = declared.where(F.col("state") == ABSENT).select(*table.key)
+    on = same_key(table, "live", "absent")
+    return lambda rows: rows.alias("live").join(absent.alias("absent"), on=on, how="left_anti").select("live.*")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from topicledger.model.config_texts import BLANKS
 from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
 from topicledger.text import first_of, listed, show
 
-COMMAND = "load_manifests"
+COMMAND = runs.LOAD_COMMAND
 PLAN_ARGUMENT = "plan"
 """The run whose plan `apply` loaded the files for."""
 SHOWN_REMOVED = 20

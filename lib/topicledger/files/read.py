@@ -19,7 +19,7 @@ from topicledger.errors import ManifestFileError, UsageError
 from topicledger.files import resource_rows
 from topicledger.files.foreign.formats import FOREIGN_FORMATS
 from topicledger.files.proposals import proposals
-from topicledger.files.reading import NO_VARIABLES, read_foreign_files, read_manifest_files
+from topicledger.files.reading import NO_VARIABLES, STDIN_NAME, read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.file_rows import broken, line_of
 from topicledger.manifests.files import (
@@ -67,16 +67,19 @@ def read(
     strict: bool = False,
     variables: Mapping[str, str] = NO_VARIABLES,
     some: bool = False,
+    digests: Collection[str] | None = None,
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
 
     `clusters`: only the rows of these clusters are checked and returned; empty for all. `strict`: warnings are errors.
     `variables`: values for variables in the files, by name; each must be in a file, unless these are only `some` files.
+    `digests`: other files that can be read are left out, whatever is wrong with them; None for none.
 
     Raises UsageError for options that do nothing, and ManifestFileError listing, with lines, every error of every file,
     and every row that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
-    parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict).on(clusters)
+    parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict)
+    parsed = (parsed if digests is None else _of_digests(parsed, digests)).on(clusters)
     if foreign is None:
         parsed.warnings.extend(_ignored_configs(parsed.rows, settings))
         parsed.warnings.extend(_placeholders(parsed.every_row))
@@ -100,6 +103,19 @@ def read(
     for name in () if some else sorted(set(variables) - set(parsed.variables)):
         raise UsageError(f"--var {name}: no file has ${{{name}}} in plain text; leave it out")
     return parsed
+
+
+def _of_digests(parsed: ParsedManifests, digests: Collection[str]) -> ParsedManifests:
+    """Leave out files with other digests. If reading ended with too many errors, files are missing: these stay."""
+    others = {STDIN_NAME if name == "-" else name for name, of in parsed.digests.items() if of not in digests}
+    if len(parsed.errors) >= MAX_ERRORS or not others:
+        return parsed
+    return dataclasses.replace(
+        parsed.only(lambda row: row.file not in others),
+        errors=[each for each in parsed.errors if each.file not in others],
+        warnings=[each for each in parsed.warnings if each.file not in others],
+        documents={place: lines for place, lines in parsed.documents.items() if place[0] not in others},
+    )
 
 
 def _with_owners(parsed: ParsedManifests, owners: Owners) -> ParsedManifests:

@@ -28,6 +28,17 @@ def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
     return found
 
 
+def of_live(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
+    """Return the leases that another driver of a run still holds, as far as is known."""
+    if not ledger.exists(LEASES):
+        return []
+    now = datetime.now(UTC)
+    rows = ledger.read(LEASES).where((F.col("run_id") == run_id) & F.col("released_at").isNull()).select("cluster_id")
+    ids, here = [row["cluster_id"] for row in rows.collect()], Holder.here(run_id)
+    found = read_rows(ledger, ids) if ids else []
+    return [row for row in found if row["run_id"] == run_id and not is_free(row, here, now)]
+
+
 def _utc(moment: datetime | None) -> datetime | None:
     # PySpark returns naive timestamps in this process's own time zone.
     return None if moment is None else moment.astimezone(UTC)

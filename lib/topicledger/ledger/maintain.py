@@ -20,7 +20,7 @@ from topicledger.errors import ExitCode, TableError, exit_code
 from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.expired import abandon_expired
-from topicledger.ledger.run import SHARDS, Run, require_new
+from topicledger.ledger.run import MANIFESTS_ARGUMENT, SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import Action, Phase, RunState
@@ -44,6 +44,7 @@ MANY_FILES = 50
 
 _PINNED = frozenset(table.name for table in (*DECLARING, OBSERVED_CONFIGS))
 """Tables that an open run reads at the version with which it began."""
+_EVER = datetime.fromtimestamp(0, UTC)
 _OPEN = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
 
 
@@ -144,12 +145,17 @@ def _begin(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> R
 
 
 def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
-    """Return the open runs -> when they began, without those in `abandoned`."""
-    # A maintenance reads no old version, and is never resumed.
-    reads = ~F.col("arguments")["command"].eqNullSafe(F.lit(COMMAND)) & ~F.col("run_id").isin(*abandoned)
+    """Return the open runs -> from when on they read table versions, at the latest, without those in `abandoned`."""
+    # These read no old version, and are never resumed.
+    others = F.col("arguments")["command"].isin(COMMAND, runs.LOAD_COMMAND)
+    reads = ~F.coalesce(others, F.lit(False)) & ~F.col("run_id").isin(*abandoned)
     rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)) & reads)
-    # PySpark returns naive timestamps in this process's own time zone.
-    return {row["run_id"]: row["started_at"].astimezone(UTC) for row in rows.select("run_id", "started_at").collect()}
+    asked = F.col("arguments")[MANIFESTS_ARGUMENT].isNotNull().alias("earlier")
+    return {
+        # PySpark returns naive timestamps in this process's own time zone. A version that was asked for may be old.
+        row["run_id"]: _EVER if row["earlier"] else row["started_at"].astimezone(UTC)
+        for row in rows.select("run_id", "started_at", asked).collect()
+    }
 
 
 def _maintain_table(
@@ -220,7 +226,7 @@ def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> str:
 
 
 def _pinned(table: Table, request: MaintenanceRequest, open_runs: Mapping[str, datetime]) -> str | None:
-    """Return why a table isn't vacuumed: a run that began longer ago than `vacuum_hours` is open; None if it is."""
+    """Return why a table isn't vacuumed: an open run may read a version of before `vacuum_hours`; None if it is."""
     if table.name not in _PINNED:
         return None
     since = datetime.now(UTC) - timedelta(hours=request.vacuum_hours)

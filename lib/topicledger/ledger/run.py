@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.errors import UsageError
+from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.appended import Appended, Known, collected
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.digests import RowsDigest
@@ -349,7 +349,8 @@ class Run:
         unless = f"state <> {sql_value(RunState.ABANDONED.value)}"
         new = {name: sql_value(value) for name, value in values.items()}
         if self.ledger.update(RUNS, f"{ours} AND {unless}", new) == 0:
-            raise self._not_ours()
+            # A start that ends a run may have changed clusters.
+            raise self._not_ours(TopicLedgerError if values.get("state") == RunState.FINISHED else UsageError)
 
     def require_ownership(self) -> Row:
         """Return the run's current row. Raises UsageError if another start has taken the run, or it was abandoned."""
@@ -361,10 +362,8 @@ class Run:
             raise self._not_ours()
         return row
 
-    def _not_ours(self) -> UsageError:
-        return UsageError(
-            f"run {self.run_id} was resumed by another start, or abandoned, in the meantime; see `runs list`"
-        )
+    def _not_ours(self, kind: type[TopicLedgerError] = UsageError) -> TopicLedgerError:
+        return kind(f"run {self.run_id} was resumed by another start, or abandoned, in the meantime; see `runs list`")
 
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:

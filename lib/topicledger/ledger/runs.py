@@ -16,7 +16,7 @@ from topicledger.config.ownership import barred
 from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
-from topicledger.ledger import proof
+from topicledger.ledger import lease_rows, proof
 from topicledger.ledger.moments import latest_argument, version_argument, versions_then
 from topicledger.ledger.run import (
     CLUSTERS_ARGUMENT,
@@ -47,9 +47,9 @@ from topicledger.model.prune import Prune
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES, USAGE
 
-AUDIT_COMMAND = "audit"
+AUDIT_COMMAND, LOAD_COMMAND = "audit", "load_manifests"
 NAMES = {AUDIT_COMMAND: "drift"}
-"""Former names of commands, which `runs` and metrics keep since users query by them -> the names."""
+"""Former names of commands, which `runs` and metrics keep -> the names."""
 PROVISIONING = ("plan", "apply", "provision")
 """Commands that plan changes or make them."""
 _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
@@ -100,8 +100,7 @@ class Request:
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
     manifests: int | datetime | Files | None = None
-    """Source of a plan: a version of `manifests`, a time (UTC) whose version is used, or files on top of the latest
-    version. None: the latest version."""
+    """Source of a plan: a version of `manifests`, or that of a time (UTC); files on top of the latest; None: that."""
     reverts: str | None = None
     """For a plan that undoes a run instead of applying `manifests`: the run's id."""
     deletes: bool = False
@@ -294,8 +293,12 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         raise UsageError(
             f"{settings.path}: the settings changed since run {run_id} started: restore them, or start a new run"
         )
-    if request.command == "plan" and state is RunState.APPLYING and not _lacks_a_plan(ledger, run_id):
-        raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
+    if request.command == "plan" and state is RunState.APPLYING:
+        if not _lacks_a_plan(ledger, run_id):
+            raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
+        # A plan takes no lease: the run's other driver would go on sending, and lose the outcomes.
+        if held := lease_rows.of_live(ledger, run_id):
+            raise UsageError(f"{lease_rows.holders(held)}: start the plan again when it has ended")
     # An unfinished `plan` observes clusters again.
     again = request.command == "plan" and state is RunState.PLANNING
     if request.command != AUDIT_COMMAND and state in (RunState.PLANNING, RunState.PLANNED) and not again:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -83,6 +83,15 @@ def planned_files(argument: str) -> PlannedFiles:
     kept = json.loads(argument)
     digests = {each["file"]: each["sha256"] for each in json.loads(kept["files"])}
     return PlannedFiles(digests=digests, total=int(kept.get("files_total", len(digests))), argument=kept)
+
+
+def digests_in(arguments: Mapping[str, str]) -> Collection[str] | None:
+    """Return the digests of the files of a plan, by the arguments of its run; None if other files count, too.
+
+    With --replace, rows of any file stay. `runs` doesn't list all of very many files.
+    """
+    planned = planned_files(arguments[FILES_ARGUMENT])
+    return planned.digests.values() if planned.all_listed and replace_in(arguments) is None else None
 
 
 def paths_in(arguments: Mapping[str, str] | None) -> Sequence[str]:

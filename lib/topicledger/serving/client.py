@@ -18,6 +18,8 @@ COLD = "--cold"
 """The first argument of a command that must run in this process even if there is a server."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _NOT_ASKED = {"serve", "help", "-h", "--help", "--version"}
+_PATIENCE = 15.0
+"""Seconds that a server has to accept a command or to refuse it: one that is stopped does neither."""
 _COMPLETION = "_TOPICLEDGER_COMPLETE"
 """The variable with which a shell asks for completions."""
 
@@ -66,6 +68,7 @@ def ask(arguments: Sequence[str]) -> int | None:
 def _asked(path: Path, request: Mapping[str, object]) -> int | None:
     """Return the command's exit code, or None if nothing was done. Raises _ForReader."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_PATIENCE)
         try:
             connection.connect(str(path))
             if protocol.peer_uid(connection) != os.getuid():
@@ -102,6 +105,7 @@ def _wait(connection: socket.socket) -> int | None:
                     raise _ForReader
                 return None
             accepted = True
+            connection.settimeout(None)
             if "exit_code" in message:
                 return int(message["exit_code"])
     except (OSError, protocol.ProtocolError):

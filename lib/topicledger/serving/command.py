@@ -8,11 +8,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -46,6 +47,29 @@ _LOOK_SECONDS = 1.0
 """Pause between checks for a new version of `manifests`."""
 
 
+class SessionIsGone(Exception):
+    """Spark's session can't be used any more, though this process still has its Java or its client."""
+
+
+class OwnInterrupt:
+    """The handler of SIGINT: ends the server as SIGTERM does, unless a client's Ctrl-C was passed on."""
+
+    def __init__(self, server: Server, ending: Stop) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        # A shell may have started the server with Ctrl-C ignored.
+        self._then = before if callable(before) else signal.default_int_handler
+        self._server, self._ending = server, ending
+
+    def note(self) -> None:
+        """Note an interrupt that a command handles."""
+        if not self._server.interrupted:
+            self._ending.set()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.note()
+        self._then(number, frame)
+
+
 @main.command(
     "serve", short_help="Keep a driver running for fast commands.", epilog="Example: topicledger serve --every 5m"
 )
@@ -74,6 +98,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     """
     if every is None and (options.cluster or options.result_file is not None):
         raise UsageError("--cluster and --result-file are for the runs of --every: without it, leave them out")
+    options.metrics.of_others = every is not None
     ending = Stop()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     health = Health(health_file)
@@ -98,6 +123,8 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                 # The first `load-manifests` may create the tables later.
                 ledger = open_ledger(options, settings, "serve", new=True)
                 _warm_up(settings, ledger)
+            # Spark has its own, which stops its queries.
+            signal.signal(signal.SIGINT, OwnInterrupt(server, ending))
             beside.enter_context(reader.running())
             beside.callback(server.close)
             health.ready()
@@ -108,13 +135,16 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                 try:
                     if did:
                         # Any call notices that Java has ended: all later commands would fail.
-                        ledger.spark.conf.get("spark.app.name", "")
+                        _require_session(lambda: ledger.spark.conf.get("spark.app.name", ""))
                     elif pace is not None:
                         with server.alone() as free:
                             must_restart = free and are_edited(options, served)
                             did = free and not must_restart and provisioned_if_due(pace, ledger, options, served, own)
                 except JAVA_IS_GONE:
                     log.warning("Spark's Java process has ended: restarting")
+                    must_restart = True
+                except SessionIsGone as error:
+                    log.warning("Spark's session can't be used any more: restarting: %s", error)
                     must_restart = True
                 health.waiting()
                 if did and (used := memory_bytes() // _MIB) > max_memory:
@@ -154,7 +184,8 @@ def are_edited(options: Options, served: bytes) -> bool:
 
 
 def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: bytes, do: Command) -> bool:
-    """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended.
+    """Provision if due, and return whether it was. Raises `JAVA_IS_GONE` if Spark's Java process has ended, and
+    SessionIsGone if its session can't be used.
 
     `served`: the content of the settings file when the server started.
     """
@@ -169,6 +200,7 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: byt
         # Java is gone, and the session with it.
         raise
     except _UNREADABLE as error:
+        _require_session(lambda: ledger.spark.range(1).collect())
         pace.held_up(f"{MANIFESTS.name} can't be read, trying again: {first_sentence(error)}")
         return False
     if not declared:
@@ -183,6 +215,17 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: byt
     arguments += [part for option, path in files if path is not None for part in (option, str(path))]
     pace.ended(do(arguments))
     return True
+
+
+def _require_session(use: Callable[[], object]) -> None:
+    """Use the session. Raises SessionIsGone: its application or its server of Spark Connect may have ended."""
+    try:
+        use()
+    except JAVA_IS_GONE:
+        # Java is gone, and the session with it.
+        raise
+    except SPARK_ERRORS as error:
+        raise SessionIsGone(first_sentence(error)) from error
 
 
 def _are_as_served(config: Path, served: bytes) -> bool:

@@ -171,7 +171,12 @@ class Server:
                 continue
             client = threading.Thread(target=self._receive, args=(connection,), name="client", daemon=True)
             self._clients.add(client)
-            client.start()
+            try:
+                client.start()
+            except RuntimeError as error:
+                log.warning("a client can't be accepted: %s", error)
+                self._clients.discard(client)
+                connection.close()
 
     def _receive(self, connection: socket.socket) -> None:
         try:
