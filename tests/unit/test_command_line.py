@@ -127,7 +127,7 @@ def test_run_id_is_for_new_and_open_runs_and_others_are_arguments() -> None:
     context = click.Context(click.Command(None))
     for name, command in NAMES.items():
         hidden = [each for each in command.params if "--run-id" in each.opts and getattr(each, "hidden", False)]
-        takes_run = any(each.make_metavar(context) == "[RUN_ID]" for each in command.params)
+        takes_run = any(each.make_metavar(context) in ("RUN_ID", "[RUN_ID]") for each in command.params)
         assert bool(hidden) == takes_run, name
         assert not takes_run or name not in helps
 

@@ -47,12 +47,15 @@ class Metrics:
     """Seconds since 1970."""
     progress: Progress | None = None
     """Counts the durations of phases and the waits for controller mutation quotas."""
-    of_others: bool = False
-    """Whether other commands write the file, as the runs of `serve --every` do; then this one leaves it alone."""
     _samples: dict[str, list[tuple[Mapping[str, str], float]]] = field(default_factory=dict)
+    _of_others: bool = False
 
     def __post_init__(self) -> None:
         self._started = self.clock()
+
+    def leave_file(self) -> None:
+        """Leave the file to other commands, as `serve --every` does to its runs."""
+        self._of_others = True
 
     def count(self, progress: Progress) -> Progress:
         """Count the durations of phases and the waits for controller mutation quotas that `progress` notes."""
@@ -67,7 +70,7 @@ class Metrics:
 
     def write(self, path: Path, command: str, exit_code: int) -> None:
         """Replace the file; if this command failed, the time of the last success is kept. Raises OSError."""
-        if self.of_others:
+        if self._of_others:
             return
         now = self.clock()
         self.set("topicledger_info", 1, version=__version__)

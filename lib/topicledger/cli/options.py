@@ -159,6 +159,7 @@ RUN_ID = "Resume this run, or give a new one this id; default: a new sortable id
 NEW_ID = "A new id for the run; default: a sortable one."
 CLUSTERS = "Only this cluster of the settings; may be repeated."
 THE_CLUSTER = "Name of the cluster; required, once."
+AS_PLANNED = "As the run was planned: others are refused."
 
 
 def common_with(

@@ -25,6 +25,7 @@ from topicledger.apply.summary import Summary, results, summarise
 from topicledger.cli import loading
 from topicledger.cli.durations import Duration
 from topicledger.cli.options import (
+    AS_PLANNED,
     Options,
     common,
     common_with,
@@ -187,10 +188,7 @@ def plan(
 @_wait
 @deadline_option
 @_cancel
-@common_with(
-    run_id="The saved plan to apply, or the run to resume; required.",
-    cluster="As the run was planned: others are refused.",
-)
+@common_with(run_id="The saved plan to apply, or the run to resume; required.", cluster=AS_PLANNED)
 def apply(
     options: Options,
     files: tuple[str, ...],
@@ -201,8 +199,7 @@ def apply(
 ) -> int:
     """Apply a saved plan: --run-id names it.
 
-    If it was planned from FILES, give them here, too: after approval, files that are unchanged since the
-    plan are loaded first.
+    If it was planned from FILES, give them, too: those that are unchanged since the plan are loaded first.
     """
     if options.run_id is None:
         raise UsageError("apply needs --run-id: the run that `plan` made; see `runs list`")

@@ -296,7 +296,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     if request.command == "plan" and state is RunState.APPLYING:
         if not _lacks_a_plan(ledger, run_id):
             raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
-        # A plan takes no lease: the run's other driver would go on sending, and lose the outcomes.
+        # A plan takes no lease: the run's other driver would send more, without a row for it.
         if held := lease_rows.of_live(ledger, run_id):
             raise UsageError(f"{lease_rows.holders(held)}: start the plan again when it has ended")
     # An unfinished `plan` observes clusters again.

@@ -98,7 +98,8 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     """
     if every is None and (options.cluster or options.result_file is not None):
         raise UsageError("--cluster and --result-file are for the runs of --every: without it, leave them out")
-    options.metrics.of_others = every is not None
+    if every is not None:
+        options.metrics.leave_file()
     ending = Stop()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     health = Health(health_file)
