@@ -15,9 +15,15 @@ from tests import commands
 from tests.harness import Estate, new_folder
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
+_LATE = (
+    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
+)
+"""As in conf/spark-defaults.conf: three processes leave the second compiler no time."""
+
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
 # with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.
-_SERIAL = f"-XX:+UseSerialGC -Xmn1200m -XX:ReservedCodeCacheSize=480m -Djava.io.tmpdir={new_folder()}"
+_SERIAL = f"-XX:+UseSerialGC -Xmn1200m -XX:ReservedCodeCacheSize=480m {_LATE} -Djava.io.tmpdir={new_folder()}"
 _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
 # No test cuts the power: thousands of commits need not be on the disk.
 _UNSYNCED = "--conf spark.hadoop.topicledger.fsync=false"

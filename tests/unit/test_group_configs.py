@@ -176,8 +176,10 @@ def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None
         ("new", "group_config_missing"),
     }
     observed: Any = SimpleNamespace(observe=lambda *_: listed)
-    ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: frame(spark, table.schema, []))
-    exported = export(ledger, replace(KIND, observed=observed), [], settings, {}, ExportRequest(to=None, owner="a"))
+    ledger: Any = SimpleNamespace(spark=spark)
+    declared = frame(spark, GROUP_CONFIGS.schema, [])
+    request = ExportRequest(to=None, owner="a")
+    exported = export(ledger, replace(KIND, observed=observed), [], settings, {}, request, declared)
     assert [row["group"] for row in dicts(exported.exported)] == ["other"]
     assert {each.resource: each.message for each in exported.messages(REASON)} == dict.fromkeys(
         ("denied", "silent", "undeclared"), "why"
