@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,7 +25,7 @@ DRIVER_MEMORY = "512m"
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _SUBMIT = _REPOSITORY / "spark-submit.sh"
-PLAIN = Path(__file__).resolve().parent / "plain"
+_PLAIN = Path(__file__).resolve().parent / "plain"
 _READY = re.compile(r"^from session ready to exit: ([0-9.]+) s$", re.MULTILINE)
 
 
@@ -40,18 +41,12 @@ class Ground:
 def whole(size: Size, folder: Path) -> Result:
     """B2: creates, from session ready to exit."""
     count = {Size.FULL: 10_000, Size.SMALL: 50}[size]
-    template = ledger(folder, count)
-
-    @contextmanager
-    def ready() -> Iterator[Ground]:
-        with brokers.fresh() as (kafka,):
-            yield ground(folder, template, kafka)
-
+    ready = partial(fresh_ground, folder, ledger(folder, count))
     times: dict[str, list[float]] = {"plain": [], "provision": []}
 
     def plain(ground: Ground) -> Mapping[str, int]:
         given = [str(ground.root / "manifests"), ",".join(ground.kafka.bootstrap_servers), str(ground.root / "plain")]
-        output = run(_spark_submit(PLAIN / "create_topics.py", *given))
+        output = run(_spark_submit(_PLAIN / "create_topics.py", *given))
         times["plain"].append(_from_ready(output))
         return {"created": int(output.split("created: ")[1].split()[0])}
 
@@ -83,13 +78,7 @@ def cold(size: Size, folder: Path) -> Result:
     """B3 and B4: 1,000 creates, and nothing to do for 20,000 topics, from shell to exit."""
     creates, unchanged = {Size.FULL: (1_000, 20_000), Size.SMALL: (20, 40)}[size]
     samples = {Size.FULL: 5, Size.SMALL: 1}[size]
-    few = ledger(folder, creates)
-
-    @contextmanager
-    def ready() -> Iterator[Ground]:
-        with brokers.fresh() as (kafka,):
-            yield ground(folder, few, kafka)
-
+    ready = partial(fresh_ground, folder, ledger(folder, creates))
     with brokers.fresh() as (full,):
         brokers.with_topics(full, unchanged)
         many = ground(folder, ledger(folder, unchanged), full)
@@ -171,6 +160,13 @@ def ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> Ground:
     return Ground(kafka=kafka, root=root, settings=settings)
 
 
+@contextmanager
+def fresh_ground(folder: Path, template: Path) -> Iterator[Ground]:
+    """Provide a copy of the ledger `template`, and an empty cluster."""
+    with brokers.fresh() as (kafka,):
+        yield ground(folder, template, kafka)
+
+
 def provision(ground: Ground) -> Mapping[str, int]:
     output = run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
     return outcomes(output)
@@ -181,8 +177,18 @@ def outcomes(output: str) -> Mapping[str, int]:
     return {**document["decisions"], **document["outcomes"]}
 
 
+def create_plainly(kafka: EmbeddedKafka, count: int, most: int = 2_000) -> Mapping[str, int]:
+    """Do the work of a tool without records; return what it counted.
+
+    `most`: topics per request. Brokers refuse more than 3,300 with one partition and one config.
+    """
+    script = str(_PLAIN / "list_and_create.py")
+    output = run([sys.executable, script, ",".join(kafka.bootstrap_servers), str(count), str(most)])
+    return {name: int(number) for name, number in re.findall(r"(\w+): (\d+)", output)}
+
+
 def read(ground: Ground, count: int) -> Mapping[str, int]:
-    output = run(_spark_submit(PLAIN / "read_manifests.py", str(ground.root / "manifests")))
+    output = run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
     if int(output.split("rows: ")[1]) != count:
         raise AssertionError(output)
     return {"rows": count}

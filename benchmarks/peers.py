@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from benchmarks import brokers
-from benchmarks.jobs import PLAIN, Ground, ground, ledger, provision
-from benchmarks.jobs import run as output_of
+from benchmarks.jobs import Ground, create_plainly, fresh_ground, ledger, provision
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
 
@@ -20,32 +17,26 @@ DRIVER_MEMORY = "512m"
 def run(size: Size, folder: Path) -> Result:
     """10,000 creates, from shell to exit, each sample on a fresh broker."""
     count, samples = {Size.FULL: (10_000, 3), Size.SMALL: (20, 1)}[size]
-    template = ledger(folder, count)
+    ready = partial(fresh_ground, folder, ledger(folder, count))
 
-    @contextmanager
-    def ready() -> Iterator[Ground]:
-        with brokers.fresh() as (kafka,):
-            yield ground(folder, template, kafka)
-
-    def script(name: str, ground: Ground) -> Mapping[str, int]:
-        output = output_of([sys.executable, str(PLAIN / name), ",".join(ground.kafka.bootstrap_servers), str(count)])
-        created = int(output.split("created: ")[1].split()[0].rstrip(","))
-        if created != count:
-            raise AssertionError(output)
-        return {"created": created}
+    def plainly(most: int, ground: Ground) -> Mapping[str, int]:
+        counts = create_plainly(ground.kafka, count, most)
+        if counts["created"] != count:
+            raise AssertionError(counts)
+        return counts
 
     works = [
         Work(name="provision", what="spark-submit: every phase, every table", do=provision, around=ready),
         Work(
             name="batches",
             what="librdkafka: list, describe, create the missing, 2,000 per request",
-            do=lambda ground: script("list_and_create.py", ground),
+            do=partial(plainly, 2_000),
             around=ready,
         ),
         Work(
             name="one by one",
-            what="librdkafka: one request for each topic",
-            do=lambda ground: script("one_by_one.py", ground),
+            what="librdkafka: the same, one request for each topic",
+            do=partial(plainly, 1),
             around=ready,
         ),
     ]

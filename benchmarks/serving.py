@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks import brokers
-from benchmarks.jobs import PLAIN, Ground, ground, ledger, outcomes, read, run
+from benchmarks.jobs import Ground, create_plainly, ground, ledger, outcomes, read, run
 from benchmarks.measure import Work, in_turns, resident_bytes
 from benchmarks.report import GIB, Ratio, Result, Size
 from topicledger.schemas import MANIFESTS
@@ -53,15 +52,6 @@ def serve(size: Size, folder: Path) -> Result:
                 _await_topics(kafka, count)
                 yield
 
-            def plain(_: None) -> Mapping[str, int]:
-                command = [
-                    sys.executable,
-                    str(PLAIN / "list_and_create.py"),
-                    ",".join(kafka.bootstrap_servers),
-                    str(count),
-                ]
-                return _counts(run(command))
-
             def show(*first: str) -> Mapping[str, int]:
                 shown = run([*CLIENT, *first, "runs", "show", "--config", str(place.settings), "--run-id", "shown"])
                 return {"lines": len(shown.splitlines())}
@@ -88,8 +78,18 @@ def serve(size: Size, folder: Path) -> Result:
                     around=all_there,
                 ),
                 Work(name="warm show", what="runs show, through serve", do=lambda _: show(), around=all_there),
-                Work(name="plain creates", what="librdkafka: list, describe, create", do=plain, around=none_there),
-                Work(name="plain nothing", what="librdkafka: list, describe", do=plain, around=all_there),
+                Work(
+                    name="plain creates",
+                    what="librdkafka: list, describe, create",
+                    do=lambda _: create_plainly(kafka, count),
+                    around=none_there,
+                ),
+                Work(
+                    name="plain nothing",
+                    what="librdkafka: list, describe",
+                    do=lambda _: create_plainly(kafka, count),
+                    around=all_there,
+                ),
             ]
             warm = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
             cold = in_turns(
@@ -247,7 +247,3 @@ def _delete(kafka: EmbeddedKafka, count: int) -> None:
             future.result(timeout=_SECONDS)
     while _listed(client, count):
         time.sleep(0.1)
-
-
-def _counts(output: str) -> Mapping[str, int]:
-    return {name: int(number) for name, number in re.findall(r"(\w+): (\d+)", output)}

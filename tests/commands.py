@@ -19,6 +19,13 @@ QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize
 """Java's options for jobs that are over before compiling well would pay."""
 
 
+def spark_defaults() -> Mapping[str, str]:
+    """Return the settings of conf/spark-defaults.conf."""
+    text = (REPOSITORY / "conf" / "spark-defaults.conf").read_text(encoding="utf-8")
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    return {key: value.strip() for key, value in lines}
+
+
 def settings_file(
     folder: Path,
     clusters: Mapping[str, list[str]],

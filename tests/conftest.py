@@ -15,11 +15,8 @@ from tests import commands
 from tests.harness import Estate, new_folder
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
-_LATE = (
-    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-)
-"""As in conf/spark-defaults.conf: three processes leave the second compiler no time."""
+_LATE = commands.spark_defaults()["spark.driver.defaultJavaOptions"]
+"""Three processes leave Java's second compiler no time."""
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
 # with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.

@@ -1,4 +1,4 @@
-"""list_and_create.py SERVERS COUNT: the work of a tool without records, in one process, with librdkafka.
+"""list_and_create.py SERVERS COUNT MOST: the work of a tool without records, in one process, with librdkafka.
 
 Lists the cluster's topics, describes the configs of the wanted topics that exist, and creates the missing ones.
 """
@@ -13,12 +13,10 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 _SECONDS = 120.0
-_MOST = 2_000
-"""Topics per request; brokers refuse more than 3,300 with one partition and one config."""
 
 
 def main() -> None:
-    servers, count = sys.argv[1:]
+    servers, count, most = sys.argv[1:]
     wanted = [f"bench.{number:05}" for number in range(int(count))]
     client = AdminClient({"bootstrap.servers": servers})
     there = client.list_topics(timeout=_SECONDS).topics
@@ -30,8 +28,8 @@ def main() -> None:
         for name in wanted
         if name not in there
     ]
-    for start in range(0, len(new), _MOST):
-        batch = new[start : start + _MOST]
+    for start in range(0, len(new), int(most)):
+        batch = new[start : start + int(most)]
         for future in client.create_topics(batch, operation_timeout=_SECONDS, request_timeout=_SECONDS).values():
             future.result(timeout=_SECONDS)
     print(f"created: {len(new)}, unchanged: {len(described) - changed}, changed: {changed}")

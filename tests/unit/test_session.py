@@ -33,16 +33,9 @@ from topicledger.ledger.session import (
     workers_python,
 )
 
-CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
-
-
-def _in_conf() -> dict[str, str]:
-    lines = [line.split(maxsplit=1) for line in CONF.read_text().splitlines() if line and not line.startswith("#")]
-    return {key: value.strip() for key, value in lines}
-
 
 def test_spark_defaults_conf_says_what_the_package_says() -> None:
-    said = _in_conf()
+    said = commands.spark_defaults()
     assert {key: said.get(key) for key in DEFAULTS} == dict(DEFAULTS)
 
 
@@ -56,7 +49,7 @@ def test_commits_on_s3_are_made_by_the_same_store_under_spark_submit(spark: Spar
 def test_java_knows_the_options() -> None:
     """Sessions of tests are started with others."""
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-    options = f"{BY_HAND_JAVA_OPTIONS} {_in_conf()['spark.driver.defaultJavaOptions']}"
+    options = f"{BY_HAND_JAVA_OPTIONS} {commands.spark_defaults()['spark.driver.defaultJavaOptions']}"
     done = subprocess.run([java, *options.split(), "-version"], capture_output=True, text=True)
     assert (done.returncode, "ignored" in done.stderr) == (0, False), done.stderr
 

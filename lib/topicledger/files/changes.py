@@ -54,30 +54,36 @@ class TableChanges:
         if not self.any:
             return self
         changed = ledger.merge(self.table, self.rows, removed=self.removed, then=self.then)
-        return self if changed >= self._expected else self._without_staying(ledger)
+        if changed >= self._expected:
+            return self
+        there = ledger.read(self.table).alias("old")
+        return self._without_kept(there)._without_overtaken(there)
 
-    def _without_staying(self, ledger: Ledger) -> TableChanges:
-        """Return the changes without rows that stay as they are, since another commit changed them; log these."""
-        there, made = ledger.read(self.table).alias("old"), self
-        if self.removed is not None:
-            same = same_key(self.table, "old", "new")
-            stay = self.removed.alias("new").join(there, on=same, how="left_semi").select(*self.table.key)
-            stay = stay.transform(materialised)
-            if count := self._log_staying(stay, "read, so they aren't removed"):
-                left = self.removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
-                made = replace(made, removed=left, counts={**made.counts, "removed": made.counts["removed"] - count})
-        if self.then is not None:
-            named = [F.col(f"new.{name}") for name in self.table.key]
-            other = F.col("old.cluster").isNull() | differ(self.table, "old", "new")
-            stay = self.rows.alias("new").join(there, on=same_key(self.table, "old", "new"), how="left").where(other)
-            known = self.then.select(*self.table.key).distinct().alias("then")
-            stay = stay.join(known, on=same_key(self.table, "then", "new"), how="left")
-            stay = stay.select(*named, F.col("then.cluster").isNotNull().alias("_changed")).transform(materialised)
-            if count := self._log_staying(stay.drop("_changed"), "compared, so they aren't loaded"):
-                changed = stay.where("_changed").count()
-                counts = {"added": made.counts["added"] - count + changed, "changed": made.counts["changed"] - changed}
-                made = replace(made, counts={**made.counts, **counts})
-        return made
+    def _without_kept(self, there: DataFrame) -> TableChanges:
+        """Return the changes without the rows that aren't removed, since another commit changed them; log these."""
+        if self.removed is None:
+            return self
+        same = same_key(self.table, "old", "new")
+        stay = self.removed.alias("new").join(there, on=same, how="left_semi").select(*self.table.key)
+        stay = stay.transform(materialised)
+        if not (count := self._log_staying(stay, "read, so they aren't removed")):
+            return self
+        left = self.removed.alias("old").join(stay.alias("new"), on=same, how="left_anti")
+        return replace(self, removed=left, counts={**self.counts, "removed": self.counts["removed"] - count})
+
+    def _without_overtaken(self, there: DataFrame) -> TableChanges:
+        """Return the changes without the rows that aren't loaded, since another commit changed them; log these."""
+        if self.then is None:
+            return self
+        other = F.col("old.cluster").isNull() | differ(self.table, "old", "new")
+        stay = self.rows.alias("new").join(there, on=same_key(self.table, "old", "new"), how="left").where(other)
+        stay = stay.select(*(F.col(f"new.{name}") for name in self.table.key)).transform(materialised)
+        if not (count := self._log_staying(stay, "compared, so they aren't loaded")):
+            return self
+        same = same_key(self.table, "new", "then")
+        changed = stay.alias("new").join(self.then.alias("then"), on=same, how="left_semi").count()
+        less = {"added": count - changed, "changed": changed}
+        return replace(self, counts={name: each - less.get(name, 0) for name, each in self.counts.items()})
 
     def _log_staying(self, keys: DataFrame, why: str) -> int:
         """Log which rows stay as they are, if there are any; return their number."""

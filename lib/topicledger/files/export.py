@@ -26,6 +26,7 @@ from topicledger.files.exported_rows import GROUP, NOTE, REASON, TableExport
 from topicledger.files.load import Loaded, of_counts
 from topicledger.files.writing import SUFFIXES, write_manifests
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.versions import latest_if_exists
 from topicledger.manifests.owners import owner_key
 from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, listed, show
@@ -59,8 +60,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     files = _files(clusters, request)
     # One version of each table: what others load meanwhile is neither compared nor overwritten.
     known = (MANIFESTS, *(kind.table for kind in request.resources))
-    versions = {each.name: ledger.latest_version(each) if ledger.exists(each) else None for each in known}
-    declared = {each.name: ledger.read_at(each, versions[each.name]) for each in known}
+    declared = {each.name: ledger.read_at(each, latest_if_exists(ledger, each)) for each in known}
     topics = export_topics.export(ledger, settings, clusters, request, declared[MANIFESTS.name])
     reached = [cluster for cluster in clusters if cluster.name in topics.ids]
     others = [

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.ledger.lease_holder import Holder
@@ -20,8 +21,11 @@ _CLOCK_SKEW_SECONDS = 2.0
 
 def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
     """Return the rows of clusters, by id, with times in UTC."""
-    rows = ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)).collect()
-    found = [row.asDict() for row in rows]
+    return _collected(ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)))
+
+
+def _collected(rows: DataFrame) -> list[dict[str, Any]]:
+    found = [row.asDict() for row in rows.collect()]
     for row in found:
         for name in ("acquired_at", "expires_at", "released_at"):
             row[name] = _utc(row[name])
@@ -32,11 +36,9 @@ def of_live(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     """Return the leases that another driver of a run still holds, as far as is known."""
     if not ledger.exists(LEASES):
         return []
-    now = datetime.now(UTC)
-    rows = ledger.read(LEASES).where((F.col("run_id") == run_id) & F.col("released_at").isNull()).select("cluster_id")
-    ids, here = [row["cluster_id"] for row in rows.collect()], Holder.here(run_id)
-    found = read_rows(ledger, ids) if ids else []
-    return [row for row in found if row["run_id"] == run_id and not is_free(row, here, now)]
+    here, now = Holder.here(run_id), datetime.now(UTC)
+    held = ledger.read(LEASES).where((F.col("run_id") == run_id) & F.col("released_at").isNull())
+    return [row for row in _collected(held) if not is_free(row, here, now)]
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -144,3 +144,8 @@ class Versions(Definitions):
         """
         reader = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", since)
         return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
+
+
+def latest_if_exists(ledger: Versions, table: Table) -> int | None:
+    """Return the number of the table's last commit; None if there is no table. Raises TableError."""
+    return ledger.latest_version(table) if ledger.exists(table) else None

@@ -36,6 +36,7 @@ from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.sql import differ, same_key
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
+from topicledger.ledger.versions import latest_if_exists
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ParsedManifests
 from topicledger.model import RunState
@@ -313,7 +314,7 @@ def _undeclared(run: Run) -> DataFrame:
     of_topics = no_longer_asked_for(now, now.transform(manifests.validated_by(run.settings, run.selected)), latest, run)
     found = planned.transform(of_topics).select("cluster", "resource")
     for kind in KINDS:
-        version = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
+        version = latest_if_exists(run.ledger, kind.table)
         validated = resources.validated_rows(run, kind, version, run.selected)
         then = run.latest_version_of(kind.table)
         no_longer = no_longer_declared(declarations_of(kind), validated, version, then, of_files=True)

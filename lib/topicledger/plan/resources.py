@@ -18,6 +18,7 @@ from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
 from topicledger.ledger.rows import written_violations
 from topicledger.ledger.run import Run
+from topicledger.ledger.versions import latest_if_exists
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal, Work
 from topicledger.observe.listed import Listed
@@ -223,7 +224,7 @@ def refused_now(
         if not ids:
             continue
         clusters = [each for each in run.clusters if each.name in ids]
-        latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
+        latest = latest_if_exists(run.ledger, kind.table)
         own = validated_rows(run, kind, latest, None).select(*_KEY, "owner", "labels")
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         validated = (
@@ -261,7 +262,7 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
         if planned.isdisjoint(each.name for each in registry.about(kind.resource_type)):
             continue
         then = run.latest_version_of(kind.table)
-        latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
+        latest = latest_if_exists(run.ledger, kind.table)
         if latest == then and not run.of_files:
             continue
         validated, of = validated_rows(run, kind, latest, run.selected), declarations_of(kind)

@@ -29,6 +29,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.retries import JAVA_IS_GONE, SPARK_ERRORS, first_sentence
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.versions import latest_if_exists
 from topicledger.notify import Announced
 from topicledger.resources import building
 from topicledger.schemas import DECLARING, MANIFESTS
@@ -195,7 +196,7 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: byt
         pace.held_up(f"the settings in {options.config} changed, and can't be used: no run begins until they can")
         return False
     try:
-        version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
+        version = latest_if_exists(ledger, MANIFESTS)
         declared = version is not None or any(ledger.exists(table) for table in DECLARING)
     except JAVA_IS_GONE:
         # Java is gone, and the session with it.
