@@ -39,7 +39,7 @@ $(S3_LOG_STORE): lib/topicledger/ledger/ConditionalS3LogStore.java scripts/compi
 	@scripts/compile_java.sh $< build/jars/s3-log-store/s3-log-store.jar \
 	  'only one command at a time may write a ledger on S3'
 
-$(CLASSES): $(VENV) $(JARS) $(LOCAL_FILES) scripts/archive_classes.sh scripts/archive_classes.py
+$(CLASSES): $(VENV) $(JARS) $(LOCAL_FILES) scripts/archive_classes.sh scripts/archive_classes.py scripts/archive_broker.py
 	@echo "setup: archiving Java's classes, once, so that commands start faster: up to some minutes" >&2
 	@scripts/archive_classes.sh
 

@@ -51,6 +51,10 @@ _JVM_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 )
 
+_ARCHIVE_OR_NOT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+ARCHIVE = "classes.jsa"
+"""File beside the jars, if there is one, with a broker's classes, already parsed and verified."""
+
 
 class _PortTakenError(EmbeddedKafkaError):
     """Another process took a port between the check that it is free and the broker's start."""
@@ -238,8 +242,11 @@ class EmbeddedKafka:
         self._pids[node.node_id] = self._running().start(node.name, argv, node.log)
 
     def _java_command(self, java: str, node: Node, *arguments: str) -> list[str]:
-        classpath = os.pathsep.join([*map(str, self.options.classpath), f"{self.jars}{os.sep}*"])
-        return [java, *_JVM_OPTIONS, f"-Djava.io.tmpdir={node.folder}", "-cp", classpath, *arguments]
+        # The archive was made with the jars alone: Java takes it if the class path begins with them.
+        classpath = os.pathsep.join([f"{self.jars}{os.sep}*", *map(str, self.options.classpath)])
+        archive = self.jars / ARCHIVE
+        shared = [f"-XX:SharedArchiveFile={archive}", *_ARCHIVE_OR_NOT] if archive.exists() else []
+        return [java, *_JVM_OPTIONS, *shared, f"-Djava.io.tmpdir={node.folder}", "-cp", classpath, *arguments]
 
     def _await_ready(self, nodes: Sequence[Node], deadline: float) -> None:
         """Wait until every node answers ApiVersions and lists all of them."""

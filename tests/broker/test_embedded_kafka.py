@@ -194,6 +194,14 @@ def test_the_brokers_policy_refuses_in_its_own_words(kafka_policy: EmbeddedKafka
     assert allowed["error_code"] == 0
 
 
+@pytest.mark.skipif(clusters.KAFKA != clusters.JARS, reason="only the Kafka of `make setup` has an archive of classes")
+def test_brokers_start_from_the_archive_of_classes(kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka) -> None:
+    """Also one with classes of its own: Java maps nothing of an archive for another class path."""
+    for cluster in (kafka, kafka_policy):
+        archive = str(clusters.JARS / embedded_kafka.ARCHIVE)
+        assert archive in Path(f"/proc/{cluster.brokers[0].pid}/maps").read_text()
+
+
 def test_with_deletes_disabled_a_delete_is_refused(kafka_no_delete: EmbeddedKafka) -> None:
     with admin_of(kafka_no_delete) as admin:
         assert create(admin, "stays", num_partitions=1, replication_factor=1)["error_code"] == 0

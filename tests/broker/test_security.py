@@ -181,12 +181,14 @@ REFUSED: list[Any] = [
         lambda made: password(made, "SCRAM-SHA-512", "not-the-password"),
         f"invalid credentials|{UNHEARD}",
         id="wrong SCRAM password",
+        marks=pytest.mark.thorough,
     ),
     pytest.param(
         "PASSWORD",
         lambda made: password(made, "SCRAM-SHA-512"),
         f"UnsupportedSaslMechanismError|{UNHEARD}",
         id="wrong mechanism",
+        marks=pytest.mark.thorough,
     ),
     pytest.param("TOKEN", lambda made: token(made, "expired"), f"invalid_token|{UNHEARD}", id="expired token"),
 ]

@@ -90,6 +90,7 @@ def test_new_runs_and_audits_are_added_to_an_older_ledger(estate: Estate, schema
         assert {"created", "today"} <= keyed_by_topic(estate, table)
 
 
+@pytest.mark.thorough
 def test_tables_of_an_older_ledger_get_the_current_columns(estate: Estate) -> None:
     estate.ledger.ensure(*TABLES.values())
     for table in TABLES.values():

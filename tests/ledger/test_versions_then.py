@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import messages_of
@@ -27,6 +28,7 @@ def versions(estate: Estate, manifests: int | datetime) -> dict[str, int]:
     return {**found, "manifests": run.manifest_version}
 
 
+@pytest.mark.thorough
 def test_declared_tables_are_read_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
     """A version of `manifests` means the last moment at which it was the latest version."""
     estate = Estate(spark, tmp_path / "ledger", {"main": "localhost:1"})

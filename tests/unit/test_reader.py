@@ -229,6 +229,7 @@ def test_reader_has_the_streams_and_the_folder_of_the_server_not_of_a_client(
         assert (proc / "fd" / "2").resolve() != tmp_path / "client"
 
 
+@pytest.mark.thorough
 def test_client_that_never_reads_holds_up_nobody(shared: Shared) -> None:
     """Its output is kept until it reads; the reader takes the next command meanwhile."""
     config, reader = shared
