@@ -1,4 +1,4 @@
-"""Write `classes.jsa` beside Kafka's jars: the classes of a broker, from which the next ones start in half the time.
+"""Write `classes.jsa` beside Kafka's jars: the classes of a broker, from which the next ones start sooner.
 
 `make setup` runs this once (JEP 350). Java ignores an archive of another version or class path, which only costs time.
 """
