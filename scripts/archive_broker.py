@@ -19,8 +19,7 @@ def main(jars: Path) -> None:
     made = jars / ARCHIVE
     new = made.with_suffix(".new")
     made.unlink(missing_ok=True)
-    # Java's reasons why some classes aren't in it help nobody.
-    os.environ["JDK_JAVA_OPTIONS"] = f"-XX:ArchiveClassesAtExit={new} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    os.environ["JDK_JAVA_OPTIONS"] = f"-XX:ArchiveClassesAtExit={new}"
     with EmbeddedKafka(jars, KafkaOptions(sasl_users=USERS)) as kafka:
         admin = KafkaAdminClient(**kafka.client_options())
         admin.create_topics([NewTopic("a", 1, 1)])

@@ -45,13 +45,15 @@ _BIND_ATTEMPTS = 4
 _JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",
+    # Java's reasons why an archive lacks some classes, or isn't used, help nobody.
+    "-Xlog:cds=off",
+    "-Xlog:cds+dynamic=off",
     "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 )
 
-_ARCHIVE_OR_NOT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 ARCHIVE = "classes.jsa"
 """File beside the jars, if there is one, with a broker's classes, already parsed and verified."""
 
@@ -245,7 +247,7 @@ class EmbeddedKafka:
         # The archive was made with the jars alone: Java takes it if the class path begins with them.
         classpath = os.pathsep.join([f"{self.jars}{os.sep}*", *map(str, self.options.classpath)])
         archive = self.jars / ARCHIVE
-        shared = [f"-XX:SharedArchiveFile={archive}", *_ARCHIVE_OR_NOT] if archive.exists() else []
+        shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
         return [java, *_JVM_OPTIONS, *shared, f"-Djava.io.tmpdir={node.folder}", "-cp", classpath, *arguments]
 
     def _await_ready(self, nodes: Sequence[Node], deadline: float) -> None:
