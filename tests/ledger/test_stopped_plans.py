@@ -1,15 +1,25 @@
-"""A plan's diff has the values of actions that guards stopped, since people approve these."""
+"""A plan's diff has the values of actions that guards stopped, since people approve these, as they were shown."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Row
+import pytest
+from pyspark.sql import Row, SparkSession
 
+from tests.harness import UNREACHABLE, Estate
+from topicledger.cli import show
+from topicledger.config.guards import GuardSettings
+from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
+from topicledger.plan.approvals import SHOWN_DIGEST, parse_digest
 from topicledger.review import diff, rendering
-from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.schemas import APPROVALS, AUDIT, PLANS, RUNS
 
 STOPPED = {"phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED", "guards": {"deletes": 1}}
 
@@ -24,7 +34,8 @@ def written(ledger: Ledger, run_id: str, state: str) -> Row:
     ]
     rows = [{**about, "resource": each["topic"], **each} for each in topics]
     ledger.append(PLANS, ledger.rows(PLANS, rows), app_id=f"plans-{run_id}", version=1)
-    run = {"run_id": run_id, "state": state, "requested_by": "ann", "manifest_version": 1}
+    run = {"run_id": run_id, "state": state, "requested_by": "ann", "manifest_version": 1, "counts": {"refused": 2}}
+    run["started_at"] = datetime.now(UTC)
     ledger.append(RUNS, ledger.rows(RUNS, [run]), app_id=f"runs-{run_id}", version=1)
     ledger.ensure(AUDIT)
     found = find_run(ledger, run_id)
@@ -54,3 +65,42 @@ def test_stopped_actions_have_their_values_until_they_are_over(ledger: Ledger) -
 
 def test_an_open_run_says_how_it_is_continued(ledger: Ledger) -> None:
     assert "not finished; to continue it: apply --run-id open\n" in told(ledger, written(ledger, "open", "applying"))
+
+
+@pytest.mark.parametrize("approvals", [0, 1])
+def test_a_plan_that_grew_since_it_was_shown_is_not_approved(
+    approvals: int, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cluster that could not be reached when the approver read the plan has been planned since."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": UNREACHABLE})
+    estate.settings = replace(estate.settings, guards=GuardSettings(approvals=approvals))
+    ledger = estate.ledger
+    written(ledger, "r", "planned")
+
+    def shown() -> str:
+        show.show_diff(ledger, estate.settings, "r", "text")
+        text = capsys.readouterr().out
+        digest: str = text.partition("\nto approve it as shown, add: --plan ")[2].partition("\n")[0]
+        assert len(digest) == SHOWN_DIGEST, text
+        show.show_actions(ledger, "r")
+        assert json.loads(capsys.readouterr().out)["plan_digest"].startswith(digest)
+        return digest
+
+    before = shown()
+    more = {"run_id": "r", "cluster": "west", "resource_type": "topic", "topic": "t", "resource": "t", "action": "create"}
+    ledger.append(PLANS, ledger.rows(PLANS, [more]), app_id="west", version=1)
+    after = shown()
+    with pytest.raises(GuardStopped, match=rf"run r isn't {before} but {after}: nothing was approved"):
+        estate.approve("r", by="bob", allow={"deletes": 1}, digest=before)
+    assert not ledger.exists(APPROVALS) or ledger.read(APPROVALS).isEmpty()
+    found = estate.approve("r", by="bob", allow={"deletes": 1}, digest=after)
+    assert (found.by, found.allows) == (("bob",), {"deletes": 1})
+    show.show_diff(ledger, estate.settings, "r", "text")
+    assert "--plan" not in capsys.readouterr().out, "nothing is left to approve"
+
+
+def test_digest_of_a_plan_is_written_as_it_is_shown() -> None:
+    assert parse_digest(" 0123456789ABCDEF ") == "0123456789abcdef"
+    for wrong in ("", "0123456789abcde", "0123456789abcdeg", "a" * 65):
+        with pytest.raises(UsageError, match="16 characters from `runs show`"):
+            parse_digest(wrong)

@@ -41,7 +41,8 @@ def test_runs_list_is_a_document(spark: SparkSession, capsys: pytest.CaptureFixt
 def test_runs_show_is_a_document(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(show, "_few_or_many", lambda *_: contextlib.nullcontext())
+    ended = {"run_id": "r", "state": "finished", "observed_at": AT}
+    monkeypatch.setattr(show, "_few_or_many", lambda *_: contextlib.nullcontext(ended))
     action = {
         "run_id": "r",
         "cluster": "main",
@@ -54,5 +55,5 @@ def test_runs_show_is_a_document(
     assert show.show_actions(a_ledger(spark, plans=[action], audit=[done]), "r") == 0
     found = json.loads(capsys.readouterr().out)
     (planned,) = found.pop("actions")
-    assert found == {"format_version": 1, "exit_code": 0, "run_id": "r"}
+    assert found == {"format_version": 1, "exit_code": 0, "run_id": "r", "plan_digest": None}
     assert (planned["resource"], [each["outcome"] for each in planned["phases"]]) == ("t", ["ok"])

@@ -109,16 +109,23 @@ runs_group.add_command(revert)
     help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster, removed_rows per plan. "
     f"Guards: {', '.join(sorted(GUARDS))}.",
 )
+@click.option(
+    "--plan",
+    "digest",
+    metavar="DIGEST",
+    help="Approve only the plan with this digest, which `runs show` prints.",
+)
 @common_with(without=("cluster",), positional="RUN_ID")
-def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None) -> int:
+def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None, digest: str | None) -> int:
     """Approve the current plan of the run RUN_ID. The requester of the run can't approve it."""
     if options.run_id is None:
         raise UsageError("runs approve needs RUN_ID; see `runs list`")
     allowed = None if allow is None else parse_allow(allow)
+    shown = None if digest is None else approvals.parse_digest(digest)
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     with for_few_rows(ledger.spark):
-        row = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed)
+        row = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed, digest=shown)
         with display_only(f"the approval of run {options.run_id}", instead="`runs approve` shows it again"):
             found = approvals.of_run(ledger, settings.guards, row)
             if not found.allows:

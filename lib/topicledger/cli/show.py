@@ -24,6 +24,7 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, RunState
 from topicledger.plan import approvals
+from topicledger.plan.allowing import stopped_load
 from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, APPROVALS, AUDIT, PLANS, RUNS
@@ -142,15 +143,16 @@ def show_diff(
         max_characters = max_characters or rendering.COMMENT_CHARACTERS
     most = None if max_characters is None else max_characters // rendering.SHORTEST_LINE
     with _few_or_many(ledger, run_id) as run:
-        guards, found = settings.guards, None
-        if approvals.is_unsent_plan(run) and (guards.approvals or guards.approvals_for or ledger.exists(APPROVALS)):
-            found = approvals.of_run(ledger, guards, run)
+        # Before the plan's rows: if the plan grows in between, this digest approves nothing.
+        found = approvals.of_run(ledger, settings.guards, run) if _can_need_approvals(ledger, settings, run) else None
         allowed = {} if found is None else found.let_through
         found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, allowed=allowed)
         if found is not None:
             stopped = [each for each in found_diff.stopped if not each.passes(allowed.get(each.cluster, {}))]
             waits_for = found.in_words(stopped) if found.missing else None
-            found_diff = replace(found_diff, waits_for=waits_for, stopped=stopped)
+            exactly = (("to approve it as shown, add: ", f"--plan {found.shown_digest}"),)
+            about = (*found_diff.about, *(exactly if waits_for or stopped else ()))
+            found_diff = replace(found_diff, waits_for=waits_for, stopped=stopped, about=about)
         if form == "markdown":
             pieces = rendering.markdown(found_diff, most=max_characters or 0)
         else:
@@ -160,6 +162,13 @@ def show_diff(
     return ExitCode.DONE
 
 
+def _can_need_approvals(ledger: Ledger, settings: Settings, run: Row) -> bool:
+    """Return whether a plan waits that may need approvals, has some, or is stopped in part."""
+    guards, refused = settings.guards, (run["counts"] or {}).get(Outcome.REFUSED)
+    needs = guards.approvals or guards.approvals_for or refused or stopped_load(run["arguments"])
+    return approvals.is_unsent_plan(run) and bool(needs or ledger.exists(APPROVALS))
+
+
 def in_colours() -> bool:
     """Return whether text is for a terminal and NO_COLOR isn't set (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -167,9 +176,11 @@ def in_colours() -> bool:
 
 def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
     """Print every action of a run as JSON, with the result of each phase and the values from validateOnly (C5)."""
-    with _few_or_many(ledger, run_id):
+    with _few_or_many(ledger, run_id) as run:
+        # Before the plan's rows, as for the diff.
+        digest = approvals.digest_of(ledger, run) if approvals.is_unsent_plan(run) else None
         actions = _actions(ledger, run_id)
-    click.echo(document(ExitCode.DONE, {"run_id": run_id, "actions": actions}))
+    click.echo(document(ExitCode.DONE, {"run_id": run_id, "plan_digest": digest, "actions": actions}))
     return ExitCode.DONE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings
-from topicledger.errors import UsageError
+from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, require_run
@@ -29,6 +30,9 @@ from topicledger.plan.planned_files import is_unloaded_plan, paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
+
+SHOWN_DIGEST = 16
+"""Characters of a plan's digest that people see and pass on: another plan has it once in 2**64 plans."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,11 @@ class Approvals:
     """Guard -> people who allow the number of `asked`."""
     stopped: Sequence[StoppedActions] = ()
     """Actions that guards stopped; read if an approval allows some of them."""
+
+    @property
+    def shown_digest(self) -> str:
+        """The first characters of the plan's digest, for `--plan`."""
+        return self.plan_digest[:SHOWN_DIGEST]
 
     @property
     def missing(self) -> int:
@@ -133,11 +142,7 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
 
     `row`: the run's row of `runs`. Its scope belongs to what is approved.
     """
-    run_id, requested_by, scope = row["run_id"], str(row["requested_by"]), row["scope"]
-    plans = ledger.stored(PLANS).where(F.col("run_id") == run_id)
-    plan_digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
-    if scope is not None:
-        plan_digest = hashlib.sha256(f"{plan_digest} {scope}".encode()).hexdigest()
+    run_id, requested_by, plan_digest = row["run_id"], str(row["requested_by"]), digest_of(ledger, row)
     by: dict[str, str] = {}
     allowed: dict[str, Mapping[str, int]] = {}
     if ledger.exists(APPROVALS):
@@ -165,6 +170,14 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
         allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in asked.items()},
         stopped=stopped,
     )
+
+
+def digest_of(ledger: Ledger, row: Mapping[str, Any] | Row) -> str:
+    """Compute the digest (SHA-256, hex) of a run's plan and its scope. `row`: the run's row of `runs`."""
+    plans = ledger.stored(PLANS).where(F.col("run_id") == row["run_id"])
+    digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
+    scope = row["scope"]
+    return digest if scope is None else hashlib.sha256(f"{digest} {scope}".encode()).hexdigest()
 
 
 def read_stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[StoppedActions]:
@@ -211,6 +224,14 @@ def classes_of(found: Mapping[str, Collection[str]]) -> Collection[str]:
     return classes
 
 
+def parse_digest(text: str) -> str:
+    """Return how a plan digest begins, from what `--plan` has. Raises UsageError."""
+    digest = text.strip().lower()
+    if not re.fullmatch(rf"[0-9a-f]{{{SHOWN_DIGEST},64}}", digest):
+        raise UsageError(f"--plan {show(text)}: write the plan digest, {SHOWN_DIGEST} characters from `runs show`")
+    return digest
+
+
 def is_unsent_plan(row: Mapping[str, Any] | Row) -> bool:
     """Return whether a run is a plan of which nothing was sent. `row`: of `runs`.
 
@@ -227,13 +248,14 @@ def approve(
     by: str | None = None,
     note: str | None = None,
     allow: Mapping[str, int] | None = None,
+    digest: str | None = None,
 ) -> Row:
     """Record an approval of a run's plan, unless the same person has approved it already. Return the run's row.
 
     `by` is the OS user by default. `allow`: guard -> number per cluster that exactly this plan may do although guards
-    stopped it. Raises UsageError if the run has no plan that waits to be applied, if `by` is its requester, or if
-    `allow` lets nothing through or has larger numbers than needed. Raises GuardStopped if nothing of the plan was
-    applied and it is too old.
+    stopped it. `digest`: how the plan digest that the approver saw begins. Raises UsageError if the run has no plan
+    that waits to be applied, if `by` is its requester, or if `allow` lets nothing through or has larger numbers than
+    needed. Raises GuardStopped if the plan has another digest, or if nothing of it was applied and it is too old.
     """
     ledger.ensure(RUNS)
     row = require_run(ledger, run_id)
@@ -263,6 +285,11 @@ def approve(
         raise UsageError(f"{show(who)} requested run {run_id}: another person must approve it; name them with --by")
     ledger.ensure(PLANS, APPROVALS)
     found = of_run(ledger, settings.guards, row)
+    if digest is not None and not found.plan_digest.startswith(digest):
+        raise GuardStopped(
+            f"the plan of run {run_id} isn't {digest} but {found.shown_digest}: nothing was approved; read the plan as "
+            f"it is now with `runs show {run_id}`"
+        )
     if allow:
         allowing.require_needed(run_id, read_stopped(ledger, row), allow)
     if allow or _person(who) not in map(_person, found.by):
