@@ -87,8 +87,8 @@ def test_a_plan_that_grew_since_it_was_shown_is_not_approved(
         return digest
 
     before = shown()
-    more = {"run_id": "r", "cluster": "west", "resource_type": "topic", "topic": "t", "resource": "t", "action": "create"}
-    ledger.append(PLANS, ledger.rows(PLANS, [more]), app_id="west", version=1)
+    more = {"run_id": "r", "cluster": "west", "resource_type": "topic", "topic": "t", "resource": "t"}
+    ledger.append(PLANS, ledger.rows(PLANS, [{**more, "action": "create"}]), app_id="west", version=1)
     after = shown()
     with pytest.raises(GuardStopped, match=rf"run r isn't {before} but {after}: nothing was approved"):
         estate.approve("r", by="bob", allow={"deletes": 1}, digest=before)
