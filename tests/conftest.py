@@ -12,7 +12,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests import commands
-from tests.harness import Estate, new_folder
+from tests.harness import SHARED, Estate, new_folder
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _LATE = commands.spark_defaults()["spark.driver.defaultJavaOptions"]
@@ -33,6 +33,7 @@ _FEW_TABLES = (
 _SESSION = (
     f'--driver-memory 3g {_UNSYNCED} {_FEW_TABLES} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
 )
+os.environ.setdefault(SHARED, str(new_folder()))
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SESSION)
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'{_UNSYNCED} --conf "spark.driver.defaultJavaOptions={_QUICK}"')
 

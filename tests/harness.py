@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,11 +65,20 @@ def new_folder() -> Path:
     return folder
 
 
-def _empty_ledger(spark: SparkSession) -> Path:
-    """A ledger with empty tables, made once: a copy is much faster than creating seven tables again."""
-    root = new_folder() / "ledger"
-    if not root.exists():
-        all_tables(Ledger(spark, str(root)))
+SHARED = "TOPICLEDGER_TEST_FOLDER"
+"""Environment variable with a folder of all processes of this run."""
+
+
+def empty_ledger(spark: SparkSession) -> Path:
+    """A ledger with all tables, empty; made once for all processes: a copy is much faster than new tables."""
+    folder = Path(os.environ.setdefault(SHARED, str(new_folder())))
+    root = folder / "ledger"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            made = folder / "made"
+            all_tables(Ledger(spark, str(made)))
+            made.rename(root)
     return root
 
 
@@ -105,7 +116,7 @@ class Estate:
         policies: PolicySettings | None = None,
     ) -> None:
         if not root.exists():
-            shutil.copytree(_empty_ledger(spark), root)
+            shutil.copytree(empty_ledger(spark), root)
         self.spark = spark
         self.settings = Settings(
             path=Path("tests.toml"),

@@ -42,9 +42,9 @@ def test_apply_without_approval_ends_with_5_and_says_what_is_missing(
         assert len(stopped.stdout.splitlines()) == 1
         printed += stopped.stdout.splitlines()
     assert invoke("runs", "approve", *common, "--by", "ann").exit_code == 2
-    shown = invoke("runs", "show", *common).stdout.partition("to approve it as shown, add: --plan ")[2].split()[0]
+    shown = invoke("runs", "show", *common).stdout.partition("to approve exactly this plan, add: --plan ")[2].split()[0]
     another = invoke("runs", "approve", *common, "--by", "bob", "--plan", "0" * 16)
-    assert (another.exit_code, f"isn't {'0' * 16} but {shown}" in another.stderr) == (5, True)
+    assert (another.exit_code, f"has another digest than {'0' * 16}" in another.stderr) == (5, True)
     assert invoke("runs", "approve", *common, "--by", "bob", "--plan", shown[:8]).exit_code == 2
     approved = invoke("runs", "approve", *common, "--by", "bob", "--note", "ticket 17", "--plan", shown.upper())
     assert approved.exit_code == 0

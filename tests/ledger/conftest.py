@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from topicledger.ledger.tables import Ledger, all_tables
+from tests.harness import empty_ledger
+from topicledger.ledger.tables import Ledger
 
 
-@pytest.fixture(scope="package")
-def pristine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+@pytest.fixture(scope="session")
+def pristine(spark: SparkSession) -> Ledger:
     """Provide a ledger with all its tables, empty; read only."""
-    ledger = Ledger(spark, str(tmp_path_factory.mktemp("pristine") / "ledger"))
-    all_tables(ledger)
-    return ledger
+    return Ledger(spark, str(empty_ledger(spark)))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ def written(ledger: Ledger, run_id: str, state: str) -> Row:
     ]
     rows = [{**about, "resource": each["topic"], **each} for each in topics]
     ledger.append(PLANS, ledger.rows(PLANS, rows), app_id=f"plans-{run_id}", version=1)
-    run = {"run_id": run_id, "state": state, "requested_by": "ann", "manifest_version": 1, "counts": {"refused": 2}}
+    run = {"run_id": run_id, "state": state, "requested_by": "ann", "manifest_version": 1}
     run["started_at"] = datetime.now(UTC)
     ledger.append(RUNS, ledger.rows(RUNS, [run]), app_id=f"runs-{run_id}", version=1)
     ledger.ensure(AUDIT)
@@ -75,12 +76,14 @@ def test_a_plan_that_grew_since_it_was_shown_is_not_approved(
     estate = Estate(spark, tmp_path / "ledger", {"main": UNREACHABLE})
     estate.settings = replace(estate.settings, guards=GuardSettings(approvals=approvals))
     ledger = estate.ledger
+    # Nobody has approved anything in this ledger.
+    shutil.rmtree(Path(ledger.location(APPROVALS)))
     written(ledger, "r", "planned")
 
     def shown() -> str:
         show.show_diff(ledger, estate.settings, "r", "text")
         text = capsys.readouterr().out
-        digest: str = text.partition("\nto approve it as shown, add: --plan ")[2].partition("\n")[0]
+        digest: str = text.partition("\nto approve exactly this plan, add: --plan ")[2].partition("\n")[0]
         assert len(digest) == SHOWN_DIGEST, text
         show.show_actions(ledger, "r")
         assert json.loads(capsys.readouterr().out)["plan_digest"].startswith(digest)
@@ -90,13 +93,19 @@ def test_a_plan_that_grew_since_it_was_shown_is_not_approved(
     more = {"run_id": "r", "cluster": "west", "resource_type": "topic", "topic": "t", "resource": "t"}
     ledger.append(PLANS, ledger.rows(PLANS, [{**more, "action": "create"}]), app_id="west", version=1)
     after = shown()
-    with pytest.raises(GuardStopped, match=rf"run r isn't {before} but {after}: nothing was approved"):
+    with pytest.raises(GuardStopped, match=rf"run r has another digest than {before}: nothing was approved"):
         estate.approve("r", by="bob", allow={"deletes": 1}, digest=before)
     assert not ledger.exists(APPROVALS) or ledger.read(APPROVALS).isEmpty()
     found = estate.approve("r", by="bob", allow={"deletes": 1}, digest=after)
     assert (found.by, found.allows) == (("bob",), {"deletes": 1})
     show.show_diff(ledger, estate.settings, "r", "text")
     assert "--plan" not in capsys.readouterr().out, "nothing is left to approve"
+    # While it is applied, another cluster is planned, too: all approvals lapse.
+    ledger.update(RUNS, "run_id = 'r'", {"state": "'applying'"})
+    grown = {**more, "cluster": "east", "action": "create"}
+    ledger.append(PLANS, ledger.rows(PLANS, [grown]), app_id="east", version=1)
+    show.show_diff(ledger, estate.settings, "r", "text")
+    assert ("to approve exactly this plan" in capsys.readouterr().out) == bool(approvals)
 
 
 def test_digest_of_a_plan_is_written_as_it_is_shown() -> None:

@@ -125,6 +125,23 @@ def test_allowances_of_another_plan_scope_or_requester_do_not_count(spark: Spark
     assert (found.missing, found.allows) == (0, {"deletes": 2})
 
 
+def test_digest_covers_what_loading_the_files_of_a_plan_changes(spark: SparkSession) -> None:
+    """A plan with nothing to send has no rows, as has every other."""
+    ledger = stored(spark, [])
+    loads: list[dict[str, str]] = [
+        {},
+        {"files": '{"a.yaml": "1"}'},
+        {"files": '{"a.yaml": "2"}'},
+        {"files": '{"a.yaml": "2"}', "replaces": "payments"},
+        {"files": '{"a.yaml": "2"}', "replaces": "payments", "removed_sha256": '{"manifests": "3"}'},
+    ]
+    found = [approvals.digest_of(ledger, RUN | {"arguments": {"command": "plan", **each}}) for each in loads]
+    assert len({*found}) == len(loads)
+    # Allowed numbers are recorded there, too, and aren't part of the plan.
+    assert approvals.digest_of(ledger, RUN | {"arguments": {**loads[-1], "allowed": "{}"}}) == found[-1]
+    assert found[0] == approvals.digest_of(ledger, RUN | {"arguments": None})
+
+
 def test_an_allowance_takes_no_approval_away(spark: SparkSession) -> None:
     """Too few people allow the deletes: these stay stopped, and what is open is approved as before."""
 

@@ -101,8 +101,14 @@ HOSTILE = {
 }
 
 
+SLOW = ("unknown configs, many times", "unknown fields, many times")
+"""Seconds each; the other files are as hostile."""
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.thorough] if each in SLOW else []) for each in HOSTILE]
+)
 def test_hostile_files_end_in_bounded_time_and_memory(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

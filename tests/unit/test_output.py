@@ -413,6 +413,12 @@ def test_brackets_in_our_own_words_are_not_markup(capsys: pytest.CaptureFixture[
     assert "ignored by [scope] of the settings: topics 1\n" in capsys.readouterr().out
 
 
+def test_an_approval_of_a_plan_that_grew_meanwhile_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    runs.render_approval(Approvals(run_id="r", requested_by="ann", plan_digest="", needed=1, by=()), console(160))
+    expected = "run r isn't approved: its plan has changed since it was approved; read it again: runs show r\n"
+    assert capsys.readouterr().out == expected
+
+
 def test_a_topic_that_nothing_names_and_the_requester_of_an_audit(capsys: pytest.CaptureFixture[str]) -> None:
     topics.render(history.TopicHistory(cluster="main", topic="x", events=[]), console(160))
     event = {"at": AT, "run_id": "r", "requested_by": "root"}

@@ -141,6 +141,10 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
     once = ", once the removed rows are allowed" if stops_load(left) else ""
     enough = f"{apply_command(found.run_id, found.files)} applies it{once}"
     with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
+    if not found.by:
+        again = f"its plan has changed since it was approved; read it again: runs show {found.run_id}"
+        console.print(printable(f"run {found.run_id} isn't approved: {again}"), markup=False, soft_wrap=True)
+        return
     lines = [
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 from rich.table import Table as Grid
 
 from topicledger.actions.showing import CHANGES
+from topicledger.apply.display import displayed
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode
-from topicledger.ledger.outcomes import by_action, phase_order
+from topicledger.ledger.outcomes import by_action, is_stopped, phase_order
 from topicledger.ledger.run import require_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
@@ -144,13 +145,13 @@ def show_diff(
     most = None if max_characters is None else max_characters // rendering.SHORTEST_LINE
     with _few_or_many(ledger, run_id) as run:
         # Before the plan's rows: if the plan grows in between, this digest approves nothing.
-        found = approvals.of_run(ledger, settings.guards, run) if _can_need_approvals(ledger, settings, run) else None
-        allowed = {} if found is None else found.let_through
+        found = approvals.of_run(ledger, settings.guards, run) if _may_need_approvals(ledger, settings, run) else None
+        allowed = found.let_through if found is not None and approvals.is_unsent_plan(run) else {}
         found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, allowed=allowed)
         if found is not None:
             stopped = [each for each in found_diff.stopped if not each.passes(allowed.get(each.cluster, {}))]
             waits_for = found.in_words(stopped) if found.missing else None
-            exactly = (("to approve it as shown, add: ", f"--plan {found.shown_digest}"),)
+            exactly = (("to approve exactly this plan, add: ", f"--plan {found.shown_digest}"),)
             about = (*found_diff.about, *(exactly if waits_for or stopped else ()))
             found_diff = replace(found_diff, waits_for=waits_for, stopped=stopped, about=about)
         if form == "markdown":
@@ -162,11 +163,14 @@ def show_diff(
     return ExitCode.DONE
 
 
-def _can_need_approvals(ledger: Ledger, settings: Settings, run: Row) -> bool:
-    """Return whether a plan waits that may need approvals, has some, or is stopped in part."""
-    guards, refused = settings.guards, (run["counts"] or {}).get(Outcome.REFUSED)
-    needs = guards.approvals or guards.approvals_for or refused or stopped_load(run["arguments"])
-    return approvals.is_unsent_plan(run) and bool(needs or ledger.exists(APPROVALS))
+def _may_need_approvals(ledger: Ledger, settings: Settings, run: Row) -> bool:
+    """Return whether a plan can be approved, and the settings ask for that, somebody did it, or guards stopped some."""
+    if not approvals.can_be_approved(ledger, run):
+        return False
+    asked = settings.guards.approvals or settings.guards.approvals_for or stopped_load(run["arguments"])
+    if asked or ledger.exists(APPROVALS):
+        return True
+    return not ledger.read(PLANS).where((F.col("run_id") == run["run_id"]) & is_stopped()).isEmpty()
 
 
 def in_colours() -> bool:
@@ -178,7 +182,12 @@ def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
     """Print every action of a run as JSON, with the result of each phase and the values from validateOnly (C5)."""
     with _few_or_many(ledger, run_id) as run:
         # Before the plan's rows, as for the diff.
-        digest = approvals.digest_of(ledger, run) if approvals.is_unsent_plan(run) else None
+        digest = displayed(
+            lambda: approvals.digest_of(ledger, run) if approvals.can_be_approved(ledger, run) else None,
+            None,
+            f"the digest of run {run_id}'s plan",
+            instead="the rest is complete",
+        )
         actions = _actions(ledger, run_id)
     click.echo(document(ExitCode.DONE, {"run_id": run_id, "plan_digest": digest, "actions": actions}))
     return ExitCode.DONE

@@ -19,14 +19,14 @@ from topicledger.config.settings import Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.outcomes import is_stopped
-from topicledger.ledger.run import ALLOWED_ARGUMENT, Run, require_run
+from topicledger.ledger.run import ALLOWED_ARGUMENT, FILES_ARGUMENT, REPLACES_ARGUMENT, Run, require_run
 from topicledger.ledger.runs import NAMES, PROVISIONING, require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import allowing, effects
 from topicledger.plan.allowing import StoppedActions, approve_command
-from topicledger.plan.planned_files import is_unloaded_plan, paths_in
+from topicledger.plan.planned_files import REMOVED_ARGUMENT, is_unloaded_plan, paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
@@ -173,11 +173,15 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
 
 
 def digest_of(ledger: Ledger, row: Mapping[str, Any] | Row) -> str:
-    """Compute the digest (SHA-256, hex) of a run's plan and its scope. `row`: the run's row of `runs`."""
+    """Compute the digest (SHA-256, hex) of a run's plan: of its rows, its scope, and what loading its files changes.
+
+    `row`: the run's row of `runs`.
+    """
     plans = ledger.stored(PLANS).where(F.col("run_id") == row["run_id"])
-    digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
-    scope = row["scope"]
-    return digest if scope is None else hashlib.sha256(f"{digest} {scope}".encode()).hexdigest()
+    of_rows = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
+    loads = ((row["arguments"] or {}).get(name) for name in (FILES_ARGUMENT, REPLACES_ARGUMENT, REMOVED_ARGUMENT))
+    more = [each for each in (row["scope"], *loads) if each is not None]
+    return hashlib.sha256(" ".join([of_rows, *more]).encode()).hexdigest() if more else of_rows
 
 
 def read_stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[StoppedActions]:
@@ -240,6 +244,11 @@ def is_unsent_plan(row: Mapping[str, Any] | Row) -> bool:
     return row["state"] == RunState.PLANNED or (row["state"] == RunState.PLANNING and row["observed_at"] is not None)
 
 
+def can_be_approved(ledger: Ledger, row: Mapping[str, Any] | Row) -> bool:
+    """Return whether a run has a plan that may wait for approvals, also while it is applied. `row`: of `runs`."""
+    return row["state"] == RunState.APPLYING or is_unsent_plan(row) or is_unloaded_plan(ledger, row)
+
+
 def approve(
     ledger: Ledger,
     settings: Settings,
@@ -286,9 +295,10 @@ def approve(
     ledger.ensure(PLANS, APPROVALS)
     found = of_run(ledger, settings.guards, row)
     if digest is not None and not found.plan_digest.startswith(digest):
+        # The digest that it has now would be copied by people who haven't read the plan.
         raise GuardStopped(
-            f"the plan of run {run_id} isn't {digest} but {found.shown_digest}: nothing was approved; read the plan as "
-            f"it is now with `runs show {run_id}`"
+            f"the plan of run {run_id} has another digest than {digest}: nothing was approved; read the plan as it is "
+            f"now: runs show {run_id}"
         )
     if allow:
         allowing.require_needed(run_id, read_stopped(ledger, row), allow)
