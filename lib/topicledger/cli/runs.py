@@ -137,14 +137,14 @@ def runs_approve(options: Options, by: str | None, note: str | None, allow: str 
 
 def render_approval(found: approvals.Approvals, console: Console) -> None:
     """Print the approvers of a plan, whether they are enough, and what stays stopped by guards."""
-    left = [each for each in found.stopped if not each.passes(found.allows)]
-    once = ", once the removed rows are allowed" if stops_load(left) else ""
-    enough = f"{apply_command(found.run_id, found.files)} applies it{once}"
-    with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
     if not found.by:
         again = f"its plan has changed since it was approved; read it again: runs show {found.run_id}"
         console.print(printable(f"run {found.run_id} isn't approved: {again}"), markup=False, soft_wrap=True)
         return
+    left = [each for each in found.stopped if not each.passes(found.allows)]
+    once = ", once the removed rows are allowed" if stops_load(left) else ""
+    enough = f"{apply_command(found.run_id, found.files)} applies it{once}"
+    with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
     lines = [
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,

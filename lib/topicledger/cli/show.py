@@ -170,6 +170,9 @@ def _may_need_approvals(ledger: Ledger, settings: Settings, run: Row) -> bool:
     asked = settings.guards.approvals or settings.guards.approvals_for or stopped_load(run["arguments"])
     if asked or ledger.exists(APPROVALS):
         return True
+    if not approvals.is_unsent_plan(run):
+        # The diff of a plan under way doesn't ask to allow what guards stopped.
+        return False
     return not ledger.read(PLANS).where((F.col("run_id") == run["run_id"]) & is_stopped()).isEmpty()
 
 

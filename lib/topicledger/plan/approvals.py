@@ -271,7 +271,7 @@ def approve(
     command: str | None = (row["arguments"] or {}).get("command")
     if command is not None and command not in PROVISIONING:
         raise UsageError(f"run {run_id} was started by {NAMES.get(command, command)}: it has no plan to approve")
-    waits = is_unsent_plan(row) or is_unloaded_plan(ledger, row)
+    waits = can_be_approved(ledger, row)
     if row["state"] == RunState.APPLYING:
         # The plan may have grown since: a cluster that was unreachable before has been planned.
         waits = bool(allow) or of_run(ledger, settings.guards, row).missing > 0
