@@ -1,4 +1,7 @@
-"""Clusters as fixtures: each is started when first asked for and shared by the whole run, so name topics uniquely."""
+"""Clusters as fixtures: each is started when first asked for and shared by a process's tests, so name topics uniquely.
+
+Those that few files use end with their file.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def kafka_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedK
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka_no_delete() -> Iterator[EmbeddedKafka]:
     """One broker that deletes no topics."""
     with _started(clusters.without_deletes()) as cluster:
@@ -80,7 +83,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return certificates.issue(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka_secured(authority: Certificates) -> Iterator[EmbeddedKafka]:
     """One broker with listeners for TLS and for SASL over TLS."""
     with _started(clusters.secured(authority)) as cluster:

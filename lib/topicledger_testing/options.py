@@ -128,6 +128,8 @@ def server_properties(node: Node, nodes: Collection[Node], options: KafkaOptions
         "group.initial.rebalance.delay.ms": "0",
         "num.network.threads": "2",
         "num.io.threads": "4",
+        # An idle broker takes half as much CPU, 1.0 instead of 1.9 % of a core: no empty record every 0.5 s.
+        "metadata.max.idle.interval.ms": "0",
     }
     if node.rack is not None:
         properties["broker.rack"] = node.rack

@@ -100,6 +100,7 @@ def test_a_loaded_export_has_no_drift_and_equals_into_table(
     assert [row["kind"] for row in estate.rows(DRIFT)] == [found["drift"][0]["kind"]]
 
 
+@pytest.mark.thorough
 def test_a_selection_is_written_and_an_unreachable_cluster_reported(
     config: Path, live: dict[str, NewTopic], tmp_path: Path
 ) -> None:

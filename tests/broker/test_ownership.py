@@ -18,9 +18,7 @@ from topicledger.files.read import read
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
-def test_a_topic_of_others_is_refused_until_its_owner_declares_it(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+def test_a_topic_of_others_is_refused(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     estate.settings = replace(
         estate.settings, owners=Owners(names={"payments": OwnerSettings(topics=(r"^owned\.payments\.",))})
@@ -39,11 +37,24 @@ def test_a_topic_of_others_is_refused_until_its_owner_declares_it(
     assert message == "owner orders may not declare it: it belongs to payments ([owners])"
     assert (mine in live(kafka, "owned."), theirs in live(kafka, "owned.")) == (True, False)
 
-    by_line = (OwnerLine(pattern=r"^[^/]*/owned\.payments\..*$", owners=("payments", "orders"), place="CODEOWNERS:1"),)
-    estate.settings = replace(estate.settings, owners=Owners(lines=by_line))
-    assert estate.run(run_id="second").exit_code == 0
-    assert estate.last("second") == {theirs: ("verify", "ok", None)}
-    assert theirs in live(kafka, "owned.")
+
+@pytest.mark.thorough
+def test_a_line_of_codeowners_says_who_may_declare_a_topic(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    line = OwnerLine(pattern=r"^[^/]*/owned\.both\..*$", owners=("payments", "orders"), place="CODEOWNERS:1")
+    estate.settings = replace(estate.settings, owners=Owners(lines=(line,)))
+    counts = {"num_partitions": 1, "replication_factor": 1}
+    estate.declare(
+        {"topic": "owned.both.a", "owner": "orders", **counts}, {"topic": "owned.both.b", "owner": "x", **counts}
+    )
+    assert estate.run(run_id="lines").exit_code == 4
+    assert estate.last("lines") == {
+        "owned.both.a": ("verify", "ok", None),
+        "owned.both.b": ("manifest", "refused", "NOT_YOURS"),
+    }
+    assert set(live(kafka, "owned.both.")) == {"owned.both.a"}
 
 
 @pytest.mark.thorough

@@ -134,6 +134,7 @@ def test_a_users_own_policy_is_listed_and_explained(
     assert (missing.exit_code, "no such file" in missing.stderr) == (2, True)
 
 
+@pytest.mark.thorough
 def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: Path, spark: SparkSession) -> None:
     """C5: what is left to the broker is asked by validateOnly."""
     told = explain(config, "explained.new")

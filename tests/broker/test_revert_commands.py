@@ -44,27 +44,16 @@ def test_a_run_is_applied_and_undone_by_command(config: Path, kafka: EmbeddedKaf
     assert "reverts: shorter, not none" in invoke("plan", *common, "back").stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         (("plan", "--only", "config"), "there is no kind of actions `config`; did you mean `configs`?"),
-        pytest.param(
-            ("provision", "--only", "partitions"),
-            "--only partitions: changes.partitions is off",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(
-            ("plan", "--manifest-as-of", "yesterday"),
-            "yesterday is not a time: write it as 2026-",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(
-            ("plan", "--manifest-version", "1", "--manifest-as-of", "2026-01-01"),
-            "give one of them",
-            marks=pytest.mark.thorough,
-        ),
-        pytest.param(("plan", "--manifest-version", "9999"), "has no version 9999", marks=pytest.mark.thorough),
-        pytest.param(("runs", "revert"), "needs RUN_ID", marks=pytest.mark.thorough),
+        (("provision", "--only", "partitions"), "--only partitions: changes.partitions is off"),
+        (("plan", "--manifest-as-of", "yesterday"), "yesterday is not a time: write it as 2026-"),
+        (("plan", "--manifest-version", "1", "--manifest-as-of", "2026-01-01"), "give one of them"),
+        (("plan", "--manifest-version", "9999"), "has no version 9999"),
+        (("runs", "revert"), "needs RUN_ID"),
         (("runs", "revert", "--run-id", "nobody"), "there is no run nobody"),
     ],
 )

@@ -180,6 +180,7 @@ def test_sent_actions_are_recovered_before_others_are_refused(
     assert set(ends.values()) == {DONE}
 
 
+@pytest.mark.thorough
 def test_requests_of_an_earlier_start_before_it_loses_its_lease_are_recovered(
     halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def theirs(estate: Estate, kafka: EmbeddedKafka, tmp_path: Path) -> Theirs:
     return table, done
 
 
+@pytest.mark.thorough
 def test_a_principal_that_may_only_read_manifests_plans(estate: Estate, theirs: Theirs) -> None:
     table, done = theirs
     before = files_of(table)

@@ -40,6 +40,7 @@ def config(spark: SparkSession, tmp_path: Path) -> Path:
     return config
 
 
+@pytest.mark.thorough
 def test_commands_read_and_print_their_results_as_display_only(config: Path, tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text("cluster: main\ntopics: [{topic: loaded}]\n")

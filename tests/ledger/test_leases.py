@@ -121,6 +121,7 @@ def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     assert row(ledger)["released_at"] is not None
 
 
+@pytest.mark.thorough
 def test_release_of_no_cluster_makes_no_commit(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
     with take(ledger, "one") as held:
         taken = ledger.latest_version(LEASES)
@@ -131,6 +132,7 @@ def test_release_of_no_cluster_makes_no_commit(ledger: Ledger, caplog: pytest.Lo
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.thorough
 def test_a_lease_that_shall_expire_is_neither_released_nor_renewed(ledger: Ledger) -> None:
     """Other runs, and later starts of the same run, wait until it expires."""
     with take(ledger, "one", "main", "other", "third") as held:
@@ -282,6 +284,7 @@ def test_lease_of_a_dead_run_is_taken_after_it_expires(ledger: Ledger, dead: str
         assert datetime.now(UTC) >= expires_at
 
 
+@pytest.mark.thorough
 def test_stop_ends_the_wait_for_a_lease(ledger: Ledger) -> None:
     held_by(ledger, "one")
     stop = threading.Event()
@@ -441,6 +444,7 @@ def of_table(table: SlowTable, clocks: Clocks = CLOCKS) -> Leases:
     return Leases(stands_for, Holder.here("one"), {"id-main": "main"}, request_timeout=0.1, clocks=clocks)
 
 
+@pytest.mark.thorough
 def test_slow_renewal_is_followed_by_the_next_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease counts from its request, so 2.4 of 3 seconds have passed when the second commit is done."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 3.0)

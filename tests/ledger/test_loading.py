@@ -202,6 +202,7 @@ def test_row_changed_after_it_was_read_is_not_removed(
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
 
 
+@pytest.mark.thorough
 def test_row_changed_after_it_was_compared_is_not_loaded(
     spark: SparkSession,
     ledger: Ledger,
@@ -232,6 +233,7 @@ def test_row_changed_after_it_was_compared_is_not_loaded(
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
 
 
+@pytest.mark.thorough
 def test_load_is_recorded_with_requester_files_and_result(ledger: Ledger, tmp_path: Path) -> None:
     first, second = put(tmp_path, "first.yaml", FIRST), put(tmp_path, "second.yaml", SECOND)
     load_files(ledger, first, requested_by="alice")

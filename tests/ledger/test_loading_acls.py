@@ -57,6 +57,7 @@ def test_invalid_acl_refuses_the_whole_load(ledger: Ledger, tmp_path: Path) -> N
     assert ledger.read(ACLS).isEmpty()
 
 
+@pytest.mark.thorough
 def test_a_load_that_fails_at_acls_counts_and_names_what_is_loaded(ledger: Ledger, tmp_path: Path) -> None:
     ledger.ensure(MANIFESTS, ACLS)
     ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(ACLS)} ADD CONSTRAINT none CHECK (principal <> 'User:q')")

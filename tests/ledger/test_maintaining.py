@@ -185,6 +185,7 @@ def test_versions_that_open_runs_read_are_not_vacuumed(ledger: Ledger) -> None:
     assert of(maintain(ledger, settings(ledger), MaintenanceRequest(vacuum_hours=24 * 60)), MANIFESTS).note is None
 
 
+@pytest.mark.thorough
 def test_open_runs_that_are_never_resumed_pin_nothing_and_earlier_manifests_at_once(ledger: Ledger) -> None:
     """A killed load stays open in `runs`; a plan may read a version that was replaced long before it began."""
 

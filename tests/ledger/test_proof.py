@@ -410,6 +410,7 @@ def test_forgery_without_digests_is_found_without_a_key(
     assert found(verify(three, settings_of(three))) == findings
 
 
+@pytest.mark.thorough
 def test_from_follows_digests_and_not_times_in_rows(signed: Ledger) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     clean = verify(signed, settings, since="run-2")
@@ -499,6 +500,7 @@ def test_from_leaves_out_runs_from_before_the_key(ledger: Ledger, monkeypatch: p
     assert verified.exit_code == ExitCode.CHANGES_PENDING, "only its row says that it began before the key"
 
 
+@pytest.mark.thorough
 def test_the_newest_run_unsealed_and_moved_back_is_not_proven(signed: Ledger) -> None:
     """Only a digest kept elsewhere tells it from a run that is older than the key."""
     settings = settings_of(signed, "env:PROOF_KEY")
@@ -650,6 +652,7 @@ def test_rows_that_were_just_written_are_not_read_back(ledger: Ledger) -> None:
     assert proof.ending(later).proof == made
 
 
+@pytest.mark.thorough
 def test_later_start_reads_rows_of_the_first_start(ledger: Ledger) -> None:
     ledger.ensure(PLANS, AUDIT)
     request = runs.Request(command="provision", run_id="twice")

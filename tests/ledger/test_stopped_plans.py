@@ -49,6 +49,7 @@ def told(ledger: Ledger, run: Row, **allowed: int) -> str:
     return "".join(rendering.text(found))
 
 
+@pytest.mark.thorough
 def test_stopped_actions_have_their_values_until_they_are_over(ledger: Ledger) -> None:
     waits = written(ledger, "waits", "planned")
     text = told(ledger, waits)
@@ -64,11 +65,12 @@ def test_stopped_actions_have_their_values_until_they_are_over(ledger: Ledger) -
     assert "stopped" not in over
 
 
+@pytest.mark.thorough
 def test_an_open_run_says_how_it_is_continued(ledger: Ledger) -> None:
     assert "not finished; to continue it: apply --run-id open\n" in told(ledger, written(ledger, "open", "applying"))
 
 
-@pytest.mark.parametrize("approvals", [0, 1])
+@pytest.mark.parametrize("approvals", [pytest.param(0, marks=pytest.mark.thorough), 1])
 def test_a_plan_that_grew_since_it_was_shown_is_not_approved(
     approvals: int, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

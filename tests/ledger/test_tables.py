@@ -122,6 +122,7 @@ def test_shared_table_may_have_other_columns_order_and_nullability(spark: SparkS
     assert ledger.read(MANIFESTS).columns == [field.name for field in fields]
 
 
+@pytest.mark.thorough
 def test_few_rows_of_a_version_are_read_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,9 +181,9 @@ def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]
 
 @pytest.mark.parametrize(
     ("name", "lacking"),
-    [("runs", ("counts", "principal")), ("audit", ("configs", "error"))],
+    [("runs", ("counts", "principal")), pytest.param("audit", ("configs", "error"), marks=pytest.mark.thorough)],
 )
-@pytest.mark.parametrize("where", ["folder", "catalog"])
+@pytest.mark.parametrize("where", ["folder", pytest.param("catalog", marks=pytest.mark.thorough)])
 def test_missing_columns_of_older_tables_are_added(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, name: str, lacking: tuple[str, ...], where: str
 ) -> None:
@@ -206,6 +207,7 @@ def test_missing_columns_of_older_tables_are_added(
     assert ledger.latest_version(table) == version
 
 
+@pytest.mark.thorough
 def test_processes_can_add_the_same_columns_at_once(spark: SparkSession, tmp_path: Path) -> None:
     older(Ledger(spark, str(tmp_path)), PLANS, "violations", "batch")
     together = Barrier(4)
@@ -257,6 +259,7 @@ def test_table_of_a_newer_topicledger_is_an_error(spark: SparkSession, tmp_path:
         ledger.ensure(RUNS)
 
 
+@pytest.mark.thorough
 def test_foreign_folder_is_an_error_and_stays_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "audit"
     folder.mkdir()
@@ -485,6 +488,7 @@ def test_rows_of_audit_can_be_neither_deleted_nor_changed(ledger: Ledger) -> Non
     assert "java" not in str(error.value)
 
 
+@pytest.mark.thorough
 def test_append_with_other_columns_keeps_the_schema(ledger: Ledger) -> None:
     rows = audit_rows(ledger, "a").select(F.lit(1).alias("more"), *reversed(AUDIT.schema.names))
     ledger.append(AUDIT, rows, app_id="run-1", version=1)
@@ -516,6 +520,7 @@ def test_replacing_no_clusters_commits_nothing(ledger: Ledger) -> None:
     assert ledger.latest_version(OBSERVED) == 0
 
 
+@pytest.mark.thorough
 def test_clusters_differ_only_by_content_not_by_run_or_time(ledger: Ledger) -> None:
     spark = ledger.spark
     assignments = {0: [1, 2], 1: [2, 1]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, RecordedThrottles, clusters_left
 from topicledger.model.moves import FOLLOWER_REPLICAS, LEADER_REPLICAS, TOPIC, Throttle
@@ -19,6 +21,7 @@ def on_topic(number: int, config: str, value: str = "0:1") -> Throttle:
     return Throttle(resource_type=TOPIC, resource=f"t.'{number}", config=config, before=None, value=value)
 
 
+@pytest.mark.thorough
 def test_throttles_of_8_000_topics_are_removed_in_one_join(ledger: Ledger) -> None:
     """A condition with a term for each topic caused a heap error. Throttles of other topics and clusters stay."""
     assert clusters_left(ledger) == {}

@@ -48,6 +48,7 @@ def pairs(rows: Sequence[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...
     return sorted((tuple(row[name] for name in names) for row in rows), key=repr)
 
 
+@pytest.mark.thorough
 def test_current_topics_have_their_owner_configs_and_size(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     rows = {row["topic"]: row for row in on_spark["current_topics"]}
     assert set(rows) == {"idle", "busy", "wide", "gone", "unknown", "recreated", "patchy", "_schemas"}
@@ -68,12 +69,14 @@ def test_queries_that_earlier_pages_had_still_have_answers(spark: SparkSession, 
     assert (len(answers), sum(map(bool, answers))) == (15, 6)
 
 
+@pytest.mark.thorough
 def test_open_drift_is_that_of_the_last_whole_audit(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     """An audit that couldn't reach another cluster counts for those it compared; one of other settings doesn't."""
     found = pairs(on_spark["open_drift"], "cluster", "run_id")
     assert found == [("main", "audit-main"), ("other", "audit-2"), ("third", "audit-half")]
 
 
+@pytest.mark.thorough
 def test_changes_name_the_values_and_the_people(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     rows = on_spark["changes"]
     assert pairs(rows, "topic", "action", "what", "before", "after") == [
@@ -90,6 +93,7 @@ def test_changes_name_the_values_and_the_people(on_spark: Mapping[str, list[dict
     assert rows[0]["changed_at"] == "2026-09-04T06:00:00Z"
 
 
+@pytest.mark.thorough
 def test_changes_reads_each_table_once(spark: SparkSession, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Seven scans instead of three took `sql` through `serve` two to three times as long."""
     with answered(Ledger(spark, str(root)), settings_of(root), "SELECT * FROM changes") as rows:
@@ -98,6 +102,7 @@ def test_changes_reads_each_table_once(spark: SparkSession, root: Path, capsys: 
     assert capsys.readouterr().out.count("FileScan parquet") == 3
 
 
+@pytest.mark.thorough
 def test_ownership_counts_resources_and_what_nobody_owns(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     counts = ("owner", "cluster", "declared_topics", "live_topics", "partitions", "acls", "quotas", "group_configs")
     assert pairs(on_spark["ownership"], *counts) == [
@@ -110,6 +115,7 @@ def test_ownership_counts_resources_and_what_nobody_owns(on_spark: Mapping[str, 
     ]
 
 
+@pytest.mark.thorough
 def test_topics_that_audits_showed_unused_for_long_are_unused(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     """Unknown is neither use nor none, days have 24 hours, and tools read their topics without a group."""
     assert pairs(on_spark["topic_use"], "topic", "use") == [
@@ -131,12 +137,14 @@ def test_topics_that_audits_showed_unused_for_long_are_unused(on_spark: Mapping[
     assert unread["busy"] == ("2026-10-03T06:00:00Z", None)
 
 
+@pytest.mark.thorough
 def test_the_number_of_unused_days_is_a_setting(spark: SparkSession, root: Path) -> None:
     settings = settings_of(root, ViewSettings(unused_days=12))
     rows = ask(spark, settings, "SELECT topic FROM unused_topics")
     assert pairs(rows, "topic") == [("gone",), ("idle",), ("patchy",), ("unknown",)]
 
 
+@pytest.mark.thorough
 def test_costs_are_unknown_without_prices_or_with_unknown_sizes(
     spark: SparkSession, root: Path, on_spark: Mapping[str, list[dict[str, Any]]]
 ) -> None:
@@ -152,6 +160,7 @@ def test_costs_are_unknown_without_prices_or_with_unknown_sizes(
     ]
 
 
+@pytest.mark.thorough
 def test_the_documented_query_has_the_cost_of_each_unused_topic(spark: SparkSession, root: Path) -> None:
     """A price that isn't set costs nothing."""
     page = (REPOSITORY / "docs" / "queries.md").read_text(encoding="utf-8")
@@ -167,6 +176,7 @@ def test_the_documented_query_has_the_cost_of_each_unused_topic(spark: SparkSess
     }
 
 
+@pytest.mark.thorough
 def test_growth_is_that_of_whole_audits(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     """Only three audits that read usage compared a whole cluster. Days are those of UTC."""
     columns = ("day", "cluster", "owner", "topics", "topics_of_unknown_size", "partitions", "bytes")
@@ -178,6 +188,7 @@ def test_growth_is_that_of_whole_audits(on_spark: Mapping[str, list[dict[str, An
     ]
 
 
+@pytest.mark.thorough
 def test_a_topic_that_is_declared_twice_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     root = write_ledger(tmp_path / "ledger")
     twice = {"cluster": "main", "topic": "idle", "state": "present", "owner": "payments", "labels": LABELS}
@@ -186,6 +197,7 @@ def test_a_topic_that_is_declared_twice_counts_once(spark: SparkSession, tmp_pat
     assert (row["owner"], row["declared"], row["labels"]) == ("payments", True, LABELS)
 
 
+@pytest.mark.thorough
 def test_over_partitioned_compares_with_bytes_and_members(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     columns = ("topic", "num_partitions", "partitions_needed", "most_members")
     assert pairs(on_spark["over_partitioned"], *columns) == [
@@ -195,6 +207,7 @@ def test_over_partitioned_compares_with_bytes_and_members(on_spark: Mapping[str,
     ]
 
 
+@pytest.mark.thorough
 def test_risks_are_few_replicas_and_unclean_elections(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     assert pairs(on_spark["risky_topics"], "topic", "risk") == [
         ("busy", "no_spare_replica"),
@@ -205,6 +218,7 @@ def test_risks_are_few_replicas_and_unclean_elections(on_spark: Mapping[str, lis
     ]
 
 
+@pytest.mark.thorough
 def test_plans_wait_for_approvals_that_guards_or_settings_want(
     spark: SparkSession, root: Path, on_spark: Mapping[str, list[dict[str, Any]]]
 ) -> None:
@@ -226,6 +240,7 @@ def test_plans_wait_for_approvals_that_guards_or_settings_want(
     ]
 
 
+@pytest.mark.thorough
 def test_policy_violations_are_those_of_the_last_plan(on_spark: Mapping[str, list[dict[str, Any]]]) -> None:
     assert pairs(on_spark["policy_violations"], "topic", "owner", "policy", "warns") == [
         ("wide", "search", "broker", False),
@@ -240,6 +255,7 @@ def on_duckdb(root: Path) -> Mapping[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [view.name for view in all_views()])
 def test_duckdb_has_the_same_rows(
     on_spark: Mapping[str, list[dict[str, Any]]], on_duckdb: Mapping[str, list[dict[str, Any]]], name: str
@@ -250,6 +266,7 @@ def test_duckdb_has_the_same_rows(
     assert comparable(on_duckdb[name]) == comparable(on_spark[name])
 
 
+@pytest.mark.thorough
 def test_duckdb_has_empty_tables_for_those_that_are_missing_or_older(tmp_path: Path) -> None:
     rows = pa.table({"cluster": ["main"], "topic": ["a"], "permitted": [True], "internal": [False]})
     write_deltalake(tmp_path / "observed", rows)
@@ -281,6 +298,7 @@ def test_columns_that_an_older_table_lacks_are_null(spark: SparkSession, tmp_pat
     assert (found["resource_type"], found["resource"], found["changed_at"]) == ("topic", "a", None)
 
 
+@pytest.mark.thorough
 def test_only_queries_of_small_tables_are_interpreted(
     spark: SparkSession, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +325,7 @@ def test_a_query_finds_the_tables_that_its_views_need() -> None:
     assert MANIFESTS.name in used_by("SELECT * FROM unused_topics")
 
 
+@pytest.mark.thorough
 def test_a_session_keeps_no_views(spark: SparkSession, root: Path) -> None:
     ask(spark, settings_of(root), "SELECT * FROM open_drift")
     with pytest.raises(UsageError):
@@ -336,6 +355,7 @@ def test_datahub_reads_the_catalogue_of_topics(spark: SparkSession, root: Path, 
     assert (idle.replace("idle", "unknown"), "ownership") not in found
 
 
+@pytest.mark.thorough
 def test_a_plain_list_has_a_line_for_each_topic(spark: SparkSession, root: Path) -> None:
     rows = catalogue.topics(Ledger(spark, str(root)), settings_of(root), ["main", "other"])
     lines = "".join(catalogue.as_list(rows)).splitlines()

@@ -296,6 +296,7 @@ def allowable(found: Decisions) -> set[str]:
     return {name for name, row in found.items() if row["guards"] is not None}
 
 
+@pytest.mark.thorough
 def test_approvals_allow_removals_as_a_run_would_make_them(spark: SparkSession) -> None:
     """Those that wait for adds have these; none is allowed that a refused add replaces, or of the last on a cluster."""
     new, old, bad = right(host="10.0.0.1"), right(), right("User:bad")

@@ -142,6 +142,7 @@ def test_digest_covers_what_loading_the_files_of_a_plan_changes(spark: SparkSess
     assert found[0] == approvals.digest_of(ledger, RUN | {"arguments": None})
 
 
+@pytest.mark.thorough
 def test_an_allowance_takes_no_approval_away(spark: SparkSession) -> None:
     """Too few people allow the deletes: these stay stopped, and what is open is approved as before."""
 

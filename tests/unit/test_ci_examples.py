@@ -186,6 +186,7 @@ def test_expressions_of_github_reach_shells_as_variables_only(workflow: dict[Any
     assert not [run for run in runs if "${{" in run]
 
 
+@pytest.mark.thorough
 def test_a_change_removes_rows_of_owners_whose_folders_it_touches(tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
@@ -230,6 +231,7 @@ def test_a_change_removes_rows_of_owners_whose_folders_it_touches(tmp_path: Path
     assert "is no name of an owner" in refused.stderr
 
 
+@pytest.mark.thorough
 def test_a_manifest_in_the_folder_of_another_owner_fails_the_check(tmp_path: Path) -> None:
     """`--owner` of the folder would leave it out of the plan and of the load, and the check would pass."""
     folder = tmp_path / "topics" / "payments"

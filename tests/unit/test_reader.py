@@ -152,7 +152,6 @@ def test_ctrl_c_ends_only_the_command_of_the_reader(config: Path) -> None:
         assert not server.interrupted
 
 
-@pytest.mark.thorough
 def test_reader_ends_with_its_server(config: Path) -> None:
     """Killed or asked to, with a command under way or without one."""
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'lib'}:{REPOSITORY}"}

@@ -192,6 +192,7 @@ OUTSIDE = (
 )
 
 
+@pytest.mark.thorough
 def test_rules_about_topics_together_count_what_is_outside(spark: SparkSession) -> None:
     """All of them, in a whole decision: a budget that only the scope used up would let each team exceed it alone."""
     new = {"topic": "in.new", "owner": "a", "num_partitions": 1, "replication_factor": 1}

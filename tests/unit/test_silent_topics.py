@@ -500,7 +500,8 @@ def test_a_change_left_open_does_not_touch_the_next_change_of_its_topic(admin: M
     assert [*left_open] == [("bad", "add_partitions")]
 
 
-@pytest.mark.parametrize("action", [pytest.param(AclAction.ACL_ADD, marks=pytest.mark.thorough), AclAction.ACL_DELETE])
+@pytest.mark.thorough
+@pytest.mark.parametrize("action", [AclAction.ACL_ADD, AclAction.ACL_DELETE])
 def test_an_acl_change_without_an_outcome_fails_alone(
     monkeypatch: pytest.MonkeyPatch, executor: Executor, action: AclAction
 ) -> None:

@@ -93,10 +93,12 @@ class Reader:
                 log.warning("the process for commands that only read can't be started: %s", error.strerror)
                 ready, code = False, int(ExitCode.DONE)
             self._wanted.clear()
-            if code != ExitCode.DONE and not self._ending.is_set():
+            # Whoever ends this thread may have set `_wanted` before it was cleared.
+            if self._ending.is_set():
+                return
+            if code != ExitCode.DONE:
                 log.warning("the process for commands that only read ended (%d)", code)
-        if not self._ending.is_set():
-            log.warning("commands that only read start their own Spark while this server is busy")
+        log.warning("commands that only read start their own Spark while this server is busy")
 
     def _run_once(self, errors: int) -> tuple[bool, int]:
         """Run a reader until it ends; return whether it accepted commands, and its exit code."""
