@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import live, make
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
-from topicledger.errors import UsageError
+from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import runs
+from topicledger.ledger.run import require_run
 from topicledger.ledger.verifying import verify
-from topicledger.plan.approvals import classes_of, needed
+from topicledger.plan.approvals import SHOWN_DIGEST, classes_of, digest_of, needed
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -37,7 +38,11 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
 
     with pytest.raises(UsageError, match="more than needed: deletes=1"):
         estate.approve("r", by="bob", allow={"deletes": 2})
-    found = estate.approve("r", by="bob", note="ticket 17", allow={"deletes": 1})
+    with pytest.raises(GuardStopped, match=rf"run r has another digest than {'0' * 16}: nothing was approved"):
+        estate.approve("r", by="bob", allow={"deletes": 1}, digest="0" * 16)
+    assert estate.rows(APPROVALS) == []
+    shown = digest_of(estate.ledger, require_run(estate.ledger, "r"))[:SHOWN_DIGEST]
+    found = estate.approve("r", by="bob", note="ticket 17", allow={"deletes": 1}, digest=shown)
     assert (found.missing, found.allowed_by) == (0, {"deletes": 1})
     assert estate.approve("r", by="BOB").by == ("bob",)
     summary = estate.run("apply", "r")

@@ -313,6 +313,7 @@ def test_axe_finds_no_serious_violations(page: Page, sample: Callable[[], Report
     assert page.violations() == []
 
 
+@pytest.mark.thorough
 def test_axe_finds_no_serious_violations_on_a_phone(page: Page) -> None:
     page.open(reports.run(), width=390)
     assert page.violations() == []

@@ -72,6 +72,7 @@ def dead() -> str:
     return process
 
 
+@pytest.mark.thorough
 def test_lease_is_held_by_one_run_until_released(ledger: Ledger) -> None:
     with take(ledger, "one", "main", "other") as held:
         held.require_for_request()

@@ -70,7 +70,8 @@ def test_an_open_run_says_how_it_is_continued(ledger: Ledger) -> None:
     assert "not finished; to continue it: apply --run-id open\n" in told(ledger, written(ledger, "open", "applying"))
 
 
-@pytest.mark.parametrize("approvals", [pytest.param(0, marks=pytest.mark.thorough), 1])
+@pytest.mark.thorough
+@pytest.mark.parametrize("approvals", [0, 1])
 def test_a_plan_that_grew_since_it_was_shown_is_not_approved(
     approvals: int, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from click.testing import CliRunner, Result
+from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -57,17 +58,20 @@ ONCE: Any = {"app_id": "test", "version": 1}
 
 def described(ledger: Ledger, table: Table) -> str:
     """Describe a table as it is on disk, one line per fact."""
-    detail = ledger.spark.sql(f"DESCRIBE DETAIL {ledger.sql_name(table)}").collect()[0]
-    lines = [f"table {table.name}: {detail['description']}", "", "columns"]
+    on_disk = DeltaTable(ledger.location(table))
+    detail, protocol = on_disk.metadata(), on_disk.protocol()
+    lines = [f"table {table.name}: {detail.description}", "", "columns"]
     for field in ledger._load(table).schema:
         line = f"  {field.name} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"
         comment = (field.metadata or {}).get("comment")
         lines.append(f"{line}  -- {comment}" if comment else line)
-    lines += ["", f"partitioned by {', '.join(detail['partitionColumns']) or 'nothing'}", "", "properties"]
-    properties = sorted(detail["properties"].items())
+    lines += ["", f"partitioned by {', '.join(detail.partition_columns) or 'nothing'}", "", "properties"]
+    properties = sorted(detail.configuration.items())
     lines += [f"  {name} = {value}" for name, value in properties if name != SCHEMA_VERSION_PROPERTY]
-    lines += ["", f"reader version {detail['minReaderVersion']}, writer version {detail['minWriterVersion']}"]
-    lines += [f"  {feature}" for feature in sorted(detail["tableFeatures"])]
+    lines += ["", f"reader version {protocol.min_reader_version}, writer version {protocol.min_writer_version}"]
+    lines += [
+        f"  {feature}" for feature in sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())})
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -686,7 +690,7 @@ def lease(name: str, changes: int, **given: object) -> dict[str, object]:
     return {**dict.fromkeys(LEASES.schema.names), "cluster_id": name, "changes": changes, **given}
 
 
-@pytest.mark.parametrize("there_before", [False, True])
+@pytest.mark.parametrize("there_before", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_exactly_one_of_several_drivers_gets_a_row(ledger: Ledger, there_before: bool) -> None:
     if there_before:
         assert ledger.compare_and_set(LEASES, "cluster_id", [lease("one", 1)]) == 1

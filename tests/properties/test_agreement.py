@@ -388,6 +388,7 @@ def test_every_kind_of_resource_is_compared_here() -> None:
     assert {each.names.resource_type for each in compared} == {each.names.resource_type for each in registry.KINDS}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", VALUED, ids=lambda each: each.kind.names.resource_type)
 def test_random_values_differ_for_plan_and_audit_alike(spark: SparkSession, of: Values) -> None:
     """Client quotas and group configs; a refused row leaves its resource as it is, and is no drift."""

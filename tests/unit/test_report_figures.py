@@ -102,6 +102,7 @@ def test_rows_without_a_topic_count_each(spark: SparkSession) -> None:
     assert (row["topics"], row["example"]) == (2, None)
 
 
+@pytest.mark.thorough
 def test_topics_that_stand_alike_are_counted_with_the_first_of_them(spark: SparkSession) -> None:
     failed = {"outcome": "failed", "error": "INVALID_CONFIG"}
     audit = audit_rows(
@@ -187,6 +188,7 @@ def test_a_batch_takes_from_its_first_request_to_its_last_answer(spark: SparkSes
     assert rows[1]["seconds"] == 1.0
 
 
+@pytest.mark.thorough
 def test_time_between_requests_is_waiting(spark: SparkSession) -> None:
     audit = audit_rows(
         spark,
@@ -210,6 +212,7 @@ def test_time_between_requests_is_waiting(spark: SparkSession) -> None:
     assert rows["other"]["between_seconds"] == 0.0
 
 
+@pytest.mark.thorough
 def test_problems_come_stay_go_and_become_others(spark: SparkSession) -> None:
     def failed(topic: str, error: str, **more: Any) -> dict[str, Any]:
         return {"topic": topic, "outcome": "failed", "error": error, **more}
@@ -245,6 +248,7 @@ def test_problems_come_stay_go_and_become_others(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_the_last_of_several_runs_counts(spark: SparkSession) -> None:
     now = audit_rows(
         spark,
@@ -267,6 +271,7 @@ def test_findings_have_the_age_of_their_unbroken_series(spark: SparkSession, day
     assert (row["age"], row["findings"]) == (age, 1)
 
 
+@pytest.mark.thorough
 def test_findings_come_stay_go_and_become_others(spark: SparkSession) -> None:
     config = {"kind": "config_differs", "what": "retention.ms", "declared": "1"}
     before = drift_rows(
@@ -302,6 +307,7 @@ def test_errors_come_before_warnings_and_old_findings_before_new_ones(spark: Spa
     assert [row["topic"] for row in found.collect()] == ["old", "new", "warned", "info", "odd"]
 
 
+@pytest.mark.thorough
 def test_in_a_span_a_topic_stands_as_its_last_run_left_it(spark: SparkSession) -> None:
     """Even where that run has yet to end it."""
     refused = {"phase": "policy", "outcome": "refused", "error": "POLICY_VIOLATION", "error_code": -1}
