@@ -93,7 +93,7 @@ class Reader:
                 log.warning("the process for commands that only read can't be started: %s", error.strerror)
                 ready, code = False, int(ExitCode.DONE)
             self._wanted.clear()
-            # Whoever ends this thread may have set `_wanted` before it was cleared.
+            # The end of the server may have set `_wanted` right before.
             if self._ending.is_set():
                 return
             if code != ExitCode.DONE:
