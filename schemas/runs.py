@@ -69,7 +69,7 @@ APPROVALS = Table(
             column(
                 "plan_digest",
                 _STRING,
-                "SHA-256 of the plan's rows: see docs/proof.md; with a scope, of that digest and `runs.scope`",
+                "SHA-256 of the plan's rows; with a scope or files, of that digest and these",
             ),
             column("by", _STRING, "the approver, as stated: `--by`, else the OS user"),
             column("at", _TIMESTAMP, "when the plan was approved"),

@@ -27,7 +27,7 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.python import ShortCircuitOperator
-from airflow.sdk import DAG, Context, task
+from airflow.sdk import DAG, Connection, Context, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 HOME = os.environ.get("TOPICLEDGER_HOME", "/opt/topicledger")
@@ -37,6 +37,17 @@ PYTHON = os.environ.get("TOPICLEDGER_PYTHON", f"{HOME}/.venv/bin/python")
 # Only warnings of Spark's own log go to the task's log; `make setup` has archived the classes that a job loads.
 JAVA = f"-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties"
 JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xlog:cds=off"
+
+# With these classes, which `make setup` compiles, two drivers can't overwrite each other's commits: on S3, and on disks
+# of this machine, for which drivers need a local master.
+SPARK = "spark_default"
+S3_LOG_STORE = f"{HOME}/build/jars/s3-log-store/s3-log-store.jar"
+LOCAL_FILES = f"{HOME}/build/jars/local-files/local-files.jar"
+S3_CONF = {"spark.delta.logStore.s3a.impl": "ConditionalS3LogStore"}
+LOCAL_CONF = {
+    "spark.hadoop.fs.file.impl": "LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "LocalFiles$Context",
+}
 
 # The first changes as `plan` says them. A block that is indented is code: names can't act as Markdown.
 BODY = r"""{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; all of them, as a diff:
@@ -67,16 +78,20 @@ class TopicledgerOperator(SparkSubmitOperator):
             application=f"{HOME}/jobs/{job}.py",
             application_args=[*([command] if command else []), "--config", CONFIG, *arguments],
             py_files=f"{HOME}/dist/topicledger.zip",
-            jars=f"{HOME}/build/jars/delta/*.jar",
+            jars=f"{HOME}/build/jars/delta/*.jar,{S3_LOG_STORE}",
             properties_file=f"{HOME}/conf/spark-defaults.conf",
-            conf={"spark.driver.extraJavaOptions": JAVA},
+            conf={"spark.driver.extraJavaOptions": JAVA, **S3_CONF},
             env_vars={"PYSPARK_PYTHON": PYTHON},
+            conn_id=SPARK,
             name=f"topicledger {job}",
             **more,
         )
         self.goes_on_after = frozenset(goes_on_after)
 
     def execute(self, context: Context) -> Mapping[str, Any]:
+        if str(Connection.get(SPARK).host).startswith("local"):
+            self.conf = {**(self.conf or {}), **LOCAL_CONF}
+            self.env_vars = {**(self.env_vars or {}), "SPARK_DIST_CLASSPATH": LOCAL_FILES}
         with tempfile.TemporaryDirectory(prefix="topicledger-") as folder:
             told = Path(folder, "result.json")
             self.application_args = [*(self.application_args or []), "--result-file", str(told)]

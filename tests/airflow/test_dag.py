@@ -52,6 +52,7 @@ def test_declared_topics_are_planned_approved_applied_and_audited(
     told = airflow.run(config)
     assert set(states(told).values()) == {"success"}, told["log"][-20_000:]
     assert (told["state"], set(tries(told).values())) == ("success", {1})
+    assert "has no LocalFiles" not in told["log"], "two drivers could overwrite each other's commits"
     assert set(names) <= AnotherClient(kafka).names("airflow-")
     runs = {row["run_id"]: row.asDict() for row in estate.ledger.read(RUNS).collect()}
     assert set(runs) == {told["run_id"], f"audit-{told['run_id']}"}

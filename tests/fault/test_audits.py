@@ -38,7 +38,7 @@ def test_sigterm_ends_a_waiting_audit_and_the_same_id_resumes_it(
             running.send_signal(signal.SIGTERM)
             _, told = running.communicate(timeout=180)
         assert running.returncode == 1, told
-        assert "run stopped is not finished; --run-id stopped resumes it" in told
+        assert "run stopped is not finished; the same command with this id resumes it" in told
         assert "error: interrupted" in told
         assert "Traceback" not in told
         assert [(row["state"], row["exit_code"]) for row in estate.rows(RUNS, "stopped")] == [("planning", None)]

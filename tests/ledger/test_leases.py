@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import math
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -317,6 +319,26 @@ def test_resumed_run_waits_if_the_holder_may_be_alive(ledger: Ledger, dead: str,
         with take(ledger, "one"):
             assert datetime.now(UTC) >= expires_at
         alive.communicate(b"\n")
+
+
+@pytest.mark.parametrize("error", [PermissionError(), OSError(errno.EMFILE, "too many open files"), None])
+def test_holder_that_cannot_be_seen_may_be_alive(
+    dead: str, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    """/proc can't be read, or it hides processes of other users."""
+    holder = Holder(run_id="one", host=Holder.here("one").host, process=dead)
+    assert holder.is_dead()
+    read, exists = Path.read_text, Path.exists
+
+    def unread(self: Path, *arguments: Any, **options: Any) -> str:
+        if error is not None and self.name == "stat":
+            raise error
+        return read(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", unread)
+    monkeypatch.setattr(Path, "exists", lambda self: (error is not None or str(self) != "/proc/1") and exists(self))
+    assert not holder.is_dead()
+    assert not Holder.here("one").is_dead()
 
 
 @pytest.mark.thorough

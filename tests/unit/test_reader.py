@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,6 +203,22 @@ def test_no_reader_beside_a_spark_that_was_given(config: Path, monkeypatch: pyte
         assert not reader.runs(["sql"])
         time.sleep(0.3)
         assert reader._process is None
+
+
+def test_reader_that_is_started_as_the_server_ends_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, started = subprocess.Popen, list[subprocess.Popen[bytes]]()
+
+    def slow(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(real(*arguments, **options))
+        time.sleep(0.3)
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    reader = Reader([sys.executable, "-c", "import sys; sys.stdin.read()"])
+    with reader.running():
+        assert not reader.runs(["sql"])
+        until(lambda: bool(started), seconds=30)
+    assert [each.returncode for each in started] == [0]
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -577,6 +577,56 @@ def test_server_that_is_stopped_holds_up_no_client(config: Path, monkeypatch: py
         stopped.bind(str(path))
         stopped.listen(1)
         assert ask(["plan", "--config", str(config)]) is None
+
+
+def test_client_that_was_interrupted_before_an_answer_starts_nothing(config: Path) -> None:
+    path = protocol.socket_of(config)
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen(1)
+        with client(config, "provision") as asking:
+            connection, _ = silent.accept()
+            with connection:
+                request, files = protocol.receive(connection)
+                assert request["arguments"][0] == "provision"
+                protocol.close(files)
+                asking.send_signal(signal.SIGINT)
+                assert connection.recv(100) == b'{"interrupt": true}\n'
+            assert (asking.communicate(timeout=30)[0], asking.returncode) == ("", -signal.SIGINT)
+
+
+def test_client_that_was_accepted_by_an_ending_server_runs_its_command(config: Path) -> None:
+    with ExitStack() as clients, serving(config, lambda _: 0) as server:
+        asking = clients.enter_context(client(config, "plan"))
+        until(lambda: not server._queue.empty(), seconds=30)
+        asked = server._queue.get()
+        assert [os.get_inheritable(each) for each in asked.files] == [False] * 3, "a restarted server would have them"
+        server._queue.put(asked)
+        server.close()
+    assert asking.returncode == 9
+
+
+def test_interrupt_while_streams_are_given_back_leaves_the_server_its_own(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel gives the signal to the thread that sends it."""
+    own, here, back = os.fstat(1), Path.cwd(), os.fchdir
+
+    def interrupted(folder: int) -> None:
+        sender = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))
+        sender.start()
+        sender.join()
+        time.sleep(0.01)
+        back(folder)
+
+    monkeypatch.setattr(os, "fchdir", interrupted)
+    with serving(config, lambda _: 0) as server, client(config, "plan", folder=tmp_path) as asking:
+        assert server.do_next(30.0)
+        assert asking.wait(30) == 1
+    assert (os.fstat(1), Path.cwd()) == (own, here)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_server_without_room_for_a_thread_sends_clients_away(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

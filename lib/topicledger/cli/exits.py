@@ -46,7 +46,7 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     "runs revert": _PLAN,
     "drift": {ExitCode.CHANGES_PENDING: "With `--fail-on` or `--detailed-exitcode`: there is drift."},
     "export": {ExitCode.TOPICS_FAILED: "Some topics were not exported."},
-    "runs approve": {ExitCode.GUARD_STOPPED: "The plan is older than guards.max_plan_age."},
+    "runs approve": {ExitCode.GUARD_STOPPED: "The plan is older than guards.max_plan_age, or not that of `--plan`."},
     "runs verify": {
         ExitCode.CHANGES_PENDING: "With a key: runs have rows that no digest covers.",
         ExitCode.TOPICS_FAILED: "Rows were changed after their run ended.",

@@ -348,7 +348,7 @@ def with_resume_hint(run: Run) -> Iterator[None]:
             raise
         # A wrong use says itself what to give.
         if not isinstance(error, UsageError):
-            click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} resumes it", err=True)
+            click.echo(f"run {run.run_id} is not finished; the same command with this id resumes it", err=True)
         if isinstance(error, TopicLedgerError):
             error.of_run(run.run_id)
         raise

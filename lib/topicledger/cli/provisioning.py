@@ -86,7 +86,7 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: "
+    help="Plan only actions of these kinds, not with FILES, with commas between them: "
     f"{', '.join(dict.fromkeys(kind.option for kind in registry.in_order() if kind.option))}.",
 )
 

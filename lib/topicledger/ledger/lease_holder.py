@@ -38,6 +38,10 @@ CLOCKS = Clocks()
 
 _ENDED = "ended"
 """Stands for the start of a process that is done with a cluster, but not all of whose requests are."""
+_GONE = "gone"
+"""Stands for the start of a process that has ended."""
+_UNSEEN = "unseen"
+"""Stands for the start of a process that may be alive: /proc can't be read, or hides processes of other users."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +71,9 @@ class Holder:
     def is_dead(self) -> bool:
         """Whether it is known to have ended: a process of this host that no longer exists."""
         boot, namespace, pid, started = self.process.split(" ")[:4]
-        if started == _ENDED or self.host != socket.gethostname() or (boot, namespace) != machine():
+        if started in (_ENDED, _UNSEEN) or self.host != socket.gethostname() or (boot, namespace) != machine():
             return False
-        return process_of(int(pid)) != (pid, started)
+        return process_of(int(pid))[1] not in (started, _UNSEEN)
 
 
 def machine() -> tuple[str, str]:
@@ -82,9 +86,12 @@ def machine() -> tuple[str, str]:
 
 
 def process_of(pid: int) -> tuple[str, str]:
-    """A process's pid, and its start in clock ticks since the boot; `gone` if it has ended."""
+    """A process's pid, and its start in clock ticks since the boot, or `gone` or `unseen`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        # With hidepid=2, or ProtectProc=invisible of systemd, processes of others look the same: so does the first one.
+        return str(pid), _GONE if Path("/proc/1").exists() else _UNSEEN
     except OSError:
-        return str(pid), "gone"
-    return str(pid), "gone" if stat[0] in "ZX" else stat[19]
+        return str(pid), _UNSEEN
+    return str(pid), _GONE if stat[0] in "ZX" else stat[19]

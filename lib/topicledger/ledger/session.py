@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -227,6 +228,7 @@ def log_folder() -> Path:
     return folder
 
 
+@cache
 def _warehouse() -> Mapping[str, str]:
     """Place of Spark's own catalog, which Spark makes in the working folder by default; a metastore has its own."""
     if _METASTORE in jars.spark_settings():

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from topicledger.serving import protocol
@@ -34,7 +35,11 @@ def main() -> None:
     if arguments[:1] == [COLD]:
         arguments = arguments[1:]
     else:
-        code = ask(arguments)
+        try:
+            code = ask(arguments)
+        except KeyboardInterrupt:
+            print("error: interrupted before a server had taken the command: nothing was done", file=sys.stderr)
+            sys.exit(1)
         if code is not None:
             sys.exit(code)
     from topicledger.serving.command import main as do
@@ -86,8 +91,13 @@ def _asked(path: Path, request: Mapping[str, object]) -> int | None:
 
 
 def _wait(connection: socket.socket) -> int | None:
-    def interrupt(*_: object) -> None:
-        protocol.send(connection, {"interrupt": True})
+    signals: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        signals.append(number)
+        # The server may have ended the command, and said so.
+        with suppress(OSError):
+            protocol.send(connection, {"interrupt": True})
 
     before = signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, interrupt)
     accepted = False
@@ -95,6 +105,8 @@ def _wait(connection: socket.socket) -> int | None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         for message in protocol.lines(connection):
             if message.get("accepted") is False:
+                # A server that ends takes it back.
+                accepted = False
                 if (theirs := message.get("code")) is not None:
                     print(
                         f"the server with these settings runs topicledger {theirs}, this is {protocol.CODE}: the "
@@ -113,6 +125,9 @@ def _wait(connection: socket.socket) -> int | None:
     finally:
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])
+        if signals and not accepted:
+            # Nobody runs the command, so the signal isn't passed on: this process must not start it.
+            signal.raise_signal(signals[0])
     if not accepted:
         return None
     print("error: the server ended during the command; run the command again with its run id", file=sys.stderr)

@@ -105,6 +105,9 @@ def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
         while not content.endswith(b"\n"):
             part, files, _, _ = socket.recv_fds(connection, 65_536, len(STREAMS))
             streams += files
+            for file in files:
+                # A server that restarts itself would keep the client's pipe open.
+                os.set_inheritable(file, False)
             content += part
             if not part or len(content) > _MOST_BYTES:
                 raise ProtocolError("the request is not a line" if content else "there was no request")

@@ -113,6 +113,9 @@ class Reader:
             start_new_session=True,
         ) as process:
             self._process = process
+            if self._ending.is_set():
+                # `_end` may have looked before it was started.
+                _open(process.stdin).close()
             said = _open(process.stdout)
             ready = said.readline() == READY
             self._is_ready = ready and not self._ending.is_set()

@@ -33,6 +33,8 @@ _ACCEPT_AGAIN = 0.5
 """Seconds until the next attempt to accept a client."""
 _FAREWELL = 2.0
 """Seconds in which the last clients get their exit codes as the server ends."""
+_FAREWELL_STEP = 0.02
+"""Seconds between looks whether they have them."""
 _MOST_DOUBLINGS = 30
 """Largest number of times that the pause after failures doubles; more would overflow."""
 
@@ -53,8 +55,16 @@ class _Asked:
         """Send the exit code after all output."""
         for each in self.outputs:
             each.finish()
+        self._answer({"exit_code": code})
+
+    def take_back(self) -> None:
+        """Tell the client that its command, which was accepted, isn't run."""
+        self.over.set()
+        self._answer({"accepted": False, "why": "ending"})
+
+    def _answer(self, message: Mapping[str, object]) -> None:
         with suppress(OSError):
-            protocol.send(self.connection, {"exit_code": code})
+            protocol.send(self.connection, message)
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
@@ -101,10 +111,12 @@ class Server:
                 yield
             finally:
                 self._path.unlink(missing_ok=True)
-                self._is_over = True
+                self._is_closed = self._is_over = True
                 until = time.monotonic() + _FAREWELL
-                for client in list(self._clients):
-                    client.join(max(0.0, until - time.monotonic()))
+                while self._clients and time.monotonic() < until:
+                    # A client may have been accepted after the last command.
+                    with suppress(queue.Empty):
+                        self._queue.get(timeout=_FAREWELL_STEP).take_back()
 
     def close(self) -> None:
         """Refuse all further clients."""

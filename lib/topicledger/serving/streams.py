@@ -162,16 +162,41 @@ def lent(folder: str, files: Sequence[int], outputs: Sequence[Output], is_ending
                     text.flush()
         finally:
             # An interrupt at this point would leave the server with the client's streams.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            for each in patients:
-                each.is_lent = False
-            sys.stdin, sys.stdout, sys.stderr = before
-            for number, saved in zip(protocol.STREAMS, own, strict=True):
-                os.dup2(saved, number)
-                os.close(saved)
-            os.fchdir(here)
-            os.close(here)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            with _interrupts_later():
+                for each in patients:
+                    each.is_lent = False
+                sys.stdin, sys.stdout, sys.stderr = before
+                for number, saved in zip(protocol.STREAMS, own, strict=True):
+                    os.dup2(saved, number)
+                    os.close(saved)
+                os.fchdir(here)
+                os.close(here)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Context after which an interrupt that arrived in it takes effect.
+
+    A mask of signals doesn't do: the kernel delivers the signal to another thread, for which Python runs the handler
+    in this one.
+    """
+    arrived: list[int] = []
+    pending: KeyboardInterrupt | None = None
+    while True:
+        try:
+            # It raises a pending interrupt before it sets anything.
+            handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+            break
+        except KeyboardInterrupt as error:
+            pending = error
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if arrived:
+        signal.raise_signal(arrived[0])
+    if pending is not None:
+        raise pending
 
 
 def _text(raw: _Patient) -> io.TextIOWrapper:
