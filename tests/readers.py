@@ -45,7 +45,7 @@ code = reading.main(); sys.stderr.flush(); os._exit(code)
 def beside(config: Path, line: str = "pass") -> Iterator[Reader]:
     """Context with a reader, which is ready unless it runs a `line` as it starts Spark."""
     code, socket = PROCESS.replace("LINE", line), protocol.reader_of(protocol.socket_of(config))
-    others = {each for each in threading.enumerate() if each.name == "reader"}
+    others = _keepers()
     reader = Reader([sys.executable, "-c", code, str(config), str(socket), "text", str(os.getpid())])
     with reader.running():
         assert reader._process is None, "nothing needs it yet"
@@ -53,9 +53,11 @@ def beside(config: Path, line: str = "pass") -> Iterator[Reader]:
         if line == "pass":
             until(lambda: reader.runs(["sql"]), seconds=60)
         yield reader
-    assert {each for each in threading.enumerate() if each.name == "reader"} <= others, (
-        "the server waits in vain for it"
-    )
+    assert _keepers() <= others, "the server waits in vain for it"
+
+
+def _keepers() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == "reader"}
 
 
 def pid_of(reader: Reader) -> int:

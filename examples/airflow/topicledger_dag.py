@@ -38,8 +38,8 @@ PYTHON = os.environ.get("TOPICLEDGER_PYTHON", f"{HOME}/.venv/bin/python")
 JAVA = f"-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties"
 JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xlog:cds=off"
 
-# With these classes, which `make setup` compiles, two drivers can't overwrite each other's commits: on S3, and on disks
-# of this machine, for which drivers need a local master.
+# Where a worker has these classes, which `make setup` compiles if there is a javac, two drivers can't overwrite each
+# other's commits: on S3, and on disks of this machine, for which drivers need a local master.
 SPARK = "spark_default"
 S3_LOG_STORE = f"{HOME}/build/jars/s3-log-store/s3-log-store.jar"
 LOCAL_FILES = f"{HOME}/build/jars/local-files/local-files.jar"
@@ -78,9 +78,9 @@ class TopicledgerOperator(SparkSubmitOperator):
             application=f"{HOME}/jobs/{job}.py",
             application_args=[*([command] if command else []), "--config", CONFIG, *arguments],
             py_files=f"{HOME}/dist/topicledger.zip",
-            jars=f"{HOME}/build/jars/delta/*.jar,{S3_LOG_STORE}",
+            jars=f"{HOME}/build/jars/delta/*.jar",
             properties_file=f"{HOME}/conf/spark-defaults.conf",
-            conf={"spark.driver.extraJavaOptions": JAVA, **S3_CONF},
+            conf={"spark.driver.extraJavaOptions": JAVA},
             env_vars={"PYSPARK_PYTHON": PYTHON},
             conn_id=SPARK,
             name=f"topicledger {job}",
@@ -89,9 +89,7 @@ class TopicledgerOperator(SparkSubmitOperator):
         self.goes_on_after = frozenset(goes_on_after)
 
     def execute(self, context: Context) -> Mapping[str, Any]:
-        if str(Connection.get(SPARK).host).startswith("local"):
-            self.conf = {**(self.conf or {}), **LOCAL_CONF}
-            self.env_vars = {**(self.env_vars or {}), "SPARK_DIST_CLASSPATH": LOCAL_FILES}
+        self._protect_commits()
         with tempfile.TemporaryDirectory(prefix="topicledger-") as folder:
             told = Path(folder, "result.json")
             self.application_args = [*(self.application_args or []), "--result-file", str(told)]
@@ -107,6 +105,15 @@ class TopicledgerOperator(SparkSubmitOperator):
                 self.log.warning("exit code %s: %s", code, _why(result))
                 return result
             return _read(told)
+
+    def _protect_commits(self) -> None:
+        """Give the driver the classes for its commits that the checkout on this worker has, as spark-submit.sh does."""
+        if Path(S3_LOG_STORE).is_file():
+            self.jars = f"{self.jars},{S3_LOG_STORE}"
+            self.conf = {**(self.conf or {}), **S3_CONF}
+        if Path(LOCAL_FILES).is_file() and str(Connection.get(SPARK).host).startswith("local"):
+            self.conf = {**(self.conf or {}), **LOCAL_CONF}
+            self.env_vars = {**(self.env_vars or {}), "SPARK_DIST_CLASSPATH": LOCAL_FILES}
 
 
 def _read(path: Path) -> dict[str, Any]:

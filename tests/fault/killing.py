@@ -102,7 +102,7 @@ class Doomed:
             for commit in sorted(self._committed() - self._commits):
                 self._commits.add(commit)
                 self._happened(f"commit to {commit[0]}")
-            time.sleep(0.02)
+            time.sleep(0.005)
         reader.join()
         if self.killed_at is not None:
             return None
