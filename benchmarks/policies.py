@@ -23,7 +23,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import Action, Decision
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.batches import of_topics, planned
-from topicledger.plan.decisions import decided
+from topicledger.plan.topics import decided
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import text

@@ -16,8 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply import stages
@@ -34,23 +35,19 @@ from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
 from topicledger.ledger.unreached import is_planned
-from topicledger.manifests.rows import validated_by
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import approvals, removals, renames, resources, scoping
+from topicledger.plan import approvals, removals, renames
 from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.approvals import Approvals
-from topicledger.plan.changes import describe
-from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
+from topicledger.plan.decided import NOTHING, Decided, Observed, commit_plan
 from topicledger.plan.history import warn_of_changed_back
+from topicledger.plan.kinds import GOALS
 from topicledger.plan.planned_files import paths_in
-from topicledger.plan.prune import pruned, rules
+from topicledger.plan.prune import rules
 from topicledger.plan.reevaluate import reevaluate
-from topicledger.plan.revert import undone
 from topicledger.plan.standing import in_batches, sendable, standing
-from topicledger.plan.undeclared import deleting
-from topicledger.plan.wanted import Wanted, declared, rebalanced
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
@@ -282,42 +279,26 @@ def _plan_clusters(
     run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool
 ) -> tuple[Observation, Decided]:
     """Observe clusters, decide on them, and commit the decisions if there are any."""
-    settings = run.settings
     selected = [cluster.name for cluster in clusters] if again else run.selected
-    with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(2) as beside:
-        listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
-        others = beside.submit(resources.wanted, run, clusters, selected)
-        wanted = replace(_wanted(run, selected), inside=scoping.inside(run))
-        accepted = wanted.validated.where(F.col("phase").isNull() & F.col("topic").isNotNull())
+    with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1 + len(GOALS)) as beside:
+        listing = beside.submit(list_clusters, run.spark, clusters, run.settings.kafka)
+        wanted = [beside.submit(goals_of, run, clusters, selected) for goals_of in GOALS]
+        goals = [goal for each in wanted for goal in each.result()]
+        named = reduce(DataFrame.union, [rows for goal in goals if (rows := goal.named()) is not None])
         # Decisions are made while the observation is being committed; nothing relies on them before.
-        with observe_into_tables(run, listing.result(), accepted) as seen:
-            wanted.require(seen)
-            topics, configs = wanted.to_describe(seen), None
-            if topics is not None:
-                seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
-            if wanted.renames is not None:
-                wanted = replace(wanted, validated=wanted.renames.inherited(wanted.validated, seen, configs))
-            seen, listed = resources.list_into_tables(run, others.result(), seen)
-            if run.of_files:
-                removed = removals.with_removed(run, MANIFESTS, validated_by(settings, None), deleting(run), seen)
-                wanted = replace(wanted, validated=wanted.validated.transform(removed))
-            decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
-            for each in listed:
-                decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))
+        with observe_into_tables(run, listing.result(), named) as seen:
+            observed, decided = list[Observed](), NOTHING
+            for goal in goals:
+                seen, found = goal.observe(run, clusters, seen)
+                observed.append(found)
+            for found in observed:
+                decided = decided.also(found.decide(run, context.policies, clusters, seen, again=again))
             if again and run.of_files:
                 decided = decided.also(removals.reached_again(run, decided, seen))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)
     return seen, decided
-
-
-def _wanted(run: Run, selected: Sequence[str] | None) -> Wanted:
-    if run.prunes is not None:
-        return pruned(run, run.prunes, selected)
-    if run.reverts is not None:
-        return undone(run, run.reverts, selected)
-    return declared(run, selected) if run.rebalances is None else rebalanced(run, run.rebalances, selected)
 
 
 def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:

@@ -30,8 +30,8 @@ from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import moving
 from topicledger.plan.changes import DESCRIBED
-from topicledger.plan.decisions import decided
 from topicledger.plan.moving import Sizes
+from topicledger.plan.topics import decided
 from topicledger.plan.wanted import brought_about
 from topicledger.resources import building, registry
 from topicledger.resources.acls import decide as plan_acls

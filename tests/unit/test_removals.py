@@ -12,7 +12,7 @@ from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.rows import validate
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.decide import decide
-from topicledger.plan.decisions import NOTHING
+from topicledger.plan.decided import NOTHING
 from topicledger.plan.removals import reached_again, with_removed
 from topicledger.schemas import BROKERS, MANIFESTS, PLANS, TABLES, Table
 

@@ -32,11 +32,11 @@ from topicledger.phases import DECIDED
 from topicledger.plan import effects, moving, recreated
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import decide
-from topicledger.plan.decisions import deletes_evaluated, sizes_on
 from topicledger.plan.lines import change_in_words
 from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
+from topicledger.plan.topics import deletes_evaluated, sizes_on
 from topicledger.plan.wanted import brought_about
 from topicledger.policies import Policy
 from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory

@@ -14,7 +14,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import TOPIC, Outcome, Phase, Refusal
 from topicledger.observe.topics import Observation
 from topicledger.phases import EVALUATED, in_order
-from topicledger.plan.decisions import Decided
+from topicledger.plan.decided import Decided
 from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS, PLANS, Table
 

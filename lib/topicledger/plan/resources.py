@@ -1,7 +1,7 @@
 """Planning of resources other than topics: compares the declarations in their tables with clusters.
 
 If no resource of a kind is declared or managed, a run doesn't ask clusters for the kind, and reads no table of it.
-Topics have a pipeline of their own in `decisions`: they have ids, placements, budgets, and several actions at once.
+Topics are in `topics`: they have ids, placements, budgets, and several actions at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from topicledger.observe.record import keep
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.phases import DECIDED_RESOURCE, returned
 from topicledger.plan import revert_resources, scoping
-from topicledger.plan.decisions import Decided, decided_on
+from topicledger.plan.decided import Decided, decided_on
 from topicledger.plan.intent import declarations_of, declared_otherwise, no_longer_declared
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.removals import with_removed
@@ -45,6 +45,49 @@ COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, de
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListedResources:
+    """The goal for one kind of resource, and the clusters' existing resources."""
+
+    wanted: WantedResources
+    listed: Listed
+
+    def decide(
+        self,
+        run: Run,
+        policies: Sequence[Policy],
+        clusters: Sequence[ClusterSettings],
+        seen: Observation,
+        *,
+        again: bool,
+    ) -> Decided:
+        """See `decided.Observed`."""
+        kind, validated, listed = self.wanted.kind, self.wanted.validated, self.listed
+        declared = None if run.reverts is None else validated_rows(run, kind, run.version_of(kind.table), None)
+        if declared is not None:
+            validated = revert_resources.validated(run, kind, validated, declared, listed, seen.statuses)
+            listed = replace(listed, declared_only=True)
+        elif kind.deciding.manages(run.settings):
+            validate = ignoring.validated_by(kind, run.settings, None)
+            validated = validated.transform(with_removed(run, kind.table, validate, list(seen.statuses), seen))
+        # A cluster may be lost after its resources were listed.
+        listed = replace(listed, rows=listed.rows.where(F.col("cluster").isin(*seen.known)))
+        evaluate = _evaluating(run, policies, self.wanted, seen)
+        scoped = _within(run, kind, listed)
+        rows = validated.transform(kind.deciding.decide(listed, seen.statuses, run.settings, evaluate, scoped))
+        rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
+        if run.selected is not None or again:
+            # A refused row of an unknown cluster protects resources that it may mean; runs on all clusters report it.
+            rows = rows.where(F.col("cluster").isin(*seen.statuses))
+        rows = registry.found(rows, kinds_of(run), kind.resource_type)
+        if declared is not None:
+            rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.deciding.manages(run.settings)))
+        counted = {
+            name: each for name, each in kind.counted.items() if declared is None or each is not Decision.UNMANAGED
+        }
+        return decided_on(run, rows, counted, again=again)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WantedResources:
     """The goal of a run for one kind of resource."""
 
@@ -54,16 +97,36 @@ class WantedResources:
     clusters: Sequence[ClusterSettings]
     """Clusters whose resources will be listed."""
 
+    def named(self) -> DataFrame | None:
+        """See `decided.Goal`: none."""
+        return None
 
-@dataclass(frozen=True, kw_only=True)
-class ListedResources:
-    """The goal for one kind of resource, and the clusters' existing resources."""
+    def observe(
+        self, run: Run, clusters: Sequence[ClusterSettings], seen: Observation
+    ) -> tuple[Observation, ListedResources]:
+        """List the resources of reached clusters, and write them to the observed table before anything relies on them.
 
-    wanted: WantedResources
-    listed: Listed
+        A cluster that didn't answer is unreachable in the returned observation.
+        """
+        kind = self.kind
+        run.ledger.ensure(kind.observed.table)
+        ids = {name: str(seen.statuses[name].cluster_id) for name in seen.known}
+        reached = [cluster for cluster in self.clusters if cluster.name in ids]
+        listed = kind.observed.observe(run.spark, reached, run.settings.kafka, ids)
+        keep(run, kind.observed.table, listed.observed, listed.known)
+        lost = {
+            name: status.message
+            for name, status in listed.statuses.items()
+            if status.error is Refusal.CLUSTER_UNREACHABLE
+        }
+        statuses = {
+            name: replace(status, error=lost[name]) if name in lost else status
+            for name, status in seen.statuses.items()
+        }
+        return replace(seen, statuses=statuses), ListedResources(wanted=self, listed=listed)
 
 
-def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Sequence[WantedResources]:
+def goals(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Sequence[WantedResources]:
     """Return the goal for `clusters`, per kind that is declared or managed and that the run may change."""
     found = _declared(run, clusters, selected) if run.reverts is None else _done(run, run.reverts, clusters)
     return list(found)
@@ -126,63 +189,6 @@ def validated_rows(run: Run, kind: ResourceKind, version: int | None, selected: 
         return validated
     stray = ~F.coalesce(F.col("cluster").isin(*known), F.lit(False))
     return validated.unionByName(rows.where(stray).transform(ignoring.validated_by(kind, run.settings, None)))
-
-
-def list_into_tables(
-    run: Run, resources: Sequence[WantedResources], seen: Observation
-) -> tuple[Observation, Sequence[ListedResources]]:
-    """List the resources of reached clusters, and write them to the observed tables before anything relies on them.
-
-    Returns the observation, in which a cluster that didn't answer is unreachable, and the listed resources.
-    """
-    found = []
-    for each in resources:
-        kind = each.kind
-        run.ledger.ensure(kind.observed.table)
-        ids = {name: str(seen.statuses[name].cluster_id) for name in seen.known}
-        reached = [cluster for cluster in each.clusters if cluster.name in ids]
-        listed = kind.observed.observe(run.spark, reached, run.settings.kafka, ids)
-        keep(run, kind.observed.table, listed.observed, listed.known)
-        lost = {
-            name: status.message
-            for name, status in listed.statuses.items()
-            if status.error is Refusal.CLUSTER_UNREACHABLE
-        }
-        statuses = {
-            name: replace(status, error=lost[name]) if name in lost else status
-            for name, status in seen.statuses.items()
-        }
-        seen = replace(seen, statuses=statuses)
-        found.append(ListedResources(wanted=each, listed=listed))
-    return seen, found
-
-
-def decisions(
-    run: Run, rules: Sequence[Policy], resources: ListedResources, seen: Observation, *, again: bool
-) -> Decided:
-    """Decide on listed resources. `again`: clusters were unreachable in the plan of an earlier start."""
-    kind, validated, listed = resources.wanted.kind, resources.wanted.validated, resources.listed
-    declared = None if run.reverts is None else validated_rows(run, kind, run.version_of(kind.table), None)
-    if declared is not None:
-        validated = revert_resources.validated(run, kind, validated, declared, listed, seen.statuses)
-        listed = replace(listed, declared_only=True)
-    elif kind.deciding.manages(run.settings):
-        validate = ignoring.validated_by(kind, run.settings, None)
-        validated = validated.transform(with_removed(run, kind.table, validate, list(seen.statuses), seen))
-    # A cluster may be lost after its resources were listed.
-    listed = replace(listed, rows=listed.rows.where(F.col("cluster").isin(*seen.known)))
-    evaluate = _evaluating(run, rules, resources.wanted, seen)
-    scoped = _within(run, kind, listed)
-    rows = validated.transform(kind.deciding.decide(listed, seen.statuses, run.settings, evaluate, scoped))
-    rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
-    if run.selected is not None or again:
-        # A refused row of an unknown cluster protects resources that it may mean; runs on all clusters report it.
-        rows = rows.where(F.col("cluster").isin(*seen.statuses))
-    rows = registry.found(rows, kinds_of(run), kind.resource_type)
-    if declared is not None:
-        rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.deciding.manages(run.settings)))
-    counted = {name: each for name, each in kind.counted.items() if declared is None or each is not Decision.UNMANAGED}
-    return decided_on(run, rows, counted, again=again)
 
 
 def _within(run: Run, kind: ResourceKind, listed: Listed) -> Transform:

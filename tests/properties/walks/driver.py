@@ -43,7 +43,7 @@ from topicledger.ledger.digests import RowsDigest
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import resources
-from topicledger.plan.decisions import Decided, commit_plan
+from topicledger.plan.decided import Decided, commit_plan
 from topicledger.plan.reevaluate import Reevaluated
 from topicledger.resources import kind as resource_kind
 from topicledger.resources.acls import requests as acl_requests
@@ -297,10 +297,12 @@ def _plan_clusters(run: Any, context: Any, clusters: Any, *, again: bool) -> tup
     rows = STAGE.plans(kind, run.manifest_version)
     decided = Decided(rows=rows, any_planned=bool(rows.rows))
     if kind == "acls":
-        found = resources.wanted(run, clusters, run.selected)
-        seen, listed = resources.list_into_tables(run, found, seen)
-        for each in listed:
-            decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))
+        observed = []
+        for goal in resources.goals(run, clusters, run.selected):
+            seen, listed = goal.observe(run, clusters, seen)
+            observed.append(listed)
+        for each in observed:
+            decided = decided.also(each.decide(run, context.policies, clusters, seen, again=again))
     if decided.ended or decided.any_planned:
         commit_plan(run, decided)
     return seen, decided
