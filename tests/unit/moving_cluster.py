@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from topicledger.apply.executor import Executor
@@ -43,6 +44,8 @@ class MovingCluster:
         """Bytes by topic, partition and broker."""
         self.before_alter: Callable[[], None] = lambda: None
         """Called before a config is altered."""
+        self.in_sync: dict[Partition, frozenset[int]] = {}
+        """Replicas in sync, where these aren't the ones of `replicas`."""
 
     def finish(self, *partitions: Partition) -> None:
         """The controller is done with moves; with all where none are named."""
@@ -71,7 +74,7 @@ class MovingCluster:
         def state(key: Partition) -> PartitionState:
             live, target = self.replicas[key], self.targets.get(key)
             shown = live if target is None else (*target, *(each for each in live if each not in target))
-            return PartitionState(shown, frozenset(live), live[0])
+            return PartitionState(shown, self.in_sync.get(key, frozenset(live)), live[0])
 
         return {
             topic: TopicState(
@@ -145,16 +148,17 @@ class Written:
 
     def __init__(self) -> None:
         self.rows: list[Throttle] = []
+        self._count = 0
 
     def intend(self, throttles: Sequence[Throttle]) -> None:
-        self.rows += throttles
+        self._count += 1
+        self.rows += [replace(each, run_id="run", set_at=self._count) for each in throttles]
 
     def left(self) -> Sequence[Throttle]:
         return list(self.rows)
 
     def removed(self, throttles: Sequence[Throttle]) -> None:
-        keys = {(each.resource_type, each.resource, each.config) for each in throttles}
-        self.rows = [each for each in self.rows if (each.resource_type, each.resource, each.config) not in keys]
+        self.rows = [each for each in self.rows if each not in throttles]
 
 
 def executor_of(cluster: MovingCluster, written: Written, rate: int = 1_000, **fields: Any) -> Executor:

@@ -13,7 +13,8 @@ from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of,
 from topicledger.actions.cancelling import StillMoved
 from topicledger.actions.min_insync import MIN_INSYNC
 from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import ThrottleRefused, Throttling
+from topicledger.actions.throttling import Throttling
+from topicledger.actions.unthrottled import ThrottleRefused
 from topicledger.apply.throttles import take_away
 from topicledger.kafka import Response
 from topicledger.kafka.moving import Unanswered

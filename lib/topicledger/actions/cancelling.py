@@ -61,7 +61,7 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     except OutcomeUnknown as error:
         # Others are cancelled by then, and their rows say so: see below.
         unknown = error
-    accepted = {topic: moves for topic, moves in cancelling.asked.items() if topic not in refused}
+    accepted = {topic: cancelling.moves[topic] for topic in cancelling.asked if topic not in refused}
     states, listed = _settled(context, targets, accepted)
     context.require_planned_cluster()
     moving: dict[tuple[str, str], str] = {}
@@ -74,6 +74,7 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
         left = _Left(cancelling.moves[target.topic], state, listed)
         if left.moving:
             why = "not settled yet" if target.topic in accepted else "its topic id can't be compared now"
+            why = cancelling.unsafe.get(target.topic, why)
             why = silent[target.topic].why if target.topic in silent else why
             moving[target.topic, target.action] = refused.get(target.topic, why)
         elif target.topic in may_begin and not left.all_moved:
@@ -94,8 +95,10 @@ class _Cancelling:
         self.moves = {target.topic: moves_of(target) for target in targets}
         self.ours: dict[str, Sequence[Move]] = {}
         """Topic -> moves that can be cancelled now."""
-        self.asked: dict[str, list[Move]] = {}
-        """Topic -> moves that any request named."""
+        self.unsafe: dict[str, str] = {}
+        """Topic -> why a move of it is left under way: Kafka would drop the only replicas that are in sync."""
+        self.asked: set[str] = set()
+        """Topics of which any request named a move."""
 
     def look(self, targets: Sequence[Target]) -> None:
         """Find the moves of targets that can be cancelled now: of the planned topic, to the planned brokers."""
@@ -103,10 +106,16 @@ class _Cancelling:
         states = self._context.topic_states([target.topic for target in targets])
         for target in targets:
             state = states.get(target.topic)
-            ours = [move for move in self.moves[target.topic] if _is_ours(move, listed)]
             self.ours.pop(target.topic, None)
-            if ours and state is not None and state.topic_id == target.topic_id:
-                self.ours[target.topic] = ours
+            if state is None or state.topic_id != target.topic_id:
+                continue
+            ours = [move for move in self.moves[target.topic] if _is_ours(move, listed)]
+            for move in ours:
+                if _loses_records(move, state):
+                    why = "is in sync only on brokers that it is moved to: cancelling its move could lose records"
+                    self.unsafe[target.topic] = f"partition {move.partition} {why}; let it end"
+            if safe := [move for move in ours if not _loses_records(move, state)]:
+                self.ours[target.topic] = safe
 
     def compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
         """Yield each target, with a refusal if none of its moves can be cancelled any more."""
@@ -119,7 +128,7 @@ class _Cancelling:
         """Cancel the moves of targets that are under way."""
         wanted = {_key(move): None for target in targets for move in self.ours[target.topic]}
         for target in targets:
-            self.asked.setdefault(target.topic, []).extend(self.ours[target.topic])
+            self.asked.add(target.topic)
         answers, throttled = self._context.admin.reassign(wanted)
         results = {target.topic: TopicResult() for target in targets}
         for (topic, _), each in answers.items():
@@ -131,6 +140,12 @@ class _Cancelling:
 
 def _is_ours(move: Move, listed: Mapping[Partition, Replicas]) -> bool:
     return listed.get(_key(move)) == move.after
+
+
+def _loses_records(move: Move, state: TopicState) -> bool:
+    """Return whether no replica that would stay is in sync: with unclean elections, one of them would lead anyway."""
+    live = state.partitions.get(move.partition)
+    return live is not None and live.isr.isdisjoint(move.before)
 
 
 def _settled(
@@ -151,9 +166,9 @@ def _settled(
 def _is_between(move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> bool:
     live = state.partitions.get(move.partition) if state is not None else None
     both = {*move.before, *move.after}
-    return _key(move) in listed or (
-        live is not None and set(live.replicas) == both and both not in (set(move.before), set(move.after))
-    )
+    if _key(move) in listed:
+        return _is_ours(move, listed)
+    return live is not None and set(live.replicas) == both and both not in (set(move.before), set(move.after))
 
 
 class _Left:
@@ -162,8 +177,8 @@ class _Left:
     def __init__(self, moves: Sequence[Move], state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         live = state.partitions if state is not None else {}
         self.is_known = state is not None and state.permitted
-        self.moving = [move for move in moves if _is_ours(move, listed)]
-        """Moves that are still under way to the planned brokers."""
+        self.moving = [move for move in moves if _is_between(move, state, listed)]
+        """Moves that are still under way to the planned brokers, or that ended and are not shown as ended (R4)."""
         self.assignments = {move.partition: live[move.partition].replicas for move in moves if move.partition in live}
         self.moved = [move for move in moves if is_in_place(move, live.get(move.partition), listed)]
         self.cancelled_before = [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+from topicledger.actions.context import ClusterContext
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
+from topicledger.kafka.sending import Answer
 from topicledger.model import Target, TopicResult
 from topicledger.model.moves import Move
 
@@ -59,6 +61,28 @@ def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Se
     # The plan has the bytes of the topic's moves together.
     share = int(target.after.get("bytes", 0)) // max(1, sum(len(move.adding) for move in moves))
     return [replace(move, size=(sizes or {}).get((move.topic, move.partition), share)) for move in moves]
+
+
+def measured(
+    context: ClusterContext, targets: Mapping[str, Target]
+) -> tuple[dict[str, Sequence[Move]], frozenset[str]]:
+    """Return the moves of topics with sizes from brokers, and the topics for whose partitions brokers reported sizes.
+
+    Without a report, a partition has its share of the planned bytes.
+    """
+    sizes = context.partition_sizes({topic: sorted(target.replicas_after) for topic, target in targets.items()})
+    moves = {topic: moves_of(target, sizes) for topic, target in targets.items()}
+    told = (topic for topic, each in moves.items() if all((topic, move.partition) in sizes for move in each))
+    return moves, frozenset(told)
+
+
+def answer_of(target: Target, moves: Sequence[Move], began: datetime, *, measured: bool) -> Answer:
+    """Make the answer for a topic whose moves are done: partitions and, if brokers told all sizes, bytes; the times."""
+    after = {**target.after, "partitions": str(len(moves))}
+    if measured:
+        after["bytes"] = str(sum(move.total for move in moves))
+    result = TopicResult(replication_factor=len(moves[0].after), before=target.before, after=after)
+    return Answer(result, 1, began, datetime.now(UTC))
 
 
 def progress(moves: Sequence[Move], done: Sequence[Move], under_way: int, seconds: float) -> str:

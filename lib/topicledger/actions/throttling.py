@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext
@@ -26,6 +25,7 @@ from topicledger.actions.throttle_rows import (
     partitions_of,
     throttle_of,
 )
+from topicledger.actions.unthrottled import Resource, ThrottleRefused, Unthrottled, Without, needed
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas
@@ -50,10 +50,6 @@ _LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _EVERY = "*"
 _GRANT = "grant this principal AlterConfigs on the cluster and on the topic"
 _NOT_SHOWN = "the broker asked doesn't show its configs"
-_WITHOUT = "with replicas.throttle = 0 it moves without a throttle"
-
-_Resource: TypeAlias = tuple[str, str]
-"""Resource type, resource."""
 
 
 @dataclass
@@ -62,6 +58,10 @@ class Throttling:
 
     context: ClusterContext
     records: ThrottleRecords
+    begun: bool = False
+    """Whether `begin` was called."""
+    _down: frozenset[int] = frozenset()
+    """Brokers of moves that were down when throttles were set last: they have none of ours."""
     _unsettled: bool = False
     """Whether the outcome of the last request that altered throttles is unknown: it may be carried out later."""
 
@@ -71,15 +71,16 @@ class Throttling:
         Throttles that earlier starts left there stay set, with the new rate. With rate 0, none is set: throttles that
         protect no move are removed, and the others stay until their moves are over.
         """
+        self.begun = True
         if rate <= 0:
             self.end_if_possible()
         if rate <= 0 or not any(move.adding for move in moves):
             return Unthrottled()
-        written, without = by_key(self.records.left()), _Without()
+        written, without = by_key(self.records.left()), Without()
         throttles = [*self._rates(moves, rate, written, without), *self._lists(moves, written, without)]
         unthrottled = without.of(moves)
-        needed = {each for move in moves if move.topic not in unthrottled.topics for each in _needed(move)}
-        throttles = [each for each in throttles if key_of(each)[:2] in needed]
+        asked = {each for move in moves if move.topic not in unthrottled.topics for each in needed(move)}
+        throttles = [each for each in throttles if key_of(each)[:2] in asked]
         if throttles:
             self.context.limits.moving.throttled.update(map(key_of, throttles))
             self.records.intend(throttles)
@@ -88,6 +89,15 @@ class Throttling:
             without.silent |= set_now.silent
             log.info("cluster %s: %d throttles set at %d bytes/s", self.context.cluster, len(throttles), rate)
         return without.of(moves)
+
+    def complete(self, wave: Sequence[Move], under_way: Collection[Move], rate: int) -> Unthrottled:
+        """Set what `begin` set, where it is missing, for a later wave; return the topics that can't be throttled.
+
+        Another client may have removed throttles since, or a broker may have been down.
+        """
+        if rate <= 0 or not (wave or (self._down and self._down & self._live_brokers())):
+            return Unthrottled()
+        return self.begin([*under_way, *wave], rate)
 
     def end_if_possible(self) -> None:
         """Call `end`; throttles that can't be removed now stay recorded, with a warning."""
@@ -98,7 +108,7 @@ class Throttling:
 
     def is_any_over(self) -> bool:
         """Return whether `end` would find a throttle to remove; changes nothing."""
-        stuck: dict[_Resource, str] = {}
+        stuck: dict[Resource, str] = {}
         left = self._reachable(self._over(by_key(self.records.left())))
         self._live(left, stuck, stuck)
         return any(key[:2] not in stuck for key in left)
@@ -127,7 +137,7 @@ class Throttling:
         if not over:
             return len(written)
         name, left = self.context.cluster, self._reachable(over)
-        refused, untold = dict[_Resource, str](), dict[_Resource, str]()
+        refused, untold = dict[Resource, str](), dict[Resource, str]()
         live = self._live(left, refused, untold)
         # A value that is neither ours nor the previous one is another client's: it stays. Our own throttle may not be
         # visible yet, so the previous value is set even if the broker shows it already.
@@ -139,8 +149,9 @@ class Throttling:
         reset = self._set(ours)
         refused |= {**reset.silent, **reset.refused}
         untold |= reset.untold
-        # The answers count only if they are the planned cluster's.
+        # The answers count only if they are the planned cluster's, and only who holds its lease records them.
         self.context.require_planned_cluster()
+        self.context.may_send()
         # A config that has its previous value is fine even if the request failed.
         stays = refused.keys() | untold.keys()
         stuck = {key for key in left if key[:2] in stays and (key not in live or live[key] != left[key][-1].before)}
@@ -205,10 +216,11 @@ class Throttling:
         return frozenset(broker.broker_id for broker in self.context.brokers())
 
     def _rates(
-        self, moves: Sequence[Move], rate: int, written: Mapping[ThrottleKey, Sequence[Throttle]], without: _Without
+        self, moves: Sequence[Move], rate: int, written: Mapping[ThrottleKey, Sequence[Throttle]], without: Without
     ) -> Iterator[Throttle]:
         brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
-        for broker in sorted(brokers & self._live_brokers()):
+        self._down = frozenset(brokers - (up := self._live_brokers()))
+        for broker in sorted(brokers & up):
             found = self._ask_broker(broker, without.refused, without.silent)
             if found is None:
                 continue
@@ -220,7 +232,7 @@ class Throttling:
                     yield throttle_of(key, before=None, value=str(rate))
 
     def _lists(
-        self, moves: Sequence[Move], written: Mapping[ThrottleKey, Sequence[Throttle]], without: _Without
+        self, moves: Sequence[Move], written: Mapping[ThrottleKey, Sequence[Throttle]], without: Without
     ) -> Iterator[Throttle]:
         wanted: dict[str, dict[str, set[str]]] = {}
         for move in moves:
@@ -241,7 +253,7 @@ class Throttling:
                     yield throttle_of(key, before=before, value=",".join(sorted(entries(live) | replicas)))
 
     def _live(
-        self, keys: Collection[ThrottleKey], refused: dict[_Resource, str], untold: dict[_Resource, str]
+        self, keys: Collection[ThrottleKey], refused: dict[Resource, str], untold: dict[Resource, str]
     ) -> Mapping[ThrottleKey, str | None]:
         """Return config -> its value, without deleted topics; add resources that can't be read to the other arguments.
 
@@ -263,7 +275,7 @@ class Throttling:
         return found
 
     def _ask_broker(
-        self, broker: int, refused: dict[_Resource, str], silent: dict[_Resource, str]
+        self, broker: int, refused: dict[Resource, str], silent: dict[Resource, str]
     ) -> Mapping[str, str] | None:
         """Return the rates of a broker; None if it refuses to show them, or only the rest of the cluster answers."""
         try:
@@ -281,7 +293,7 @@ class Throttling:
         self.context.brokers()
 
     def _topic_configs(
-        self, topics: Collection[str], refused: dict[_Resource, str], silent: dict[_Resource, str]
+        self, topics: Collection[str], refused: dict[Resource, str], silent: dict[Resource, str]
     ) -> dict[str, Mapping[str, str]]:
         found = self.context.describe_configs(sorted(topics), dict.fromkeys(topics, _LISTS))
         for topic, configs in found.items():
@@ -296,13 +308,13 @@ class Throttling:
             if configs.error_code == kafka.NONE
         }
 
-    def _set(self, values: Mapping[ThrottleKey, str | None]) -> _Without:
+    def _set(self, values: Mapping[ThrottleKey, str | None]) -> Without:
         """Alter configs; return resource -> why it is refused, or why its outcome is unknown.
 
         A topic without an outcome counts as untold if the cluster answers about other topics: a later start would
         fail, too. A broker may be back by then.
         """
-        found = _Without()
+        found = Without()
         self._unsettled = True
         by_resource: dict[tuple[str, str], dict[str, str | None]] = {}
         for (resource_type, resource, config), value in values.items():
@@ -350,51 +362,3 @@ class Throttling:
             configs = {name: target.after.get(name) for name in target.touched}
             results[target.resource] = self.context.admin.alter_broker_configs(int(target.resource), configs)
         return Response(results=results, throttle_time_ms=0)
-
-
-class ThrottleRefused(ClusterError):
-    """Raised if the cluster refuses to remove a throttle."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unthrottled:
-    """Topics without the throttle that their moves need; no more of their moves are begun."""
-
-    refused: Mapping[str, str] = field(default_factory=dict)
-    """Topic -> why the cluster sets no throttle."""
-    silent: Mapping[str, str] = field(default_factory=dict)
-    """Topic -> why the outcome is unknown now; a later start may set the throttle."""
-
-    @property
-    def topics(self) -> frozenset[str]:
-        return frozenset({*self.refused, *self.silent})
-
-
-@dataclass
-class _Without:
-    """Resources -> why they have no throttle."""
-
-    refused: dict[_Resource, str] = field(default_factory=dict)
-    untold: dict[_Resource, str] = field(default_factory=dict)
-    """Topics about which brokers answer only errors."""
-    silent: dict[_Resource, str] = field(default_factory=dict)
-
-    def of(self, moves: Sequence[Move]) -> Unthrottled:
-        """Return the topics among `moves` that need one of these resources."""
-        refused, silent = dict[str, str](), dict[str, str]()
-        for move in moves:
-            for resource in _needed(move):
-                if resource in self.refused:
-                    refused.setdefault(move.topic, f"{self.refused[resource]}; {_WITHOUT}")
-                elif resource in self.silent:
-                    silent.setdefault(move.topic, self.silent[resource])
-        return Unthrottled(
-            refused=refused, silent={topic: why for topic, why in silent.items() if topic not in refused}
-        )
-
-
-def _needed(move: Move) -> Sequence[_Resource]:
-    """Return the resources whose throttles a move needs."""
-    if not move.adding:
-        return []
-    return [(TOPIC, move.topic), *((BROKER, str(broker)) for broker in (*move.before, *move.after))]

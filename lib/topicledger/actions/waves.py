@@ -15,7 +15,16 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, undescribed
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.min_insync import below_min_insync
-from topicledger.actions.moved import is_between, is_cancelled, is_in_place, moves_of, ours, where_cancelled
+from topicledger.actions.moved import (
+    answer_of,
+    is_between,
+    is_cancelled,
+    is_in_place,
+    measured,
+    moves_of,
+    ours,
+    where_cancelled,
+)
 from topicledger.actions.receivers import Receivers
 from topicledger.actions.throttling import Throttling
 from topicledger.actions.watching import Watching
@@ -77,24 +86,18 @@ class Waves:
         """
         context, throttles = self._context, self._context.limits.moving.throttles
         throttling = Throttling(context, throttles) if throttles is not None else None
-        pause, begun = _LOOK_EVERY, False
+        pause = _LOOK_EVERY
         try:
             if self._targets:
-                self._measure()
+                self._moves, self._measured = measured(context, self._targets)
                 self.look()
             while True:
                 yield from self._ended()
                 if self._targets.keys() <= self._left_open:
                     break
                 wave = self._next_wave()
-                if throttling is not None and not begun and self._may_be_deleted():
-                    # An unlisted topic's configs can't be read, so it can't be throttled. Wait until it is listed, or
-                    # counts as deleted.
-                    wave = []
-                elif throttling is not None and not begun:
-                    unthrottled = self._throttle(throttling)
-                    wave = [move for move in wave if move.topic not in unthrottled]
-                    begun = True
+                if throttling is not None:
+                    wave = self._throttled(throttling, wave)
                 if wave:
                     self._start(wave)
                 pause = _LOOK_EVERY if wave else min(pause * 1.5, _LONGEST_LOOK)
@@ -113,14 +116,22 @@ class Waves:
         if throttling is not None:
             throttling.end_if_possible()
 
-    def _throttle(self, throttling: Throttling) -> Collection[str]:
-        """Set the throttles of all moves; return topics without one, of which no more moves are begun."""
-        without = throttling.begin(self._unfinished(), self._context.limits.moving.settings.throttle)
+    def _throttled(self, throttling: Throttling, wave: Sequence[Move]) -> Sequence[Move]:
+        """Set the throttles that moves need and lack; return the moves of the wave that may begin."""
+        rate = self._context.limits.moving.settings.throttle
+        if throttling.begun:
+            without = throttling.complete(wave, self._under_way.values(), rate)
+        elif self._may_be_deleted():
+            # An unlisted topic's configs can't be read, so it can't be throttled. Wait until it is listed, or counts
+            # as deleted.
+            return []
+        else:
+            without = throttling.begin(self._unfinished(), rate)
         for topic, why in without.refused.items():
             self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
         for topic, why in without.silent.items():
             self._leave_open(topic, why)
-        return without.topics
+        return [move for move in wave if move.topic not in without.topics]
 
     def _may_be_deleted(self) -> Collection[str]:
         """Return the topics that no broker lists and that don't count as deleted yet."""
@@ -134,16 +145,6 @@ class Waves:
             for move in self._moves[topic]
             if not self._is_done(move) and (topic not in self._failed or (topic, move.partition) in self._under_way)
         ]
-
-    def _measure(self) -> None:
-        """Take the sizes of partitions from their brokers; without a report, as a share of the planned bytes."""
-        sizes = self._context.partition_sizes(
-            {topic: [move.partition for move in moves] for topic, moves in self._moves.items()}
-        )
-        self._moves = {topic: moves_of(target, sizes) for topic, target in self._targets.items()}
-        self._measured = frozenset(
-            topic for topic, moves in self._moves.items() if all((topic, move.partition) in sizes for move in moves)
-        )
 
     def look(self, topics: Sequence[str] | None = None) -> None:
         """Find moves, of all or the given topics, that are done (R4: in sync, no longer listed) or under way."""
@@ -200,9 +201,9 @@ class Waves:
             why = f"partition {move.partition} is {where}, neither as planned nor as it was"
             self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, why)
         elif key in self._sent:
-            # Acknowledged, but neither listed nor done: another client cancelled it. It is sent again.
-            self._sent.discard(key)
-            log.info("cluster %s: partition %d of %s is moved again", self._context.cluster, move.partition, move.topic)
+            # Acknowledged, but neither listed nor done. Who cancels moves often removes throttles, too.
+            why = f"another client cancelled the move of partition {move.partition}"
+            self._fail(move.topic, Refusal.CANCELLED, why)
 
     def _is_sent(self, key: Partition) -> None:
         self._sent.add(key)
@@ -283,17 +284,15 @@ class Waves:
 
     def answer(self, target: Target, began: datetime) -> Answer:
         """Make the answer for a topic that is done: the moved partitions and bytes, and the times."""
-        moves = self._moves[target.topic]
-        after = {**target.after, "partitions": str(len(moves))}
-        if target.topic in self._measured:
-            after["bytes"] = str(sum(move.total for move in moves))
-        result = TopicResult(replication_factor=len(moves[0].after), before=target.before, after=after)
-        return Answer(result, 1, began, datetime.now(UTC))
+        return answer_of(target, self._moves[target.topic], began, measured=target.topic in self._measured)
 
     def _next_wave(self) -> Sequence[Move]:
         most = self._context.limits.moving.settings
         room = UnderWay(max_partitions=most.max_partitions_per_broker, max_bytes=most.max_bytes_per_broker)
         copied, wave = list(self._receivers.copied(self._under_way.values())), list[Move]()
+        if self._context.limits.moving.is_expired():
+            for topic in self._targets:
+                self._fail(topic, Refusal.PLAN_EXPIRED, "the rest was not begun: guards.max_plan_age is over")
         for move in copied:
             room.add(move)
         for topic in self._targets:

@@ -1,9 +1,10 @@
-"""Totals of a plan's moves for people: bytes by broker, and the estimated time."""
+"""The moves of a plan: until when they may begin, and totals for people: bytes by broker, and the estimated time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -11,7 +12,8 @@ from rich.console import Console
 
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.rows import parts_of, read_moves
-from topicledger.model import ReplicaAction
+from topicledger.ledger.run import Run
+from topicledger.model import ReplicaAction, Work
 from topicledger.text import cell, counted, duration, grid_of
 
 
@@ -39,6 +41,16 @@ class PlannedMoves:
         partitions, topics = counted(self.partitions, "partition"), counted(self.topics, "topic")
         stopped = f"; guards stopped {self.stopped:,} of the partitions" if self.stopped else ""
         return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}{stopped}"
+
+
+def begin_until(run: Run, work: Work) -> datetime | None:
+    """Return when the first plan of the run's moves expires (`guards.max_plan_age`); None without moves in `work`."""
+    moves = ReplicaAction.REASSIGN
+    if not any(each.action == moves for _, batches in work.values() for batch in batches for each in batch):
+        return None
+    of_moves = run.plans().where(F.col("action") == moves.value)
+    planned_at: datetime = of_moves.agg(F.min("planned_at")).collect()[0][0]
+    return planned_at.astimezone(UTC) + timedelta(seconds=run.settings.guards.max_plan_age)
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from topicledger.apply.cancelling import cancel, cancelled_if_stopped
 from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
 from topicledger.apply.executor import Executor
+from topicledger.apply.moves import begin_until
 from topicledger.apply.throttles import left_on, take_away, take_away_left
 from topicledger.apply.values import Applied, Validated
 from topicledger.config.settings import ClusterSettings
@@ -141,7 +142,7 @@ def _apply_held(
             sent.begin(ready.actions)
         if current.actions and run.state is not RunState.APPLYING:
             run.commit_state(RunState.APPLYING)
-        context = replace(context, withdrawn=current.withdrawn)
+        context = replace(context, withdrawn=current.withdrawn, moves_until=begin_until(run, current.actions))
         idle: Work = {
             name: (cluster_id, []) for name, (cluster_id, _) in ready.actions.items() if name not in current.actions
         }

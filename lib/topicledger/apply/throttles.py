@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.throttling import ThrottleRefused, Throttling
+from topicledger.actions.throttling import Throttling
+from topicledger.actions.unthrottled import ThrottleRefused
 from topicledger.apply.dispatch import expect_late_requests, expire_if_in_flight
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import Settings

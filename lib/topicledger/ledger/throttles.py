@@ -15,6 +15,8 @@ from topicledger.model.moves import Throttle
 from topicledger.schemas import THROTTLES
 
 _CONFIG = ("resource_type", "resource", "config")
+_ROW = {**dict.fromkeys((*_CONFIG, "run_id"), "string"), "set_at": "bigint"}
+"""Column that names a row -> its type, as `Throttle` has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class RecordedThrottles:
         """Return the throttles that any run may have left set; for the same config, the latest is last."""
         if not self.ledger.exists(THROTTLES):
             return []
-        rows = self.ledger.read(THROTTLES).where(F.expr(self._open())).orderBy(*_CONFIG, "set_at")
+        rows = self.ledger.read(THROTTLES).where(self._open()).orderBy(*_CONFIG, "set_at")
         return [
             Throttle(
                 resource_type=row["resource_type"],
@@ -57,16 +59,24 @@ class RecordedThrottles:
                 config=row["config"],
                 before=row["before"],
                 value=row["value"],
+                run_id=row["run_id"],
+                set_at=row["at"],
             )
-            for row in rows.collect()
+            for row in rows.withColumn("at", F.unix_micros("set_at")).collect()
         ]
 
     def removed(self, throttles: Sequence[Throttle]) -> None:
-        """Commit that these throttles are no longer set."""
+        """Commit that throttles of `left` are no longer set.
+
+        A driver that was suspended for long may call this: throttles recorded since `left` may be set.
+        """
         if not throttles:
             return
-        keys = [{name: getattr(each, name) for name in _CONFIG} for each in throttles]
-        named = self.ledger.rows(THROTTLES, keys).select(*_CONFIG).distinct()
+        keys = {tuple(getattr(each, name) for name in _ROW) for each in throttles}
+        of_rows = self.ledger.spark.createDataFrame(
+            sorted(keys), ", ".join(f"{name} {of}" for name, of in _ROW.items())
+        )
+        named = of_rows.withColumn("set_at", F.timestamp_micros("set_at"))
         self.ledger.update_named(THROTTLES, named, self._open(), {"removed_at": sql_value(datetime.now(UTC))})
 
     def _open(self) -> str:

@@ -72,6 +72,9 @@ class Throttle:
     before: str | None
     """None if it wasn't set."""
     value: str
+    run_id: str | None = None
+    set_at: int | None = None
+    """Microseconds since 1970. With `run_id`, it names the row of the record; None before it is recorded."""
 
 
 class ThrottleRecords(Protocol):
