@@ -22,7 +22,7 @@ def row(topic: str, live: dict[int, list[int]] | None, declared: bool = True, **
     """As Spark hands it over: maps are lists of pairs."""
     names = ("num_partitions", "replication_factor", "placement", "assigned", "internal", "sizes", "other_leaders")
     pairs = {name: list(value.items()) if isinstance(value, dict) else value for name, value in values.items()}
-    found = dict.fromkeys(names) | pairs
+    found = dict.fromkeys((*names, "refused")) | pairs
     return {"topic": topic, "declared": declared or None, "live": None if live is None else list(live.items()), **found}
 
 
@@ -146,6 +146,22 @@ def test_a_broker_is_drained_of_every_topic_within_its_placement() -> None:
         "foreign": (1, 2),
         "racks": (1, 2),
     }
+
+
+@pytest.mark.parametrize("fills", [False, True])
+def test_a_rebalance_leaves_topics_whose_rows_are_refused(fills: bool) -> None:
+    """A mistake elsewhere in a row must not take away the placement that the row declares."""
+    why = {"error": "INVALID_CONFIGS", "error_message": "retention.ms is no number"}
+    live = {0: [1, 3], 1: [2, 1], 2: [2, 1], 3: [1, 2]}
+    asked = Asked(moves=["main"], elections=["main"], rebalance=Rebalance(broker=3, fills=fills))
+    mistaken = {**row("mistaken", live, declared=False), "refused": why}
+    found = answers(mistaken, row("free", live, declared=False), asked=asked)
+    assert {topic for (topic, _), each in found.items() if each.get("moves")} <= {"free"}
+    refused = {topic: each["error"] for (topic, _), each in found.items() if each.get("error")}
+    assert refused == ({} if fills else {"mistaken": "INVALID_CONFIGS"})
+    if not fills:
+        message = found["mistaken", "reassign"]["error_message"]
+        assert message.endswith("correct the row first: retention.ms is no number")
 
 
 @pytest.mark.parametrize("fills", [False, True])

@@ -87,11 +87,14 @@ class Sizes:
     """Cluster -> broker -> free bytes."""
 
 
-def planned(validated: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
+def planned(
+    validated: DataFrame, seen: Observation, sizes: Sizes, asked: Asked, refused: DataFrame | None = None
+) -> DataFrame:
     """Ask the planner about declared topics; return `_ANSWER`, materialised, for topics that need an action.
 
     In: `validated` from `manifests.rows.validate`, with `INSIDE`. Topics outside stay; those a rebalance would move, if
-    they were inside, have the decision `outside`.
+    they were inside, have the decision `outside`. `refused`: topics whose rows are refused, so that a rebalance doesn't
+    know where they may be (cluster, topic, error, error_message).
     """
     clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
     here = F.col("cluster").isin(*clusters)
@@ -102,7 +105,7 @@ def planned(validated: DataFrame, seen: Observation, sizes: Sizes, asked: Asked)
     declared = validated.where(accepted).select(
         "cluster", "topic", F.col(INSIDE).alias("declared"), *_ASKED, F.col("assignments").alias("assigned")
     )
-    rows = live.join(declared, on=["cluster", "topic"], how="full_outer")
+    rows = live.join(declared, on=["cluster", "topic"], how="full_outer").transform(_with_refused(refused))
     if sizes.replicas is None:
         rows = rows.withColumn("sizes", F.lit(None).cast("map<int,bigint>"))
     else:
@@ -122,6 +125,15 @@ def planned(validated: DataFrame, seen: Observation, sizes: Sizes, asked: Asked)
         return pa.Table.from_pylist(found, schema=arrow_schema(_ANSWER))
 
     return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).transform(materialised)
+
+
+def _with_refused(refused: DataFrame | None) -> Transform:
+    """Add `refused`, null for other topics: the error and its message."""
+    if refused is None:
+        return lambda rows: rows.withColumn("refused", F.lit(None).cast("struct<error:string,error_message:string>"))
+    why = F.struct("error", "error_message").alias("refused")
+    by_topic = refused.select("cluster", "topic", why).dropDuplicates(["cluster", "topic"])
+    return lambda rows: rows.join(by_topic, on=["cluster", "topic"], how="left")
 
 
 def uneven(validated: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:

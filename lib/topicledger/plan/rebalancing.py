@@ -20,9 +20,20 @@ def rebalanced(
 ) -> Mapping[str, Change]:
     """Plan moves that drain or fill a broker: within declared placements; topics that no row declares may move to any.
 
-    Topics outside the scope stay where they are.
+    Topics outside the scope, and those whose rows are refused, stay where they are.
     """
     broker, outside = rebalance.broker, _outside(rows)
+    unclear = {
+        row["topic"]: Change(
+            refused=(
+                Refusal(row["refused"]["error"]),
+                "its row is refused, so it is unknown where its replicas may be: correct the row first: "
+                f"{row['refused']['error_message']}",
+            )
+        )
+        for row in rows
+        if row["refused"] is not None and row["declared"] is None
+    }
     placements = {
         row["topic"]: parse_placement(row["placement"])
         for row in rows
@@ -33,7 +44,7 @@ def rebalanced(
         allowed = {
             each.topic
             for each in topics
-            if each.topic not in assigned | outside
+            if each.topic not in assigned | outside | unclear.keys()
             and allows(placements.get(each.topic, ANYWHERE), broker, cluster.racks[broker])
         }
         return fill(cluster, topics, [broker], allowed)
@@ -41,7 +52,7 @@ def rebalanced(
     wishes = {
         topic: Wish(placement=without(placements.get(topic, ANYWHERE), broker))
         for topic in there
-        if topic not in assigned
+        if topic not in assigned and topic not in unclear
     }
     stay = Change(
         refused=(
@@ -51,7 +62,8 @@ def rebalanced(
         )
     )
     changes = plan(replace(cluster, leaving=frozenset([broker])), topics, wishes)
-    return dict(sorted({**changes, **{topic: stay for topic in there if topic in assigned}}.items()))
+    kept = {topic: unclear.get(topic, stay) for topic in there if topic in assigned or topic in unclear}
+    return dict(sorted({**changes, **kept}.items()))
 
 
 def kept_outside(topics: Sequence[TopicReplicas], rows: Rows, rebalance: Rebalance) -> Sequence[str]:

@@ -68,7 +68,7 @@ class ObservedTopics:
         if any(name in wanted.replicas.clusters for name in seen.known):
             moving_on = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
             sizes = sizes_on(run.spark, moving_on, settings.kafka)
-            answers = moving.planned(wanted.marked, seen, sizes, wanted.replicas)
+            answers = moving.planned(wanted.marked, seen, sizes, wanted.replicas, wanted.refused)
 
         def made() -> Decided:
             transform = decided(seen, wanted, self.configs, policies, known, settings, answers)

@@ -16,7 +16,7 @@ from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, ReplicaAction
+from topicledger.model import Action, Outcome, ReplicaAction
 from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
@@ -49,6 +49,8 @@ class Wanted:
     """Policies that skip a delete instead of refusing it, unless another policy refuses it."""
     replicas: Asked = NOTHING_ASKED
     """The request to the planner of replicas and leaders."""
+    refused: DataFrame | None = None
+    """Topics whose rows are refused, for a rebalance (`moving.planned`)."""
     undeclared: Transform | None = None
     """Decides to delete topics whose row was removed (`undeclared.with_deletes`); None: they stay."""
     created: DataFrame | None = None
@@ -104,7 +106,7 @@ def brought_about(validated: DataFrame, changes: Mapping[str, ChangeSettings], k
 
 def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that a broker is drained or filled, as far as the manifests' placements allow."""
-    validate = manifests.validated_by(run.settings, selected)
+    rows = run.manifests(run.manifest_version).transform(manifests.validated_by(run.settings, selected))
     names = [each.name for each in run.clusters]
 
     def require_broker(seen: Observation) -> None:
@@ -125,7 +127,8 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
             _require_all_seen(run, rebalance.broker)
 
     return Wanted(
-        validated=run.manifests(run.manifest_version).transform(validate).where(F.col("phase").isNull()),
+        validated=rows.where(F.col("phase").isNull()),
+        refused=rows.where((F.col("outcome") == Outcome.REFUSED.value) & F.col("topic").isNotNull()),
         kinds=list(ReplicaAction),
         require=require_broker,
         replicas=Asked(moves=names, elections=names, rebalance=rebalance),
