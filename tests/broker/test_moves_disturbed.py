@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.ledger import leases
 from topicledger.ledger.leases import LeaseHeld
 from topicledger.model import Outcome
-from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS
+from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
 from topicledger.schemas import LEASES, THROTTLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -145,6 +146,26 @@ def test_moves_of_another_client_between_two_requests_keep_their_targets(kafka_t
     with mover(kafka_three, kept=kept) as executor:
         assert Throttling(executor, kept).end() == 0
     until(lambda: set(throttles_on(kafka_three, [third])) == set(), seconds=30)
+
+
+def test_a_move_that_another_client_cancels_stays_cancelled(kafka_three: EmbeddedKafka) -> None:
+    """R3: sent again, it would copy without a throttle, since who cancels a move often removes its throttles."""
+    topic, before, after, kept = "disturbed.cancelled", {0: (1,)}, {0: (3,)}, Kept()
+    target = move(topic, with_data(kafka_three, topic, before, 3_000_000), before, after)
+    with FaultProxy(kafka_three) as proxy, behind(proxy, SLOW, kept) as executor, ThreadPoolExecutor(1) as beside:
+        rows = beside.submit(lambda: list(executor.apply([target])))
+        until(lambda: listed(kafka_three) == {(topic, 0): (3,)}, seconds=30)
+        with admin_of(kafka_three) as admin:
+            assert admin.reassign({(topic, 0): None})[0][topic, 0].error_code == 0
+            for broker in (1, 3):
+                admin.alter_broker_configs(broker, {FOLLOWER_RATE: None, LEADER_RATE: None})
+        (row,) = rows.result(timeout=120)
+        assert proxy.count(REASSIGN, "request") == 1
+    words = "0 of 1 partitions moved; another client cancelled the move of partition 0"
+    assert (row.outcome, row.error, row.error_message) == (Outcome.FAILED, "CANCELLED", words)
+    assert (listed(kafka_three), replicas(kafka_three, topic)) == ({}, {0: (1,)})
+    assert not kept.left()
+    until(lambda: throttles_on(kafka_three, [topic]) == {}, seconds=30)
 
 
 @pytest.mark.thorough
