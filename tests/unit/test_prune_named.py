@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import dicts, frame, manifest_rows
+from tests.unit.frames import decision_rows, dicts, frame, manifest_rows
+from topicledger.config.settings import KafkaSettings
+from topicledger.model.prune import Prune
+from topicledger.observe.topic_use import LAST_RECORDS
+from topicledger.plan import prune
 from topicledger.plan.undeclared import declared_since
 from topicledger.schemas import PLANS
 
@@ -18,7 +24,11 @@ MAY_MEAN: dict[str, tuple[dict[str, Any], set[str]]] = {
     "no topic": ({"topic": None}, {"main"}),
     "a topic that can't be": ({"topic": "t/new"}, {"main"}),
     "nothing at all": ({"topic": None, "cluster": None}, {"main", "other"}),
-    "another topic": ({"topic": "u"}, set()),
+    "replaced": ({"topic": "u", "replaces": "t"}, {"main"}),
+    "replaced by a refused row": ({"topic": "u", "replaces": "t", "state": "absent"}, {"main"}),
+    "replaced, on an unknown cluster": ({"topic": "u", "replaces": "t", "cluster": "mian"}, {"main", "other"}),
+    "replaces what can't be": ({"topic": "u", "replaces": "t/old"}, {"main"}),
+    "another topic": ({"topic": "u", "replaces": "v"}, set()),
 }
 
 
@@ -32,3 +42,20 @@ def test_prune_leaves_what_a_wrong_row_may_mean(spark: SparkSession) -> None:
         found = dicts(plans.transform(declared_since(manifest_rows(spark, row), 7, ["main", "other"])))
         assert {each["cluster"] for each in found} == stays, what
         assert {each["error"] for each in found} <= {"CHANGED_SINCE_PLAN"}
+
+
+@pytest.mark.parametrize("row", [{}, {"num_partitions": -1}, {"state": "absent"}])
+def test_prune_leaves_a_topic_that_a_row_replaces(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]
+) -> None:
+    """Only `replaced_idle_days` deletes it, and a refused row protects it, too."""
+    declared = manifest_rows(spark, {"topic": "new", "replaces": "tmp.old", **row})
+    settings = SimpleNamespace(kafka=KafkaSettings(), clusters={"main": None}, scope=SimpleNamespace(ignore_topics=()))
+    ledger = SimpleNamespace(read=lambda *_: declared)
+    run: Any = SimpleNamespace(spark=spark, clusters=(), manifest_version=1, ledger=ledger, settings=settings)
+    monkeypatch.setattr(prune, "read_last_records", lambda *_: spark.createDataFrame([], LAST_RECORDS))
+    seen = [{"topic": each, "decision": "unmanaged", "topic_id": each} for each in ("tmp.old", "tmp.other")]
+    wanted = prune.pruned(run, Prune(patterns=("^tmp",), idle_days=7), None)
+    assert wanted.changes is not None
+    found = decision_rows(spark, *seen).transform(wanted.changes(None))
+    assert {each["topic"]: each["decision"] for each in dicts(found)} == {"tmp.old": "declared", "tmp.other": "delete"}

@@ -102,7 +102,17 @@ def test_only_topics_of_this_ledger_without_a_row_are_deleted(spark: SparkSessio
     assert [row["error"] for row in stopped] == ["MAX_DELETES_EXCEEDED"]
 
 
-@pytest.mark.parametrize("row", [{"topic": None}, {"topic": "gone", "cluster": "mian"}, {"topic": "go ne"}])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"topic": None},
+        {"topic": "gone", "cluster": "mian"},
+        {"topic": "go ne"},
+        {"topic": "new", "replaces": "gone"},
+        {"topic": "new", "replaces": "gone", "state": "absent"},
+        {"topic": "new", "replaces": "go ne"},
+    ],
+)
 def test_a_row_that_may_mean_the_topic_keeps_it(spark: SparkSession, row: dict[str, Any]) -> None:
     found = decided(spark, run_of(spark, manifest_rows(spark, row)))
     assert found["main", "gone"]["decision"] == "unmanaged"
@@ -163,14 +173,17 @@ def test_a_topic_that_is_declared_again_is_not_deleted(spark: SparkSession) -> N
             ),
             *({**common, "topic": each, "resource": each, "before": {}} for each in ("absent", "no longer")),
             {**common, "topic": "once", "resource": "once", "before": {UNDECLARED: "first", REPLACED_BY: "late"}},
+            *({**common, "topic": each, "resource": each, "before": {REPLACED_BY: "new"}} for each in ("old", "x")),
         ],
     )
-    rows = ({"topic": "back"}, {"topic": "absent", "state": "absent"})
+    rows = ({"topic": "back", "replaces": "gone"}, {"topic": "absent", "state": "absent"}, {"topic": "x"})
+    rows = (*rows, {"topic": "new", "replaces": "old"})
     transform = no_longer_asked_for(
         manifest_rows(spark, *rows), validated_rows(spark, *rows), 8, run_of(spark, manifest_rows(spark))
     )
     refused = {row["topic"]: row["error_message"] for row in dicts(planned.transform(transform))}
-    assert set(refused) == {"back", "no longer"}
+    assert set(refused) == {"back", "gone", "no longer", "x"}
+    assert refused["gone"] == refused["back"]
     assert refused["back"].startswith("no manifest named it when it was planned, but manifests at version 8 do")
     assert "don't declare it" in refused["no longer"]
 

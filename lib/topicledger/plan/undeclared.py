@@ -30,15 +30,18 @@ from topicledger.schemas import ACTION_KEY, AUDIT
 def with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
     """Add `_named`: whether any row of `manifests`, even a refused one, names the topic. Add `_unreadable` (string).
 
-    `_unreadable` is the reason to keep a topic if some row has a topic that can't be read, and may mean this one. A row
-    whose cluster isn't in `clusters` may mean each of them.
+    In: rows with `replaces`; a row also names the topic that it replaces. `_unreadable` is the reason to keep a topic
+    if some row names one that can't be read, and may mean this one. A row whose cluster isn't in `clusters` may mean
+    each of them.
     """
     every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
     meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
-    legible = legal_topic().reason.isNull()
-    rows = declared.select(meant, "topic", legible.alias("_legible")).distinct()
+    own = F.array("topic")
+    names = F.explode(F.when(F.col(REPLACES).isNull(), own).otherwise(F.array("topic", REPLACES))).alias("topic")
+    rows = declared.select("cluster", names).select(meant, "topic").distinct()
+    rows = rows.withColumn("_legible", legal_topic().reason.isNull())
     named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
-    why = text("it stays: a row of manifests whose topic can't be read may mean it: ", F.min("topic"))
+    why = text("it stays: a row of manifests names a topic that can't be read and may mean it: ", F.min("topic"))
     unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))
     return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
         F.broadcast(unreadable), on="cluster", how="left"
@@ -69,13 +72,17 @@ def no_longer_asked_for(
     others = no_longer_declared(TOPICS, declared, version, then, of_files=run.of_files, scope=scope)
     if not (deleting(run) or idle_days(run)):
         return others
-    names, replaced = declared_since(now, version, list(run.settings.clusters)), _no_longer_replaced(now, version)
-    undeclared = is_undeclared() | is_replaced()
+    clusters = list(run.settings.clusters)
+    # The row that replaces a topic names it as long as the delete is asked for.
+    rows_alone = now.withColumn(REPLACES, F.lit(None).cast("string"))
+    names, topics = declared_since(now, version, clusters), declared_since(rows_alone, version, clusters)
+    replaced = is_replaced() & ~is_undeclared()
+    by_others = ((is_undeclared(), names), (replaced, topics), (replaced, _no_longer_replaced(now, version)))
 
     def transform(planned: DataFrame) -> DataFrame:
-        refused_ones = planned.where(~undeclared).transform(others)
-        for each in (names, replaced):
-            refused_ones = refused_ones.unionByName(planned.where(undeclared).transform(each))
+        refused_ones = planned.where(~(is_undeclared() | is_replaced())).transform(others)
+        for concerned, each in by_others:
+            refused_ones = refused_ones.unionByName(planned.where(concerned).transform(each))
         return refused_ones.dropDuplicates([*ACTION_KEY])
 
     return transform
@@ -133,7 +140,7 @@ def with_deletes(run: Run, before: Former | None) -> Transform | None:
     clusters = deleting(run)
     if not clusters or before is None:
         return None
-    declared = run.manifests(run.manifest_version).select("cluster", "topic")
+    declared = run.manifests(run.manifest_version).select("cluster", "topic", REPLACES)
     return lambda decisions: decisions.transform(
         _with_deletes(
             declared,
