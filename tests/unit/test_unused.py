@@ -61,6 +61,8 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         *twice("_schemas", {}, {}),
         *twice("recreated", {}, {}),
         seen("forgotten", 40),
+        *[seen("never.known", 40, **unknown), seen("never.known", 35, **unknown)],
+        seen("unknown.lately", 3, **unknown),
         *[seen("between", 31), seen("between", 20, **unknown), seen("between", 1)],
     ]
     names = {str(row["topic"]) for row in usage} | {"never"}
@@ -93,6 +95,8 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         "live": "groups had members on it: readers",
         "written": f"{written} 7 and became 8",
         "unknown": "its use was unknown at 2026-11-25T12:00:00Z: no ACL",
+        "never.known": "no audit could tell whether it is used",
+        "unknown.lately": "its use was unknown at 2026-11-23T12:00:00Z: no ACL",
         "no.offset": "its use was unknown at 2026-11-25T12:00:00Z: partitions [0] have no leader",
         "again": f"{memory}2026-11-25T12:00:00Z, and 30 days are complete at 2026-12-25T12:00:00Z",
         "no.id": "it has no topic id, so it may be another topic now",

@@ -58,7 +58,10 @@ def without_use(days: int, now: datetime) -> Transform:
             text("records were written or lost: its end offset was ", F.col("_first_end"), " and became ",
                  listed(F.transform("_ends", lambda each: each.cast("string")))),
         )
-        .when(2 * F.col("_unknown_audits") >= F.col("audits"), unknown)
+        .when(
+            F.col("seen_until").isNull() | (2 * F.col("_unknown_audits") >= F.col("audits")),
+            F.coalesce(unknown, F.lit("no audit could tell whether it is used")),
+        )
         .when(
             F.col("seen_until") <= F.lit(now - timedelta(days=FRESH_DAYS)),
             F.coalesce(
