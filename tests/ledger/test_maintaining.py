@@ -39,6 +39,7 @@ from topicledger.ledger.maintain import (
     render,
 )
 from topicledger.ledger.tables import Ledger
+from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.schemas import AUDIT, DECLARING, LEASES, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
 
 
@@ -416,6 +417,32 @@ def test_rows_that_prove_topic_ownership_are_kept(ledger: Ledger) -> None:
         ("deleted-lately", "delete", "apply"),
     }
     assert of(maintain(ledger, settings(ledger), request), AUDIT).rows_deleted == 0
+
+
+def test_plans_that_remember_replaced_topics_are_kept(ledger: Ledger) -> None:
+    """Else a topic that a row replaced once would never be deleted, however idle."""
+    old = midnight() - timedelta(days=9)
+
+    def row(topic: str, hours: int, action: str, before: Mapping[str, str]) -> Mapping[str, Any]:
+        key = {"run_id": f"run-{hours}", "cluster": "main", "topic": topic, "action": action}
+        return {**key, "planned_at": old + timedelta(hours=hours), "before": before}
+
+    rows = [
+        row("new", 1, "create", {REPLACES: "old"}),
+        row("never-made", 1, "create", {REPLACES: "other"}),
+        row("old", 2, "delete", {REPLACED_BY: "new"}),
+        row("old", 3, "delete", {REPLACED_BY: "new"}),
+        row("gone", 3, "delete", {}),
+    ]
+    ledger._save(PLANS, ledger.rows(PLANS, rows).write.format("delta").mode("append"))
+    made = {"cluster": "main", "cluster_id": "K", "action": "create"}
+    ledger._save(
+        AUDIT, ledger.rows(AUDIT, [{**audit_row("run-1", "new", old), **made}]).write.format("delta").mode("append")
+    )
+    request = MaintenanceRequest(execute=True, retention_days={"plans": 1})
+    assert of(maintain(ledger, settings(ledger), request), PLANS).rows_deleted == 3
+    kept = ledger.read(PLANS).select("run_id", "topic").collect()
+    assert {tuple(row) for row in kept} == {("run-1", "new"), ("run-3", "old")}
 
 
 def states(ledger: Ledger) -> dict[str, str]:

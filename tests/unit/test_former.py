@@ -100,7 +100,43 @@ def test_changes_that_can_no_longer_be_read_leave_owners_unknown(spark: SparkSes
     def vacuumed(*_: Any) -> DataFrame:
         raise PySparkException("no such file")
 
-    assert former(run_of(spark, vacuumed)).owners.isEmpty()
+    found = former(run_of(spark, vacuumed, deleted("planned")))
+    assert found.owners.isEmpty()
+    assert found.known.isEmpty()
+
+
+def deleted(topic: str, **more: Any) -> dict[str, Any]:
+    """Return a planned delete of a topic whose row was removed."""
+    row = {**TOPIC, "action": "delete", "planned_at": NOON, "run_id": "nightly", "before": {UNDECLARED: "first"}}
+    return {**row, "topic": topic, "manifest_version": 2, **more}
+
+
+def test_whether_a_topic_was_replaced_is_known_only_if_all_changes_since_its_row_are(spark: SparkSession) -> None:
+    """The changes begin with version 3."""
+    feed = [
+        change("delete", "removed", owner="a"),
+        change("delete", "pay.x", owner="z"),
+        change("update_preimage", "new", owner="a", replaces="old"),
+    ]
+    plans = [
+        deleted("planned"),
+        deleted("planned.long.ago", manifest_version=1),
+        deleted("unknown.then", phase="observe", outcome="skipped"),
+        deleted("stopped", phase="guard", outcome="refused"),
+        deleted("replaced.then", before={UNDECLARED: "first", "replaced_by": "x"}, manifest_version=1),
+    ]
+    run = run_of(spark, lambda *_: frame(spark, FEED, feed), *plans)
+    known = {"removed", "pay.x", "new", "old", "planned", "stopped", "replaced.then"}
+    assert {row["topic"] for row in dicts(former(run).known)} == known
+
+    # Since version 7, from which the run plans, nothing has changed.
+    run.ledger.oldest_changes = lambda _, since=None: 3 if since is None else None
+    plans = [deleted("planned", manifest_version=7), deleted("planned.before", manifest_version=6)]
+    quiet = run_of(spark, None, *plans)
+    quiet.ledger.oldest_changes = run.ledger.oldest_changes
+    assert {row["topic"] for row in dicts(former(quiet).known)} == {"planned"}
+    quiet.ledger.oldest_changes = lambda *_: None
+    assert former(quiet).known.isEmpty(), "the writer of manifests records no changes"
 
 
 def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, plain, validated_rows
 from topicledger.config.reading import load_settings
@@ -68,7 +70,8 @@ def former_rows(spark: SparkSession, *replaced: tuple[str, str, str]) -> Former:
     """Former rows, by which the topic `gone` had the owner a."""
     owners = spark.createDataFrame([("main", "gone", "a")], "cluster string, topic string, _owner_then string")
     by = spark.createDataFrame(list(replaced), "cluster string, topic string, _replaced_by string")
-    return Former(owners=owners, replaced=by)
+    known = spark.createDataFrame([("main", "gone")], "cluster string, topic string").withColumn("_known", F.lit(True))
+    return Former(owners=owners, replaced=by, known=known)
 
 
 def decided(spark: SparkSession, run: Any) -> dict[tuple[str, str], dict[str, Any]]:
@@ -116,6 +119,18 @@ def test_only_topics_of_this_ledger_without_a_row_are_deleted(spark: SparkSessio
 def test_a_row_that_may_mean_the_topic_keeps_it(spark: SparkSession, row: dict[str, Any]) -> None:
     found = decided(spark, run_of(spark, manifest_rows(spark, row)))
     assert found["main", "gone"]["decision"] == "unmanaged"
+
+
+def test_a_topic_that_may_have_been_replaced_stays(spark: SparkSession) -> None:
+    """Nobody knows it if the row was removed so long ago that the table has no changes of that time any more."""
+    former = former_rows(spark)
+    former = replace(former, known=former.known.limit(0))
+    transform = with_deletes(run_of(spark, manifest_rows(spark)), former)
+    assert transform is not None
+    rows = decision_rows(spark, {"topic": "gone", "decision": "unmanaged", "topic_id": "id of gone"})
+    (found,) = dicts(rows.transform(transform))
+    assert (found["decision"], found["phase"], found["outcome"]) == ("delete", "observe", "skipped")
+    assert found["error_message"].startswith("it stays: its row was removed more than 7 days ago, or changes of")
 
 
 def test_only_runs_from_the_latest_manifests_delete_undeclared_topics(spark: SparkSession) -> None:

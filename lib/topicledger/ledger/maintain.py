@@ -24,6 +24,7 @@ from topicledger.ledger.run import MANIFESTS_ARGUMENT, SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import Action, Phase, RunState
+from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.schemas import AUDIT, DECLARING, DRIFT, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, USAGE, Table
 from topicledger.text import cell, document, grid_of, plain
 
@@ -197,7 +198,8 @@ def _work(files_of_partition: int, rows_deleted: int = 0, files_vacuumed: int = 
 
 def _delete(ledger: Ledger, table: Table, old: str, request: MaintenanceRequest) -> int:
     delete_or_count = ledger.delete if request.execute else ledger.count
-    return delete_or_count(table, old, _creates(ledger) if table is AUDIT else None)
+    kept = {AUDIT.name: _creates, PLANS.name: _replacements}.get(table.name)
+    return delete_or_count(table, old, None if kept is None else kept(ledger))
 
 
 def _creates(ledger: Ledger) -> DataFrame:
@@ -212,6 +214,19 @@ def _creates(ledger: Ledger) -> DataFrame:
         F.lit(Action.CREATE.value).alias("action"),
         F.lit(Phase.APPLY.value).alias("phase"),
     )
+
+
+def _replacements(ledger: Ledger) -> DataFrame:
+    """Return the rows of `plans` that are kept at any age: later runs learn from them which topics were replaced.
+
+    Columns: run_id, cluster, topic, action.
+    """
+    key, plans = ["run_id", "cluster", "topic"], ledger.read(PLANS)
+    created = _creates(ledger) if ledger.exists(AUDIT) else plans.limit(0)
+    by = plans.where(F.col("before")[REPLACES].isNotNull()).join(created, [*key, "action"], "left_semi")
+    last = F.max_by(F.struct("run_id", "action"), "planned_at").alias("last")
+    old = plans.where(F.col("before")[REPLACED_BY].isNotNull()).groupBy("cluster", "topic").agg(last)
+    return by.select(*key, "action").unionByName(old.select("last.run_id", "cluster", "topic", "last.action"))
 
 
 def oldest_kept(days: int, at: datetime) -> datetime:

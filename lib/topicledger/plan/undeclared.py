@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
 from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.maintain import VACUUM_HOURS
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform, legal_topic
-from topicledger.model import TOPIC, Action, Decision, Refusal
+from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.plan.decide import live_counts, texts
@@ -23,8 +24,13 @@ from topicledger.plan.former import UNDECLARED, Former
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.policies.contract import text
 from topicledger.policies.evaluating import together, warning
-from topicledger.resources.ending import refused
+from topicledger.resources.ending import ended, refused, with_ended
 from topicledger.schemas import ACTION_KEY, AUDIT
+
+_UNKNOWN = (
+    f"it stays: its row was removed more than {VACUUM_HOURS // 24} days ago, or changes of manifests can't be read, "
+    "so it is unknown whether another topic replaced it. A row with state absent deletes it"
+)
 
 
 def with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
@@ -135,7 +141,8 @@ def with_deletes(run: Run, before: Former | None) -> Transform | None:
     """Return a transform that decides to delete undeclared topics; None if the settings keep them all.
 
     A topic counts if its id is that of this ledger's last acknowledged create. It has the owner of its last row, null
-    if that is unknown. In and out: `phases.DECIDED`. `before`: None if the run may plan no deletes.
+    if that is unknown. It ends with the reason if nobody knows whether a row replaced it. In and out: `phases.DECIDED`.
+    `before`: None if the run may plan no deletes.
     """
     clusters = deleting(run)
     if not clusters or before is None:
@@ -145,7 +152,7 @@ def with_deletes(run: Run, before: Former | None) -> Transform | None:
         _with_deletes(
             declared,
             last_creates(run.ledger.read(AUDIT)),
-            before.owners,
+            before,
             clusters,
             list(run.settings.clusters),
             run.settings.scope.ignore_topics,
@@ -156,9 +163,9 @@ def with_deletes(run: Run, before: Former | None) -> Transform | None:
 def _with_deletes(
     declared: DataFrame,
     created: DataFrame,
-    owners: DataFrame,
+    former: Former,
     clusters: Collection[str],
-    known: Collection[str],
+    names: Collection[str],
     ignored: tuple[str, ...],
 ) -> Transform:
     key = ["cluster", "topic"]
@@ -166,6 +173,7 @@ def _with_deletes(
         *key, "cluster_id", F.col("topic_id").alias("_created_id"), F.col("run_id").alias("_created_by")
     ).where(F.col("_created_id").isNotNull())
     others = any_matches("topic", ignored)
+    stays = ended(F.lit(Phase.OBSERVE.value), F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), F.lit(_UNKNOWN))
 
     def transform(decisions: DataFrame) -> DataFrame:
         gone = (
@@ -178,22 +186,25 @@ def _with_deletes(
         )
         rows = (
             decisions.join(ours, on=[*key, "cluster_id"], how="left")
-            .join(owners, on=key, how="left")
-            .transform(with_named(declared, known))
+            .join(former.owners, on=key, how="left")
+            .join(former.known, on=key, how="left")
+            .transform(with_named(declared, names))
             .withColumn("_gone", F.coalesce(gone, F.lit(False)))
+            .withColumn("_end", F.when(F.col("_gone") & F.col("_known").isNull(), stays))
         )
         before = texts({**live_counts(), UNDECLARED: F.col("_created_by")})
         why = warning(
             UNDECLARED,
             F.when(F.col("_gone"), text("no row declares it any more; run ", F.col("_created_by"), " created it")),
         )
-        return rows.withColumns(
+        rows = rows.withColumns(
             {
                 "decision": F.when(F.col("_gone"), F.lit(Action.DELETE.value)).otherwise(F.col("decision")),
                 "owner": F.when(F.col("_gone"), F.col("_owner_then")).otherwise(F.col("owner")),
                 "before": F.when(F.col("_gone"), before).otherwise(F.col("before")),
                 "violations": together(F.col("violations"), why),
             }
-        ).select(*decisions.columns)
+        )
+        return rows.transform(with_ended, "_end").select(*decisions.columns)
 
     return transform
