@@ -105,6 +105,21 @@ def test_a_cluster_as_a_whole_is_a_pattern_that_ends_with_a_slash(tmp_path: Path
     assert [reason is None for reason in not_yours(settings.owners, rows)] == [True, True, False, False]
 
 
+def test_a_pattern_without_a_slash_matches_topics_of_a_cluster_whose_name_has_one(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path, '[owners]\nfile = "CODEOWNERS"\n', "* @all\npay.* @pay\na**c @deep\nprod/eu/x @x\n"
+    )
+    rows = [
+        ("prod/eu", "pay.a", "pay"),
+        ("prod/eu", "pay.a", "evil"),
+        ("prod/eu", "other", "all"),
+        ("prod/eu", "x", "x"),
+    ]
+    found = [*rows, ("prod/a", "c", "deep"), ("prod/a", "abc", "deep")]
+    yours = [True, False, True, True, False, True]
+    assert [reason is None for reason in not_yours(settings.owners, found)] == yours
+
+
 @pytest.mark.parametrize(("make", "rows"), [(by_map, MAPPED), (by_lines, LINED)])
 def test_rows_of_a_table_are_refused_alike(spark: SparkSession, tmp_path: Path, make: object, rows: object) -> None:
     settings = make(tmp_path)  # type: ignore[operator]

@@ -78,18 +78,21 @@ def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
 
 
 def _regex(pattern: str) -> str:
-    """Convert a pattern of the file to RE2 for `cluster/topic`; without a slash it matches topics on any cluster."""
+    """Convert a pattern of the file to RE2 for `cluster/topic`; without a slash it matches topics on any cluster.
+
+    Names of clusters may have slashes, those of topics have none.
+    """
     whole_cluster = pattern.endswith("/")
     path = pattern.strip("/")
     parts = re.split(r"(\*\*|\*|\?)", path)
-    means = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    means = {"**": ".*" if "/" in pattern else "[^/]*", "*": "[^/]*", "?": "[^/]"}
     body = "".join(means.get(part, re.escape(part)) for part in parts)
     if whole_cluster:
         return f"^{body}/.*$"
     if pattern.startswith("/") and "/" not in path:
         # Such a pattern names a file at the root. Here it names a cluster instead.
         return f"^{body}(?:/.*)?$"
-    return f"^{body}$" if "/" in path else f"^[^/]*/{body}$"
+    return f"^{body}$" if "/" in path else f"^.*/{body}$"
 
 
 def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
