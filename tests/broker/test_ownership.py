@@ -87,7 +87,7 @@ def test_unmanaged_topics_are_exported_with_proposed_owners(
     ) as consumer:
         consumer.commit({TopicPartition("unowned-read", 0): OffsetAndMetadata(0, "", -1)})
     file = tmp_path / "found.yaml"
-    request = exporting.ExportRequest(to=file, pattern="^unowned", unmanaged=True)
+    request = exporting.ExportRequest(to=file, patterns=("^unowned",), unmanaged=True)
     exported = exporting.export(estate.ledger, estate.settings, estate.settings.select(), request)
     parsed = read(estate.settings, [file], io.StringIO())
     assert {row.topic: row.owner for row in parsed.rows} == {

@@ -67,6 +67,16 @@ def test_former_names_of_options_are_accepted_and_not_shown() -> None:
         assert (f"{now} " in told, f"{former} " in told) == (True, False)
 
 
+def test_options_that_are_given_again_add_to_the_first() -> None:
+    """None is silently dropped."""
+    of_export = parsed("export", "--topic", "^a", "--pattern", "^b", "--exclude", "^c", "--exclude", "^d")
+    assert (of_export["patterns"], of_export["exclude"]) == (("^a", "^b"), ("^c", "^d"))
+    assert parsed("plan", "--only", "creates", "--only", "deletes, creates")["only"] == ("creates", "deletes")
+    approve = ["runs", "approve", "x", "--config", __file__, "--allow"]
+    found = CliRunner().invoke(main, [*approve, "deletes=2", "--allow", "losses=1,deletes=3"])
+    assert (found.exit_code, "--allow has deletes twice" in found.stderr) == (2, True), found.output
+
+
 def test_an_option_takes_the_same_kind_of_value_everywhere() -> None:
     kinds: dict[str, set[str]] = {}
     for _, each in shown_options():

@@ -20,7 +20,7 @@ from tests.commands import REPOSITORY
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.files.export import _folder, _name_left, _write
-from topicledger.files.export_topics import as_manifests, with_owned_by_others
+from topicledger.files.export_topics import _selected, as_manifests, with_owned_by_others
 from topicledger.files.exported import ClusterExport, ExportRequest, TopicMessage, folded, top_notes
 from topicledger.files.exported_rows import TableExport
 from topicledger.files.reading import read_manifest_files
@@ -121,6 +121,12 @@ def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSessio
     maps = ("configs", "labels", "assignments")
     assert_df_equality(rows.drop(*maps), wanted.drop(*maps), ignore_row_order=True, ignore_nullable=True)
     assert [row["assignments"] for row in rows.orderBy("topic").collect()] == [None, {0: [1, 2], 1: [2, 1]}, None]
+
+
+def test_every_pattern_of_topics_and_of_topics_to_leave_out_counts(spark: SparkSession) -> None:
+    request = ExportRequest(to=None, patterns=("^a", "^b"), exclude=("1$", "2$"))
+    names = spark.createDataFrame([(each,) for each in ("a", "a1", "b", "b2", "c")], "topic string")
+    assert {row["topic"] for row in names.where(_selected(request)).collect()} == {"a", "b"}
 
 
 SURPRISING = ["no", "1_000", "0777", "2026-11-21", "null", "~", "", " ", "1e3", "a: b", "# x", "'", '"', "\\", "{", "-"]

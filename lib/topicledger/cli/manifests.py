@@ -180,13 +180,16 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option(
     "--topic",
-    "pattern",
+    "patterns",
     cls=Renamed,
     former=["--pattern"],
+    multiple=True,
     metavar="PATTERN",
-    help="Only topics whose name matches this pattern (RE2).",
+    help="Only topics whose name matches this pattern (RE2); may be repeated.",
 )
-@click.option("--exclude", metavar="PATTERN", help="No topics whose name matches this pattern.")
+@click.option(
+    "--exclude", multiple=True, metavar="PATTERN", help="No topics whose name matches this pattern; may be repeated."
+)
 @click.option(
     "--to", type=click.Path(path_type=Path), metavar="PATH", help="A file (.yaml, .json), or a folder for many."
 )

@@ -72,10 +72,10 @@ _cancel = click.option(
 )
 
 
-def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, ...]:
-    """Parse the kinds that `--only` names."""
+def _kinds(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Parse the kinds that all `--only` name."""
     known = [kind.option for kind in registry.in_order() if kind.option is not None]
-    words = [] if given is None else [word.strip() for word in given.split(",")]
+    words = [word.strip() for each in given for word in each.split(",")]
     for word in words:
         if word not in known:
             raise click.BadParameter(f"there is no kind of actions `{show(word)}`; {nearest(word, known)}")
@@ -85,8 +85,9 @@ def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[st
 _only = click.option(
     "--only",
     metavar="KINDS",
+    multiple=True,
     callback=_kinds,
-    help="Plan only actions of these kinds, not with FILES, with commas between them: "
+    help="Plan only actions of these kinds, not with FILES; may be repeated, or with commas between them: "
     f"{', '.join(dict.fromkeys(kind.option for kind in registry.in_order() if kind.option))}.",
 )
 

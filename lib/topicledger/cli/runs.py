@@ -106,7 +106,9 @@ runs_group.add_command(revert)
 @click.option(
     "--allow",
     metavar="GUARD=NUMBER,...",
-    help="Raise guards for this plan, such as deletes=2,losses=5; numbers are per cluster, removed_rows per plan. "
+    multiple=True,
+    help="Raise guards for this plan, such as deletes=2,losses=5; may be repeated. Numbers are per cluster, "
+    "removed_rows per plan. "
     f"Guards: {', '.join(sorted(GUARDS))}.",
 )
 @click.option(
@@ -116,11 +118,11 @@ runs_group.add_command(revert)
     help="Approve only the plan with this digest, which `runs show` prints.",
 )
 @common_with(without=("cluster",), positional="RUN_ID")
-def runs_approve(options: Options, by: str | None, note: str | None, allow: str | None, digest: str | None) -> int:
+def runs_approve(options: Options, by: str | None, note: str | None, allow: tuple[str, ...], digest: str | None) -> int:
     """Approve the current plan of the run RUN_ID. The requester of the run can't approve it."""
     if options.run_id is None:
         raise UsageError("runs approve needs RUN_ID; see `runs list`")
-    allowed = None if allow is None else parse_allow(allow)
+    allowed = parse_allow(",".join(allow)) if allow else None
     shown = None if digest is None else approvals.parse_digest(digest)
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")

@@ -43,12 +43,11 @@ _MOST_FOLDER = 200
 def check(clusters: Sequence[ClusterSettings], request: ExportRequest) -> None:
     """Raise the UsageErrors of `export` before a Spark session is started."""
     _files(clusters, request)
-    for pattern in (request.pattern, request.exclude):
-        if pattern is not None:
-            try:
-                patterns.check(pattern)
-            except ValueError as error:
-                raise UsageError(str(error)) from None
+    for pattern in (*request.patterns, *request.exclude):
+        try:
+            patterns.check(pattern)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
 
 def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: ExportRequest) -> Exported:
@@ -155,7 +154,7 @@ def _there(file: Path, request: ExportRequest) -> Sequence[Path]:
 
 def _name_left(files: Sequence[Path], done: Sequence[ClusterExport], request: ExportRequest) -> None:
     """Log the files of owners that have nothing any more: loaded, they would declare again what is gone or moved."""
-    if request.pattern is not None or request.exclude is not None or request.unmanaged:
+    if request.patterns or request.exclude or request.unmanaged:
         return
     written = {each.file for each in done}
     left = [str(each) for file in files for each in _there(file, request) if str(each) not in written]

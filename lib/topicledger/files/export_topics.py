@@ -92,8 +92,8 @@ def export(
 
 
 def _selected(request: ExportRequest) -> Column:
-    taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
-    left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
+    taken = patterns.any_matches("topic", request.patterns) if request.patterns else F.lit(True)
+    left = patterns.any_matches("topic", request.exclude)
     return taken & ~left
 
 

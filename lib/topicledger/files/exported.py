@@ -22,10 +22,10 @@ class ExportRequest:
 
     to: Path | None
     """A file, or a folder that gets a file for each cluster; None merges into `manifests`."""
-    pattern: str | None = None
-    """RE2 pattern that topics to export must match; None takes all topics."""
-    exclude: str | None = None
-    """RE2 pattern of topics to leave out."""
+    patterns: Sequence[str] = ()
+    """RE2 patterns; topics to export match at least one. All topics are taken without any."""
+    exclude: Sequence[str] = ()
+    """RE2 patterns of topics to leave out."""
     with_assignments: bool = False
     """Whether to export current assignments instead of counts."""
     owner: str | None = None
