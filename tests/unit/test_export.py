@@ -143,6 +143,14 @@ def read_back(path: Path) -> list[ManifestRow]:
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_a_null_label_is_left_out_of_files(tmp_path: Path, suffix: str) -> None:
+    """Other writers may leave one in the table; a file can't have it, and None isn't its text."""
+    path = tmp_path / f"out.{suffix}"
+    write_manifests(path, "main", {"manifests": [row("t", labels={"tier": None, "x": "y"})]}, [])
+    assert [each.labels for each in read_back(path)] == [{"x": "y"}]
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_written_files_are_read_back_exactly(tmp_path: Path, suffix: str) -> None:
     rows = [
         row(

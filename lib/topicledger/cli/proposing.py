@@ -123,7 +123,7 @@ def _as_file(unused: Sequence[Looked], days: int) -> str:
             "topic": each.topic,
             "state": ABSENT,
             "owner": each.owner,
-            "labels": {name: value or "" for name, value in each.labels.items()} if each.labels else None,
+            "labels": each.labels or None,
             "note": _note(each),
         }
         for each in unused

@@ -106,8 +106,14 @@ def _on_one_line(fields: Sequence[str], note: str) -> str:
 
 
 def _given(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row's fields without its cluster, in the table's order; the default state `present` is left out."""
+    """Return a row's fields without its cluster, in the table's order.
+
+    The default state `present` is left out, and labels whose value is null: other writers may leave such in the table,
+    but files can't have them.
+    """
     fields = {name: row[name] for name in _FIELDS[table] if row.get(name) is not None}
+    if "labels" in fields:
+        fields["labels"] = {name: value for name, value in fields["labels"].items() if value is not None}
     if fields.get("state") == "present":
         del fields["state"]
     return fields
