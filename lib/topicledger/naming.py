@@ -31,6 +31,8 @@ class Section:
     """The table's name."""
     patterns: ClassVar[tuple[str, ...]]
     """Fields whose strings are patterns (RE2)."""
+    principals: ClassVar[tuple[str, ...]] = ()
+    """Fields whose strings are principals."""
     audited: ClassVar[tuple[str, ...]]
     """Fields that affect an audit."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from topicledger.config.oauth import read_oauth
+from topicledger.config.principals import read_principal
 from topicledger.config.secrets import has_url_credentials
 from topicledger.config.settings import SECRET_OPTIONS, ClientValue, ClusterSettings
 from topicledger.config.toml_table import HOLDS_A_SECRET, REFERENCES, TomlTable, kind_of, only_a_prefix
@@ -45,7 +46,7 @@ def read_clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSet
             name=name,
             bootstrap_servers=_bootstrap_servers(cluster),
             cluster_id=cluster.text("cluster_id"),
-            principal=cluster.text("principal"),
+            principal=read_principal(cluster, "principal"),
             client=_client(client),
             oauth=read_oauth(cluster.table("oauth"), client.values),
         )

@@ -12,6 +12,7 @@ from topicledger.config.clusters import read_clusters
 from topicledger.config.guards import MAX_APPROVALS, OF_KINDS, GuardSettings, read_approvals
 from topicledger.config.notify import read_notify
 from topicledger.config.ownership import read_owners
+from topicledger.config.principals import read_principals
 from topicledger.config.proof import read_proof
 from topicledger.config.roots import root_as
 from topicledger.config.scope import read_scope
@@ -233,9 +234,13 @@ def _of_kinds(top: TomlTable) -> Iterator[Section]:
         table, names = top.table(section.table), [each.name for each in fields(section)]
         table.only(*names)
         section_of: Callable[..., Section] = section
-        yield section_of(
-            **{name: table.patterns(name) if name in section.patterns else table.texts(name) for name in names}
-        )
+        yield section_of(**{name: _texts_of(section, table, name) for name in names})
+
+
+def _texts_of(section: type[Section], table: TomlTable, name: str) -> tuple[str, ...]:
+    if name in section.patterns:
+        return table.patterns(name)
+    return read_principals(table, name) if name in section.principals else table.texts(name)
 
 
 def _audit(table: TomlTable) -> AuditSettings:

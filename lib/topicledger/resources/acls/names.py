@@ -50,14 +50,15 @@ class AclSettings(Section):
 
     table = "acls"
     patterns = ("manage",)
+    principals = ("super_users",)
     audited = ("manage",)
 
     manage: tuple[str, ...] = ()
     """Patterns (RE2) of principals, such as `^User:payments-`. Their ACLs that `acls` doesn't declare are removed,
     within guards.max_acl_deletes. For all other principals, ACLs are only added."""
     super_users: tuple[str, ...] = ()
-    """Principals whose ACLs are never removed, in addition to the run's own. List the brokers' super.users, since
-    brokers don't return that config."""
+    """Principals whose ACLs are never removed, in addition to the run's own. List the brokers' super.users, one
+    per entry, since brokers don't return that config."""
 
 
 MAX_ACL_DELETES = "max_acl_deletes"
