@@ -26,6 +26,7 @@ from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import allowing, effects
 from topicledger.plan.allowing import StoppedActions, approve_command
+from topicledger.plan.people import person_key
 from topicledger.plan.planned_files import REMOVED_ARGUMENT, is_unloaded_plan, paths_in
 from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
@@ -148,12 +149,12 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
     if ledger.exists(APPROVALS):
         own = (F.col("run_id") == run_id) & (F.col("plan_digest") == plan_digest)
         for given in ledger.read(APPROVALS).where(own).orderBy("at").collect():
-            person = _person(given["by"])
+            person = person_key(given["by"])
             by.setdefault(person, given["by"])
             if given["allows"]:
                 allowed[person] = allowing.largest([allowed.get(person, {}), given["allows"]])
-    by.pop(_person(requested_by), None)
-    allowed.pop(_person(requested_by), None)
+    by.pop(person_key(requested_by), None)
+    allowed.pop(person_key(requested_by), None)
     asked = allowing.largest(allowed.values())
     stopped = read_stopped(ledger, row) if asked else ()
     least, people = _people(ledger, guards, run_id, stopped)
@@ -188,10 +189,6 @@ def read_stopped(ledger: Ledger, row: Mapping[str, Any] | Row) -> Sequence[Stopp
     """Return what guards stopped of a run's plan. `row`: the run's row of `runs`."""
     of_plan = ledger.read(PLANS).where(F.col("run_id") == row["run_id"])
     return allowing.all_stopped(of_plan, row["arguments"])
-
-
-def _person(name: str | None) -> str:
-    return (name or "").strip().casefold()
 
 
 def _people(
@@ -288,9 +285,9 @@ def approve(
         # While a plan is applied, only its open actions get too old, one by one.
         require_fresh(run_id, row["started_at"], settings)
     who = by if by is not None else os_user()
-    if not _person(who):
+    if not person_key(who):
         raise UsageError("--by is empty: it must name the approver")
-    if _person(who) == _person(row["requested_by"]):
+    if person_key(who) == person_key(row["requested_by"]):
         raise UsageError(f"{show(who)} requested run {run_id}: another person must approve it; name them with --by")
     ledger.ensure(PLANS, APPROVALS)
     found = of_run(ledger, settings.guards, row)
@@ -302,7 +299,7 @@ def approve(
         )
     if allow:
         allowing.require_needed(run_id, read_stopped(ledger, row), allow)
-    if allow or _person(who) not in map(_person, found.by):
+    if allow or person_key(who) not in map(person_key, found.by):
         approval = {
             "run_id": run_id,
             "plan_digest": found.plan_digest,
