@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -100,6 +101,84 @@ def test_client_that_stops_reading_blocks_neither_command_nor_end(config: Path, 
         assert asking.stderr is not None
         assert len(asking.stdout.read()) < 1_000_000
         assert asking.stderr.read() == "and an error\n"
+
+
+@pytest.mark.parametrize("can_open", [True, False])
+def test_terminal_that_nobody_reads_blocks_neither_command_nor_end(
+    config: Path, monkeypatch: pytest.MonkeyPatch, can_open: bool
+) -> None:
+    """A terminal has room for a byte, says poll(2), also if a longer write blocks; the client's own still blocks."""
+    if not can_open:
+        monkeypatch.setattr(streams, "_opened_again", lambda _: None)
+    reads, terminal = os.openpty()
+
+    def let_go() -> None:
+        # A server that is blocked fails this test, and doesn't hold up all others.
+        while select.select([reads], [], [], 1.0)[0]:
+            os.read(reads, 65_536)
+
+    def command(_: Sequence[str]) -> int:
+        for _ in range(10_000):
+            sys.stdout.write("x" * 99 + "\n")
+        sys.stdout.flush()
+        return 4
+
+    server = Server(protocol.socket_of(config), command, patience=0.5)
+    guard = threading.Timer(30.0, let_go)
+    guard.start()
+    began = time.monotonic()
+    with server.listening(), client(config, "plan", both=terminal) as asking:
+        assert server.do_next(30.0)
+        assert asking.wait(30) == 4
+        assert time.monotonic() - began < 30.0
+        assert os.get_blocking(terminal)
+    guard.cancel()
+    guard.join()
+    os.close(terminal)
+    os.close(reads)
+
+
+def fill(file: int) -> None:
+    """Fill a pipe or a terminal; the kernel takes more from a terminal a moment later."""
+    before, size = -1, 0
+    while before != size:
+        before = size
+        for part in (b"x" * 1_000, b"x"):
+            with suppress(BlockingIOError):
+                while True:
+                    size += os.write(file, part)
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("make", [os.openpty, os.pipe])
+def test_room_that_is_gone_before_the_write_blocks_nobody(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], tuple[int, int]]
+) -> None:
+    reads, file = make()
+    full = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    fill(full)
+    monkeypatch.setattr(streams, "_has_room", lambda *_: True)
+    output = streams.Output(file, lambda: False, 30.0)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert pool.submit(output.write, b"the last").result(30) == len(b"the last")
+            assert not output.is_delivered()
+        finally:
+            content = b""
+            while select.select([reads], [], [], 1.0)[0]:
+                content += os.read(reads, 65_536)
+    assert content.endswith(b"xthe last")
+    output.finish()
+    output.close()
+    for each in (full, file, reads):
+        os.close(each)
+
+
+@pytest.mark.parametrize("path", ["/dev/ptmx", "file"])
+def test_file_whose_path_leads_to_another_is_not_opened_again(tmp_path: Path, path: str) -> None:
+    file = os.open(tmp_path / path, os.O_RDWR | os.O_CREAT | os.O_NOCTTY)
+    assert streams._opened_again(file) is None
+    os.close(file)
 
 
 def test_command_is_over_before_its_output_is_read(config: Path) -> None:

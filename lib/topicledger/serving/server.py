@@ -9,7 +9,6 @@ import fcntl
 import logging
 import os
 import queue
-import select
 import signal
 import socket
 import threading
@@ -206,6 +205,7 @@ class Server:
             except (OSError, protocol.ProtocolError) as error:
                 log.info("a client's request was not understood: %s", error)
                 return
+            asked = None
             try:
                 asked = self._understood(message, files, connection)
                 refusal = self._refusal(asked, message)
@@ -227,6 +227,8 @@ class Server:
             except OSError:
                 pass
             finally:
+                for each in () if asked is None else asked.outputs:
+                    each.close()
                 protocol.close(files)
 
     def _refusal(self, asked: _Asked | None, message: Mapping[str, object]) -> Mapping[str, object]:
@@ -287,12 +289,11 @@ def _config_of_client(config: str) -> Iterator[None]:
 
 
 def _say(asked: _Asked, line: str) -> None:
-    """Write a line to a client's stderr if that doesn't block."""
-    poll = select.poll()
-    poll.register(asked.files[2], select.POLLOUT)
+    """Write a line to a client's stderr, after its other output."""
+    content = f"{line}\n".encode()
     with suppress(OSError):
-        if poll.poll(0):
-            os.write(asked.files[2], f"{line}\n".encode()[: select.PIPE_BUF])
+        while content:
+            content = content[asked.outputs[1].write(content) :]
 
 
 @contextmanager

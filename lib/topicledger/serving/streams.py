@@ -7,6 +7,7 @@ import io
 import os
 import select
 import signal
+import stat
 import sys
 import threading
 import time
@@ -24,6 +25,8 @@ _MOST_AT_ONCE = 65_536
 """Most bytes of one write."""
 _ASK_SECONDS = 0.2
 """Interval at which a blocked write checks whether the server is ending."""
+_ALIASES = 5
+"""Linux's major number of /dev/tty and /dev/ptmx, by which each process opens a terminal of its own."""
 
 
 class ClientGone(Exception):
@@ -31,10 +34,17 @@ class ClientGone(Exception):
 
 
 class Output:
-    """Output for one of a client's files: what the client doesn't read at once is kept, and delivered by a thread."""
+    """Output for one of a client's files: what the client doesn't read at once is kept, and delivered by a thread.
+
+    Even if poll(2) promises room, a write can block: on a terminal if the room is smaller than the write, on a pipe if
+    another process fills it first. So terminals and pipes are opened again where that is possible, not to block.
+    """
 
     def __init__(self, file: int, is_ending: Callable[[], bool], patience: float) -> None:
-        self._file = file
+        self._own = _opened_again(file)
+        self._file = file if self._own is None else self._own
+        self._most = select.PIPE_BUF if self._own is not None or not os.isatty(file) else 1
+        """Most bytes of one write; where a terminal would block, one, which fits if there is any room."""
         self._is_ending = is_ending
         self._patience = patience
         self._kept: deque[bytes] = deque()
@@ -45,13 +55,14 @@ class Output:
         self._is_delivering = False
 
     def write(self, content: bytes) -> int:
-        """Write a part of the content, at most as much as a pipe accepts without blocking, or keep all of it.
+        """Write the part of the content that is accepted without blocking, or keep all of it.
 
         Raises the OSError of an earlier part that was kept, for example if the client has closed the file.
         """
         with self._changed:
             if self._failure is None and not self._dropped and not self._kept and _has_room(self._file, 0.0):
-                return os.write(self._file, content[: select.PIPE_BUF])
+                with suppress(BlockingIOError):
+                    return os.write(self._file, content[: self._most])
             self._changed.wait_for(lambda: self._size < MOST_KEPT)
             if self._failure is not None:
                 raise self._failure
@@ -77,6 +88,13 @@ class Output:
         with self._changed:
             self._changed.wait_for(lambda: not self._kept)
 
+    def close(self) -> None:
+        """Drop the output that is left, and close the file if it was opened here."""
+        self.drop()
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
+
     def _keep(self, content: bytes) -> None:
         self._kept.extend(content[at : at + select.PIPE_BUF] for at in range(0, len(content), select.PIPE_BUF))
         self._size += len(content)
@@ -85,36 +103,58 @@ class Output:
             threading.Thread(target=self._deliver, name="output", daemon=True).start()
 
     def _deliver(self) -> None:
-        while self._is_accepted():
+        until = time.monotonic() + self._patience
+        while True:
+            has_room, accepted = _has_room(self._file, _ASK_SECONDS), False
             # Locked, so that no other output overtakes a part.
             with self._changed:
-                if self._kept:
-                    self._deliver_part(self._kept.popleft())
+                if has_room and self._kept:
+                    accepted = self._deliver_part(self._kept.popleft())
                 self._changed.notify_all()
                 if not self._kept:
                     self._is_delivering = False
                     return
+            if accepted:
+                until = time.monotonic() + self._patience
+            elif self._is_ending() or time.monotonic() >= until:
+                break
+            elif has_room:
+                # Less than a terminal needs for a line's end, or another process took it.
+                time.sleep(_ASK_SECONDS)
         self.drop()
 
-    def _deliver_part(self, part: bytes) -> None:
+    def _deliver_part(self, part: bytes) -> bool:
+        """Write some of a part, and keep the rest; return whether the client's file accepted anything."""
+        written = 0
         try:
-            written = os.write(self._file, part)
+            written = os.write(self._file, part[: self._most])
+        except BlockingIOError:
+            pass
         except OSError as error:
             self._failure = error
             self._kept.clear()
             self._size = 0
-            return
+            return False
         self._size -= written
         if written < len(part):
             self._kept.appendleft(part[written:])
+        return written > 0
 
-    def _is_accepted(self) -> bool:
-        """Wait until the client's file accepts output; return False if it doesn't in time, or as the server ends."""
-        until = time.monotonic() + self._patience
-        while not _has_room(self._file, _ASK_SECONDS):
-            if self._dropped or self._is_ending() or time.monotonic() >= until:
-                return False
-        return True
+
+def _opened_again(file: int) -> int | None:
+    """Open a client's terminal or pipe again, so that writes to it don't block; None if that isn't possible.
+
+    Not to block is a property of an open file, which a duplicate would share with the client and its shell.
+    """
+    status = os.fstat(file)
+    # Other files don't block, and would be written from another place. Some terminals differ for each who opens them.
+    if not (stat.S_ISFIFO(status.st_mode) or (os.isatty(file) and os.major(status.st_rdev) != _ALIASES)):
+        return None
+    try:
+        return os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        # Another user's, or there is no /proc.
+        return None
 
 
 def _has_room(file: int, seconds: float) -> bool:
@@ -125,11 +165,9 @@ def _has_room(file: int, seconds: float) -> bool:
 
 def outputs(files: Sequence[int], is_ending: Callable[[], bool], patience: float) -> Sequence[Output]:
     """Return the output of each of a client's files: one for two files that are the same, which keeps the order."""
-    found: dict[tuple[int, int], Output] = {}
-    for file in files:
-        status = os.fstat(file)
-        found.setdefault((status.st_dev, status.st_ino), Output(file, is_ending, patience))
-    return [found[status.st_dev, status.st_ino] for status in map(os.fstat, files)]
+    same = [(status.st_dev, status.st_ino) for status in map(os.fstat, files)]
+    found = {key: Output(file, is_ending, patience) for key, file in dict(zip(same, files, strict=True)).items()}
+    return [found[key] for key in same]
 
 
 @contextmanager
