@@ -149,7 +149,7 @@ def test_moves_of_another_client_between_two_requests_keep_their_targets(kafka_t
 
 
 def test_a_move_that_another_client_cancels_stays_cancelled(kafka_three: EmbeddedKafka) -> None:
-    """R3: sent again, it would copy without a throttle, since who cancels a move often removes its throttles."""
+    """R3: sent again, it would copy without a throttle, since tools that cancel moves remove their throttles."""
     topic, before, after, kept = "disturbed.cancelled", {0: (1,)}, {0: (3,)}, Kept()
     target = move(topic, with_data(kafka_three, topic, before, 3_000_000), before, after)
     with FaultProxy(kafka_three) as proxy, behind(proxy, SLOW, kept) as executor, ThreadPoolExecutor(1) as beside:

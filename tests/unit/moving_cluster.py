@@ -45,7 +45,7 @@ class MovingCluster:
         self.before_alter: Callable[[], None] = lambda: None
         """Called before a config is altered."""
         self.in_sync: dict[Partition, frozenset[int]] = {}
-        """Replicas in sync, where these aren't the ones of `replicas`."""
+        """Partition -> its replicas in sync, if these differ from `replicas`."""
 
     def finish(self, *partitions: Partition) -> None:
         """The controller is done with moves; with all where none are named."""

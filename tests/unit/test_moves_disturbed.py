@@ -40,7 +40,7 @@ def ended(row: PhaseResult) -> tuple[Outcome, str | None]:
 
 @pytest.mark.parametrize(("before", "after"), [((1,), (2,)), ((1, 2), (1, 3))])
 def test_move_that_another_client_cancels_is_not_sent_again(before: Replicas, after: Replicas) -> None:
-    """Who cancels moves in an emergency usually removes their throttles, too."""
+    """Tools that cancel moves in an emergency usually remove their throttles, too."""
     cluster, written, looks = MovingCluster(t={0: before}), Written(), [0]
 
     def meanwhile() -> None:

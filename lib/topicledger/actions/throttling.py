@@ -91,7 +91,7 @@ class Throttling:
         return without.of(moves)
 
     def complete(self, wave: Sequence[Move], under_way: Collection[Move], rate: int) -> Unthrottled:
-        """Set what `begin` set, where it is missing, for a later wave; return the topics that can't be throttled.
+        """Set throttles that a later wave lacks, as `begin` does; return the topics that can't be throttled.
 
         Another client may have removed throttles since, or a broker may have been down.
         """

@@ -201,7 +201,7 @@ class Waves:
             why = f"partition {move.partition} is {where}, neither as planned nor as it was"
             self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, why)
         elif key in self._sent:
-            # Acknowledged, but neither listed nor done. Who cancels moves often removes throttles, too.
+            # Acknowledged, but neither listed nor done. Its throttles may be gone, too: tools that cancel remove them.
             why = f"another client cancelled the move of partition {move.partition}"
             self._fail(move.topic, Refusal.CANCELLED, why)
 
