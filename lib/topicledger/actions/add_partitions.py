@@ -162,13 +162,16 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreatePartitions; if the topic already has the planned count, our earlier request may have added them."""
+    """CreatePartitions; if the topic already has the planned count, a request of ours may have added them.
+
+    A broker repeats a request by itself if the controller that carried it out goes down.
+    """
     add = CheckedRequest(context, partial(_check, context), partial(context.admin.add_partitions, validate_only=False))
     not_grown: list[tuple[Target, Answer]] = []
     for target, answer in context.send_each(targets, add, changes=True):
         if target.topic in add.refused:
             yield add.refused[target.topic]
-        elif answer.result.error_code == kafka.INVALID_PARTITIONS and (target.maybe_sent or answer.maybe_done):
+        elif answer.result.error_code == kafka.INVALID_PARTITIONS:
             not_grown.append((target, answer))
         else:
             yield context.result(
@@ -201,7 +204,10 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
     for target, answer in grown:
         info = live.get(target.topic)
         if info is None or (info.permitted and info.num_partitions < target.grows_to):
-            context.leave_open(target, NOT_LISTED)
+            if target.maybe_sent or answer.maybe_done:
+                context.leave_open(target, NOT_LISTED)
+            else:
+                yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
             continue
         yield _counted(context, target, answer, info)
 
@@ -211,7 +217,11 @@ def _counted(context: ClusterContext, target: Target, answer: Answer, info: Topi
     problem = not_planned(target, info)
     if problem is None and info.num_partitions == target.grows_to:
         found = _with_counts(target, replace(answer, result=TopicResult()))
-        words = "an earlier request of this run added the partitions"
+        words = (
+            "an earlier request of this run added the partitions"
+            if target.maybe_sent or answer.maybe_done
+            else "this request added the partitions, if the broker repeated it to the controller, or another client did"
+        )
         return context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=words)
     note, message = problem or (None, f"num_partitions is {info.num_partitions}, planned {target.grows_to}")
     return context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=note, message=message)

@@ -153,18 +153,18 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreateTopics; existing topics that an earlier request may have created are compared with the plan."""
+    """CreateTopics; existing topics are compared with the plan.
+
+    Without an earlier request of this run, this one may have created them: a broker repeats it by itself if the
+    controller that carried it out goes down (C18).
+    """
     create = partial(context.admin.create_topics, validate_only=False)
     existing: list[tuple[Target, Answer]] = []
     for target, answer in context.send_each(targets, create, changes=True):
-        exists = answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS
-        if exists and (target.maybe_sent or answer.maybe_done):
+        if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
             existing.append((target, answer))
         else:
-            # If none of our requests can have created it, another client did.
-            message = "the topic exists: another client created it since the plan; plan again" if exists else None
-            outcome = outcome_of(answer.result.error_code)
-            yield context.result(target, Phase.APPLY, outcome, answer, message=message)
+            yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
     yield from _recovered(context, existing)
 
 
@@ -198,8 +198,13 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
             )
         elif difference is not None:
             message = f"the topic exists and is not as planned: {difference}"
-        else:
+        elif target.maybe_sent or answer.maybe_done:
             message = "an earlier request of this run created it; its partitions and configs were described"
+        else:
+            message = (
+                "this request created it, if the broker repeated it to the controller, or another client did since the "
+                "plan; its partitions and configs were described"
+            )
         ours = found is not None and difference is None
         result = TopicResult(
             error_code=kafka.NONE if ours else answer.result.error_code,

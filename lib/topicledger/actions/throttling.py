@@ -97,7 +97,10 @@ class Throttling:
         """
         if rate <= 0 or not (wave or (self._down and self._down & self._live_brokers())):
             return Unthrottled()
-        return self.begin([*under_way, *wave], rate)
+        moves, without = [*under_way, *wave], Without()
+        # The record is only read if something is missing: waves may follow each other every second.
+        missing = [*self._rates(moves, rate, {}, without), *self._lists(moves, {}, without)]
+        return self.begin(moves, rate) if missing or without.of(moves).topics else Unthrottled()
 
     def end_if_possible(self) -> None:
         """Call `end`; throttles that can't be removed now stay recorded, with a warning."""

@@ -34,7 +34,6 @@ from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
 from topicledger.ledger.throttles import Leftover
-from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import (
     OURS,
@@ -52,11 +51,10 @@ from topicledger.model import (
 from topicledger.model.moves import Withdrawn
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import resources
-from topicledger.plan.intent import TOPICS, declared_otherwise, expired
+from topicledger.plan import resources, topics
+from topicledger.plan.intent import expired
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
-from topicledger.plan.undeclared import declared_since, no_longer_asked_for
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
@@ -137,6 +135,9 @@ def _apply_held(
     latest = run.ledger.latest_version(MANIFESTS)
     try:
         current = _evaluated_again(run, context, ready, held, latest)
+        if current is not ready or run.state is RunState.APPLYING:
+            # Delta ignores what a start that another one superseded appends, refusals too: it must not act without.
+            run.require_ownership()
         if current is ready:
             # In parallel with the commit of `applying`.
             sent.begin(ready.actions)
@@ -177,6 +178,7 @@ def _leases(run: Run, context: Context, ready: Validated) -> Leases:
         wait=context.wait,
         stop=context.stop,
         some=True,
+        require_ownership=run.require_ownership,
     )
 
 
@@ -221,11 +223,12 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
         problems |= recovered.problems
         left_open |= recovered.left_open
         under_way = recovered.under_way()
+    if afresh:
         refuse(expired(run.settings.guards.max_plan_age, datetime.now(UTC)))
     for transform in others_declared:
         refuse(transform)
     if run.of_files or latest != run.latest_version_then:
-        no_longer = _no_longer_asked_for(run, latest)
+        no_longer = topics.no_longer_declared(run, latest)
         refuse(lambda planned: planned.transform(_of_topics).transform(no_longer))
     seen, waiting = ready.seen, ready.waiting
     if afresh:
@@ -273,19 +276,6 @@ def _less(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "left_
 
 def _of_topics(planned: DataFrame) -> DataFrame:
     return planned.where(F.col("resource_type") == TOPIC)
-
-
-def _no_longer_asked_for(run: Run, latest: int) -> Transform:
-    """Return the transform that refuses topics' actions which the manifests at version `latest` don't ask for."""
-    now = run.ledger.read(MANIFESTS, latest)
-    if run.prunes is not None:
-        return declared_since(now, latest, list(run.settings.clusters))
-    if run.by_manifests and not run.of_earlier_manifests:
-        declared = now.transform(manifests.validated_by(run.settings, run.selected))
-        return no_longer_asked_for(now, declared, latest, run, run.scope)
-    # The plan differs from the manifests on purpose: only a change of the manifests since the plan matters.
-    then = run.latest_version_then
-    return declared_otherwise(TOPICS, run.ledger.read(MANIFESTS, then), now, then, latest)
 
 
 def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.errors import TopicLedgerError
 from topicledger.ledger.lease_holder import Holder
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
@@ -17,6 +18,8 @@ from topicledger.text import iso_time
 
 _CLOCK_SKEW_SECONDS = 2.0
 """By how much the clocks of two drivers may differ."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENTS = ("acquired_at", "expires_at", "released_at")
 
 
 def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
@@ -25,10 +28,11 @@ def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _collected(rows: DataFrame) -> list[dict[str, Any]]:
-    found = [row.asDict() for row in rows.collect()]
+    # Python's own conversion, in Spark Connect, takes one hour of autumn for the hour before.
+    exact = rows.withColumns({name: F.unix_micros(name) for name in _MOMENTS})
+    found = [row.asDict() for row in exact.collect()]
     for row in found:
-        for name in ("acquired_at", "expires_at", "released_at"):
-            row[name] = _utc(row[name])
+        row |= {name: None if row[name] is None else _EPOCH + timedelta(microseconds=row[name]) for name in _MOMENTS}
     return found
 
 
@@ -39,11 +43,6 @@ def of_live(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     here, now = Holder.here(run_id), datetime.now(UTC)
     held = ledger.read(LEASES).where((F.col("run_id") == run_id) & F.col("released_at").isNull())
     return [row for row in _collected(held) if not is_free(row, here, now)]
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    # PySpark returns naive timestamps in this process's own time zone.
-    return None if moment is None else moment.astimezone(UTC)
 
 
 def is_free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
@@ -94,3 +93,8 @@ def holders(rows: Sequence[Mapping[str, Any]]) -> str:
         + f" since {iso_time(row['acquired_at'])}; its lease holds until {iso_time(row['expires_at'])}"
         for row in rows
     )
+
+
+def said(error: Exception) -> str:
+    """Return an error for a log line."""
+    return str(error) if isinstance(error, TopicLedgerError) else repr(error)

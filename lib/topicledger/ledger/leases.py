@@ -13,14 +13,14 @@ import math
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder
-from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows, released, since_death
+from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows, released, said, since_death
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
 
@@ -209,7 +209,7 @@ class Leases:
                 try:
                     self._write(self._rows, renewed=False)
                 except Exception as error:
-                    log.warning("leases could not be released, other runs wait until they expire: %s", _said(error))
+                    log.warning("leases could not be released, other runs wait until they expire: %s", said(error))
             return False
         try:
             with self._changed:
@@ -221,7 +221,7 @@ class Leases:
             pass
         except Exception as error:
             # Any exception: it would end this thread silently, and the leases would expire.
-            log.warning("leases could not be renewed, trying again: %s", _said(error))
+            log.warning("leases could not be renewed, trying again: %s", said(error))
             self._renew_at = self._clocks.elapsed() + _ASK_AGAIN_SECONDS
         finally:
             with self._changed:
@@ -298,7 +298,7 @@ class Leases:
                 self._ledger.compare_and_set(LEASES, "cluster_id", given)
             self._tried = False
         except Exception as error:
-            log.warning("leases could not be released, other runs wait until they expire: %s", _said(error))
+            log.warning("leases could not be released, other runs wait until they expire: %s", said(error))
 
     def _renew_until_usable(self) -> None:
         """Renew leases until they outlast a request: the first commit is the slowest, and takes from their time.
@@ -344,6 +344,7 @@ def take(
     stop: threading.Event,
     clocks: Clocks = CLOCKS,
     some: bool = False,
+    require_ownership: Callable[[], object] = lambda: None,
 ) -> Leases:
     """Take the leases of clusters (id -> name), all or none; use the result as a context manager.
 
@@ -353,7 +354,8 @@ def take(
     evaluate its decisions again (`contended`). `request_timeout`: the longest time that a request takes, in seconds.
 
     A lease is free if it was released, if it expired, or if its holder is a dead earlier start of the same run. An
-    earlier start that may be alive, even in this process, is asked to stop, and `take` waits for it.
+    earlier start that may be alive, even in this process, is asked to stop, and `take` waits for it. Before it asks, it
+    calls `require_ownership`, which raises if a later start has superseded this one.
 
     Raises LeaseHeld if another run holds a lease, unless `wait`; LeaseLost if `stop` is set while waiting. Before it
     raises, it releases every lease that it took; a lease that can't be released expires.
@@ -385,6 +387,8 @@ def take(
             if time.monotonic() - logged_at >= _LOG_AGAIN_SECONDS:
                 logged_at = time.monotonic()
                 log.warning("waiting: %s", holders(busy))
+            if len(others) < len(busy):
+                require_ownership()
             for row in busy:
                 if row["run_id"] == run_id and row["host"] is not None:
                     # Its holder finds the row changed at its next renewal, and stops.
@@ -394,7 +398,3 @@ def take(
     except BaseException:
         leases._give_back()
         raise
-
-
-def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, TopicLedgerError) else repr(error)

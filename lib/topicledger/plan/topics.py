@@ -26,11 +26,12 @@ from topicledger.plan.batches import of_topics
 from topicledger.plan.changes import describe, with_alters
 from topicledger.plan.decide import decide, left_out, without_ignored
 from topicledger.plan.decided import Decided, decided_on
+from topicledger.plan.intent import TOPICS, declared_otherwise
 from topicledger.plan.moving import Sizes
 from topicledger.plan.prune import pruned
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.revert import undone
-from topicledger.plan.undeclared import deleting, is_replaced
+from topicledger.plan.undeclared import declared_since, deleting, is_replaced, no_longer_asked_for
 from topicledger.plan.wanted import Wanted, declared, rebalanced
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS
@@ -265,3 +266,16 @@ def _spared(policies: Collection[str], replaced: Column | None) -> Transform:
         )
 
     return transform if policies else lambda decisions: decisions
+
+
+def no_longer_declared(run: Run, latest: int) -> Transform:
+    """Return the transform that refuses topics' actions which the manifests at version `latest` don't ask for."""
+    now = run.ledger.read(MANIFESTS, latest)
+    if run.prunes is not None:
+        return declared_since(now, latest, list(run.settings.clusters))
+    if run.by_manifests and not run.of_earlier_manifests:
+        declared = now.transform(validated_by(run.settings, run.selected))
+        return no_longer_asked_for(now, declared, latest, run, run.scope)
+    # The plan differs from the manifests on purpose: only a change of the manifests since the plan matters.
+    then = run.latest_version_then
+    return declared_otherwise(TOPICS, run.ledger.read(MANIFESTS, then), now, then, latest)

@@ -6,7 +6,7 @@ import builtins
 import json
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cmp_to_key
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.properties.rows.sql import parse
 from topicledger.kafka import config_values
 
 lit, col = literal, named
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def broadcast(rows: Any) -> Any:
@@ -134,6 +135,14 @@ def date_format(column: Any, pattern: str) -> Column:
     for java, python in (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S")):
         ours = ours.replace(java, python)
     return _of(lambda moment: moment.astimezone(UTC).strftime(ours), column)
+
+
+def unix_micros(column: Any) -> Column:
+    return _of(lambda moment: (moment - _EPOCH) // timedelta(microseconds=1), column)
+
+
+def timestamp_micros(column: Any) -> Column:
+    return _of(lambda micros: _EPOCH + timedelta(microseconds=micros), column)
 
 
 def current_timezone() -> Column:

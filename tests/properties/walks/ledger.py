@@ -236,6 +236,7 @@ def take(
     wait: bool,
     stop: threading.Event,
     some: bool = False,
+    **_: object,
 ) -> MemoryLeases:
     """`leases.take`, without its table."""
     world.moment(Moment.OPEN)
