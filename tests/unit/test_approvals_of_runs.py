@@ -162,6 +162,20 @@ def test_an_allowance_takes_no_approval_away(spark: SparkSession) -> None:
     assert (found.needed, found.missing, found.let_through) == (2, 0, {"c": {"deletes": 2}})
 
 
+def test_one_person_cannot_approve_twice_or_their_own_plan(spark: SparkSession) -> None:
+    """Old rows may have several spellings of a name."""
+    names = ["José", "Jose\u0301", " ann \u00a0 lee", "Ann Lee", "bob", "bob\u200b", "ｂｏｂ"]
+    ledger = stored(spark, [{"by": name, "at": at(number)} for number, name in enumerate(names)])
+    found = approvals.of_run(ledger, GuardSettings(approvals=4), RUN)
+    assert (found.by, found.missing) == (("José", " ann \u00a0 lee", "bob"), 1)
+    found = approvals.of_run(ledger, GuardSettings(approvals=4), RUN | {"requested_by": "ＢＯＢ"})
+    assert (found.by, found.missing) == (("José", " ann \u00a0 lee"), 2)
+
+
+def at(minute: int) -> datetime:
+    return datetime(2026, 1, 2, 3, minute, tzinfo=UTC)
+
+
 def stored(spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False) -> Any:
     """A ledger that can't be written, with a plan of run r, and approvals: by default of that plan without a scope."""
 

@@ -1,4 +1,4 @@
-"""Principals in the settings: a text that isn't one matches no ACL, and would protect none."""
+"""Principals in the settings: a text that isn't one matches nothing, so it would protect no rights."""
 
 from __future__ import annotations
 
