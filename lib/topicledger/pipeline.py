@@ -129,7 +129,7 @@ def provision(
 def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:
     """Return what guards stopped and no approval allows yet."""
     found = all_stopped(run.plans() if planned.guarded else None, run.arguments)
-    return [each for each in found if not each.passes(run.allowed.get(each.cluster, {}))]
+    return [each for each in found if not each.is_let_through(run.allowed)]
 
 
 def _waiting(summary: Summary, missing: Approvals | None) -> Summary:

@@ -45,7 +45,7 @@ def written(ledger: Ledger, run_id: str, state: str) -> Row:
 
 
 def told(ledger: Ledger, run: Row, **allowed: int) -> str:
-    found = diff.read(ledger, run, 0, most=None, allowed={"main": allowed} if allowed else {})
+    found = diff.read(ledger, run, 0, most=None, allowed={"main": [allowed]} if allowed else {})
     return "".join(rendering.text(found))
 
 

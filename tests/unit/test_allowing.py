@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.unit.frames import dicts, frame, plain
 from topicledger.cli.runs import render_approval
 from topicledger.errors import UsageError
+from topicledger.ledger.allowed import Allowed, read_allowed, written
 from topicledger.ledger.outcomes import open_rows, with_outcomes
 from topicledger.phases import MOVES
 from topicledger.plan.allowing import (
     GUARDS,
     LOAD,
     StoppedActions,
-    allowed_together,
+    allowed_by_enough,
     by_cluster,
+    combined,
     most_of,
     parse_allow,
     read_stopped,
@@ -44,12 +51,21 @@ def test_every_guard_of_the_registry_can_be_allowed() -> None:
     assert {"deletes", "changes", "moves", "acl_deletes", "quota_changes", "group_config_changes"} <= of_kinds
 
 
+def let(stopped: Sequence[StoppedActions], *allowed: dict[str, int]) -> Allowed:
+    """Return the allowance that the numbers of these people make if one person is enough."""
+    return by_cluster(stopped, allowed_by_enough(stopped, [1] * len(stopped), allowed))
+
+
 def test_numbers_count_per_cluster() -> None:
     """A number lets through each cluster that needs at most as many, as the guard's setting would."""
-    assert by_cluster(STOPPED, {"deletes": 2}) == {"east": {"deletes": 2}}
-    assert by_cluster(STOPPED, {"deletes": 5}) == {"east": {"deletes": 2}, "west": {"deletes": 5}}
-    assert by_cluster(STOPPED, {"losses": 3}) == {}
-    assert by_cluster(STOPPED, {"losses": 3, "moves": 40}) == {"east": {"losses": 3, "moves": 40}}
+    assert let(STOPPED, {"deletes": 2}) == {"east": [{"deletes": 2}]}
+    assert let(STOPPED, {"deletes": 5}) == {"east": [{"deletes": 2}], "west": [{"deletes": 5}]}
+    assert let(STOPPED, {"losses": 3}) == {}
+    assert let(STOPPED, {"losses": 3, "moves": 40}) == {"east": [{"losses": 3, "moves": 40}]}
+    assert let(STOPPED, most_of(STOPPED)) == {  # type: ignore[arg-type]
+        "east": [{"deletes": 2, "losses": 3, "moves": 40}],
+        "west": [{"deletes": 5}],
+    }
     assert most_of(STOPPED) == {"deletes": 5, "losses": 3, "moves": 40}
 
 
@@ -80,7 +96,7 @@ def test_a_plan_may_be_allowed_to_remove_rows_of_the_tables() -> None:
     """The load counts by itself: it lets through no deletes, and deletes need no load."""
     stopped = [*STOPPED, *stopped_load({"removed_rows": "7"})]
     assert stopped_in_words(stopped).endswith("; loading the files: removed_rows=7 (7 rows)")
-    assert by_cluster(stopped, {"removed_rows": 7}) == {LOAD: {"removed_rows": 7}}
+    assert let(stopped, {"removed_rows": 7}) == {LOAD: [{"removed_rows": 7}]}
     require_needed("r", stopped, {"deletes": 2, "removed_rows": 7})
     for number, message in ((6, "lets nothing through"), (8, "removed_rows=7 lets through the same")):
         with pytest.raises(UsageError, match=message):
@@ -103,26 +119,83 @@ def test_allowed_guards_are_parsed_and_unknown_ones_listed() -> None:
             parse_allow(text)
 
 
+def enough(
+    stopped: Sequence[StoppedActions], people: Sequence[int], allowed: Sequence[dict[str, int]]
+) -> list[dict[str, int]]:
+    return [dict(each.needs) for each in allowed_by_enough(stopped, people, allowed)]
+
+
 def test_as_many_people_must_allow_as_must_approve() -> None:
     bob, carol, dave, eve = {"deletes": 2}, {"deletes": 3}, {"deletes": 5}, {"losses": 3, "moves": 40}
     two = [2, 2, 2]
-    assert allowed_together(STOPPED, two, [bob]) == {}
-    assert allowed_together(STOPPED, two, [bob, carol]) == {"deletes": 2}
-    assert allowed_together(STOPPED, two, [bob, carol, dave, eve]) == {"deletes": 2}
-    assert allowed_together(STOPPED, two, [dave, dave]) == {"deletes": 5}
-    assert allowed_together(STOPPED, [0, 0, 0], [bob, eve]) == {"deletes": 2, "losses": 3, "moves": 40}
-    assert allowed_together((), [], [bob]) == {}
+    assert enough(STOPPED, two, [bob]) == []
+    assert enough(STOPPED, two, [bob, carol]) == [{"deletes": 2}]
+    assert enough(STOPPED, two, [bob, carol, dave, eve]) == [{"deletes": 2}]
+    assert enough(STOPPED, two, [dave, dave]) == [{"deletes": 2}, {"deletes": 5}]
+    assert enough(STOPPED, [0, 0, 0], [bob, eve]) == [{"deletes": 2}, {"losses": 3, "moves": 40}]
+    assert enough(STOPPED, [0, 0, 0], []) == []
+    assert enough((), [], [bob]) == []
 
 
-def test_a_guard_needs_as_many_people_as_any_action_that_it_stopped() -> None:
-    """A run keeps the numbers of a cluster together: numbers of two groups may let nothing else through."""
-    needs: list[dict[str, int]] = [{"losses": 3}, {"deletes": 2}, {"losses": 3, "deletes": 2}]
-    groups = [StoppedActions(cluster="east", needs=each, actions=1) for each in needs]
-    people = [{"losses": 3}, {"deletes": 2}]
-    assert allowed_together(groups[:2], [1, 2], people) == {"losses": 3}
-    assert allowed_together(groups, [1, 1, 2], people) == {}
-    assert allowed_together(groups, [1, 1, 2], [*people, {"losses": 3}]) == {"losses": 3}
-    assert allowed_together(groups, [1, 1, 1], people) == {"deletes": 2, "losses": 3}
+LOSES, MOVES_MORE = {"losses": 2}, {"moves": 4}
+BOTH = {**LOSES, **MOVES_MORE}
+THREE = [StoppedActions(cluster="main", needs=each, actions=1) for each in (LOSES, MOVES_MORE, BOTH)]
+
+
+def test_numbers_of_two_people_let_through_nothing_that_neither_allowed(spark: SparkSession) -> None:
+    """A move to fewer replicas needs both numbers, and each person was told that it stays stopped."""
+    ann, bob = LOSES, MOVES_MORE
+    assert enough(THREE, [1, 1, 1], [ann, bob]) == [LOSES, MOVES_MORE]
+    allowed = let(THREE, ann, bob)
+    assert allowed == {"main": [LOSES, MOVES_MORE]}
+    assert [each.is_let_through(allowed) for each in THREE] == [True, True, False]
+    plans = [row(f"{number}", **GUARDED, guards=each.needs) | {"cluster": "main"} for number, each in enumerate(THREE)]
+    opened = frame(spark, plain(PLANS.schema), plans).transform(open_rows(allowed))
+    assert {each["topic"] for each in dicts(opened)} == {"0", "1"}
+    assert enough(THREE, [1, 1, 1], [ann, bob, BOTH]) == [LOSES, MOVES_MORE, BOTH]
+    assert let(THREE, BOTH) == {"main": [BOTH]}
+
+
+def test_a_number_lets_through_no_action_that_needs_less_and_more_people() -> None:
+    """An allowed action takes along those of its cluster that need less."""
+    groups = [StoppedActions(cluster="east", needs=each, actions=1) for each in (LOSES, BOTH)]
+    assert enough(groups, [2, 1], [BOTH]) == []
+    assert enough(groups, [2, 1], [BOTH, LOSES]) == [LOSES]
+    assert enough(groups, [2, 1], [BOTH, BOTH]) == [LOSES, BOTH]
+    assert enough(groups, [1, 2], [BOTH]) == [LOSES]
+    elsewhere = [groups[0], replace(groups[1], cluster="west")]
+    assert enough(elsewhere, [2, 1], [BOTH]) == [BOTH]
+
+
+def test_a_run_keeps_one_combination_unless_it_would_let_through_more() -> None:
+    """Older versions read one combination of a cluster, and no list."""
+    assert combined([LOSES, MOVES_MORE], THREE[:2]) == [BOTH]
+    assert combined([LOSES, MOVES_MORE], THREE) == [LOSES, MOVES_MORE]
+    assert combined([LOSES, MOVES_MORE], [replace(THREE[2], cluster="west")], "main") == [BOTH]
+    assert combined([LOSES, BOTH, LOSES], THREE) == [BOTH]
+    assert combined([], THREE) == []
+    one, several = {"main": [BOTH], "": [{"removed_rows": 3}]}, {"main": [LOSES, MOVES_MORE]}
+    assert json.loads(written(one)) == {"main": BOTH, "": {"removed_rows": 3}}
+    assert [read_allowed(written(each)) for each in (one, several)] == [one, several]
+    assert read_allowed(None) == {}
+
+
+_NUMBERS = st.dictionaries(st.sampled_from(["deletes", "losses", "moves"]), st.integers(1, 3), min_size=1)
+_GROUPS = st.lists(st.tuples(st.sampled_from(["east", "west"]), _NUMBERS, st.integers(1, 3)), min_size=1, max_size=6)
+
+
+@given(_GROUPS, st.lists(_NUMBERS, max_size=4))
+def test_actions_are_let_through_only_if_enough_people_allowed_them(
+    groups: list[tuple[str, dict[str, int], int]], allowed: list[dict[str, int]]
+) -> None:
+    stopped = [StoppedActions(cluster=cluster, needs=needs, actions=1) for cluster, needs, _ in groups]
+    people = [count for _, _, count in groups]
+    passing = allowed_by_enough(stopped, people, allowed)
+    kept = read_allowed(written(by_cluster(stopped, passing)))
+    for each, count in zip(stopped, people, strict=True):
+        assert each.is_let_through(kept) == (each in passing)
+        if each in passing:
+            assert sum(each.passes(numbers) for numbers in allowed) >= count
 
 
 def row(topic: str, **more: Any) -> dict[str, Any]:
@@ -143,7 +216,7 @@ def test_allowed_actions_are_open_and_others_stay_stopped(spark: SparkSession) -
     ]
     plans = frame(spark, plain(PLANS.schema), rows)
     assert {each["topic"] for each in dicts(plans.transform(open_rows({})))} == {"open"}
-    found = dicts(plans.transform(open_rows({"east": {"deletes": 2}})))
+    found = dicts(plans.transform(open_rows({"east": [{"deletes": 2}]})))
     assert {each["topic"]: (each["phase"], each["error"]) for each in found} == dict.fromkeys(
         ("open", "two"), (None, None)
     )
@@ -195,7 +268,13 @@ def test_an_approval_says_what_guards_still_stop(
         StoppedActions(cluster="main", needs={"deletes": 2}, actions=2),
     ]
     found = Approvals(
-        run_id="r", requested_by="ann", plan_digest="", needed=1, by=("bob",), allows=allows, stopped=stopped
+        run_id="r",
+        requested_by="ann",
+        plan_digest="",
+        needed=1,
+        by=("bob",),
+        stopped=stopped,
+        passing=[each for each in stopped if each.passes(allows)],
     )
     render_approval(found, Console(width=200))
     lines = capsys.readouterr().out.splitlines()
@@ -229,7 +308,19 @@ def test_approvals_let_nothing_through_while_one_is_missing(needed: int) -> None
         plan_digest="",
         needed=needed,
         by=("bob",),
-        allows={"deletes": 2},
         stopped=stopped,
+        passing=stopped,
     )
-    assert found.let_through == ({"main": {"deletes": 2}} if needed == 1 else {})
+    assert found.let_through == ({"main": [{"deletes": 2}]} if needed == 1 else {})
+
+
+def test_an_approval_names_numbers_together_only_if_allowed_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = Approvals(run_id="r", requested_by="ann", plan_digest="", needed=1, by=("bob", "carol"), stopped=THREE)
+    render_approval(replace(found, passing=THREE[:2]), Console(width=200))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "run r is approved by bob, carol, with what guards stopped: losses=2; moves=4"
+    assert lines[2].startswith("still stopped by guards: main: losses=2,moves=4 (1 action); if this is meant")
+    render_approval(replace(found, passing=THREE), Console(width=200))
+    assert "with what guards stopped: losses=2,moves=4\n" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from tests.unit.frames import frame, plain
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
+from topicledger.ledger.allowed import read_allowed
 from topicledger.phases import GUARDED
 from topicledger.plan import approvals
 from topicledger.plan.allowing import StoppedActions
@@ -155,11 +157,11 @@ def test_an_allowance_takes_no_approval_away(spark: SparkSession) -> None:
     for given in ([bob, carol, dave | allow], [bob, carol, bob | allow]):
         found = of(every, *given)
         assert (found.needed, found.missing, found.allows, found.asked) == (2, 0, {}, {"deletes": 2})
-    assert of(every, bob | allow, carol | allow).let_through == {"c": {"deletes": 2}}
+    assert of(every, bob | allow, carol | allow).let_through == {"c": [{"deletes": 2}]}
     found = of(only_deletes, bob | allow)
     assert (found.needed, found.missing, found.let_through) == (0, 0, {})
     found = of(only_deletes, bob | allow, dave | allow)
-    assert (found.needed, found.missing, found.let_through) == (2, 0, {"c": {"deletes": 2}})
+    assert (found.needed, found.missing, found.let_through) == (2, 0, {"c": [{"deletes": 2}]})
 
 
 def test_one_person_cannot_approve_twice_or_their_own_plan(spark: SparkSession) -> None:
@@ -176,16 +178,33 @@ def at(minute: int) -> datetime:
     return datetime(2026, 1, 2, 3, minute, tzinfo=UTC)
 
 
-def stored(spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False) -> Any:
-    """A ledger that can't be written, with a plan of run r, and approvals: by default of that plan without a scope."""
+def test_each_person_must_allow_all_guards_of_an_action(spark: SparkSession) -> None:
+    """Bob allows one of its guards and Carol the other: nobody allowed the action."""
+    needs: list[dict[str, int]] = [{"losses": 2}, {"moves": 4}, {"losses": 2, "moves": 4}]
+    bob, carol, dave = ({"by": by, "allows": each} for by, each in zip(("bob", "carol", "dave"), needs, strict=True))
+    found = approvals.of_run(stored(spark, [bob, carol], new=True, guards=needs), GuardSettings(), RUN)
+    assert [each.needs for each in found.passing] == needs[:2]
+    assert found.let_through == {"c": needs[:2]}
+    found = approvals.of_run(stored(spark, [bob, carol, dave], new=True, guards=needs), GuardSettings(), RUN)
+    assert found.let_through == {"c": needs[2:]}
+
+
+def stored(
+    spark: SparkSession, rows: list[dict[str, Any]], *, new: bool = False, guards: Sequence[dict[str, int]] = ()
+) -> Any:
+    """A ledger that can't be written, with a plan of run r, and approvals: by default of that plan without a scope.
+
+    `guards`: of each stopped action; by default one, of deletes.
+    """
 
     def old(table: Any, column: str) -> StructType:
         return StructType([each for each in plain(table.schema) if new or each.name != column])
 
     stopped = {"run_id": "r", "cluster": "c", "action": "delete", "phase": "guard"}
-    rows_of_plan = [stopped, {**stopped, "action": "create", "phase": None}]
+    rows_of_plan: list[dict[str, Any]] = [stopped, {**stopped, "action": "create", "phase": None}]
     if new:
-        rows_of_plan[0]["guards"] = {"deletes": 2}
+        of_stopped: Sequence[dict[str, int]] = guards or [{"deletes": 2}]
+        rows_of_plan = [*({**stopped, "guards": each} for each in of_stopped), rows_of_plan[1]]
     plans = frame(spark, old(PLANS, "guards"), rows_of_plan)
     whole = plans.withColumn("guards", F.lit(None).cast(GUARDED)) if not new else plans
     digest = digests.of_run({PLANS.name: plans})[PLANS.name].sha256
@@ -211,7 +230,7 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
     """A start took it and was killed; then another cluster was planned, and others approved the larger plan."""
     stopped = [StoppedActions(cluster=name, needs={"deletes": count}, actions=count) for name, count in SIZES.items()]
     found = Approvals(
-        run_id="r", requested_by="ann", plan_digest="", needed=missing, by=(), allows={"deletes": 1}, stopped=stopped
+        run_id="r", requested_by="ann", plan_digest="", needed=missing, by=(), stopped=stopped, passing=stopped[1:]
     )
     monkeypatch.setattr(approvals, "_may_allow", lambda _: True)
     monkeypatch.setattr(approvals, "of_run", lambda *_: replace(found, allowed_by={} if missing else {"deletes": 1}))
@@ -225,7 +244,7 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
         ledger=None,
         settings=SimpleNamespace(guards=GuardSettings()),
         arguments=kept,
-        allowed={"east": {"deletes": 2}},
+        allowed={"east": [{"deletes": 2}]},
         may_have_sent=sent,
         commit_state=lambda _, arguments: kept.update(arguments),
     )
@@ -234,12 +253,39 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
     assert found.missing == missing
     assert json.loads(kept["allowed"]) == allowed
     # This start plans another cluster, so that the approvals lapse before anything is sent.
-    run.allowed = allowed
+    run.allowed = read_allowed(kept["allowed"])
     approvals.take_allowed(run, may_grow=True)
     assert json.loads(kept["allowed"]) == (allowed if sent else {})
 
 
 SIZES = {"east": 2, "west": 1}
+
+
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_a_later_start_merges_no_combinations_of_an_earlier_one(asked_again: bool) -> None:
+    """Two people allowed one action each, and an earlier start may have sent these; a third action needs both."""
+    one, two = {"losses": 2}, {"moves": 4}
+    stopped = [StoppedActions(cluster="main", needs=each, actions=1) for each in (one, two, {**one, **two})]
+    found = Approvals(run_id="r", requested_by="ann", plan_digest="", needed=0, by=())
+    if asked_again:
+        found = replace(found, stopped=stopped, passing=stopped[1:2])
+    before = {"main": [one, two]}
+    kept: list[Any] = []
+    run: Any = SimpleNamespace(
+        resumed=True,
+        state="applying",
+        arguments={},
+        allowed=before,
+        may_have_sent=True,
+        commit_state=lambda _, arguments: kept.append(read_allowed(arguments["allowed"])),
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(approvals, "read", lambda _: found)
+        approvals.take_allowed(run, may_grow=False)
+        assert kept == [], "as it was"
+        run.allowed = {"main": [one]}
+        approvals.take_allowed(run, may_grow=False)
+    assert kept == ([before] if asked_again else [])
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_files_of_a_plan_with_nothing_to_send_are_not_loaded(
 
 
 @pytest.mark.parametrize(
-    ("removed", "allowed", "stopped"), [(None, {}, False), (3, {}, True), (3, {"": {"removed_rows": 3}}, False)]
+    ("removed", "allowed", "stopped"), [(None, {}, False), (3, {}, True), (3, {"": [{"removed_rows": 3}]}, False)]
 )
 def test_files_that_remove_too_many_rows_are_loaded_once_allowed(
     spark: SparkSession,

@@ -33,6 +33,7 @@ from topicledger.apply.summary import (
 from topicledger.apply.summary import results as summary_results
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kinds import NAMES
+from topicledger.ledger.allowed import read_allowed
 from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import WARNING
 from topicledger.ledger.run import Run
@@ -296,9 +297,9 @@ def test_an_action_whose_allowance_lapsed_is_stopped_again(
     made = frame(spark, plain(PLANS.schema), plans)
     run: Any = SimpleNamespace(
         arguments={"allowed": json.dumps(allowed)},
-        allowed=allowed,
+        allowed=read_allowed(json.dumps(allowed)),
         plans=lambda: made,
-        open_actions=lambda: made.transform(open_rows(allowed)),
+        open_actions=lambda: made.transform(open_rows(read_allowed(json.dumps(allowed)))),
         audit=lambda: frame(spark, plain(AUDIT.schema), audit),
     )
     found = {row["resource"]: (row["phase"], row["outcome"], row["planned"]) for row in summary_results(run).collect()}

@@ -35,7 +35,6 @@ from topicledger.plan import approvals
 from topicledger.plan.allowing import (
     GUARDS,
     approve_command,
-    in_words,
     most_of,
     parse_allow,
     stopped_in_words,
@@ -130,9 +129,9 @@ def runs_approve(options: Options, by: str | None, note: str | None, allow: tupl
         row = approvals.approve(ledger, settings, options.run_id, by=by, note=note, allow=allowed, digest=shown)
         with display_only(f"the approval of run {options.run_id}", instead="`runs approve` shows it again"):
             found = approvals.of_run(ledger, settings.guards, row)
-            if not found.allows:
+            if not found.passing:
                 found = replace(found, stopped=approvals.read_stopped(ledger, row))
-            result = document(ExitCode.DONE, {**asdict(found), "missing": found.missing})
+            result = document(ExitCode.DONE, {**asdict(found), "allows": found.allows, "missing": found.missing})
             print_result(result, lambda console: render_approval(found, console), options)
     return ExitCode.DONE
 
@@ -143,10 +142,10 @@ def render_approval(found: approvals.Approvals, console: Console) -> None:
         again = f"its plan has changed since it was approved; read it again: runs show {found.run_id}"
         console.print(printable(f"run {found.run_id} isn't approved: {again}"), markup=False, soft_wrap=True)
         return
-    left = [each for each in found.stopped if not each.passes(found.allows)]
+    left = [each for each in found.stopped if each not in found.passing]
     once = ", once the removed rows are allowed" if stops_load(left) else ""
     enough = f"{apply_command(found.run_id, found.files)} applies it{once}"
-    with_allowed = f", with what guards stopped: {in_words(found.allows)}" if found.allows else ""
+    with_allowed = f", with what guards stopped: {found.allowed_in_words}" if found.passing else ""
     lines = [
         f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}{with_allowed}",
         f"not enough: {found}" if found.missing else enough,

@@ -149,7 +149,7 @@ def show_diff(
         allowed = found.let_through if found is not None and approvals.is_unsent_plan(run) else {}
         found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, allowed=allowed)
         if found is not None:
-            stopped = [each for each in found_diff.stopped if not each.passes(allowed.get(each.cluster, {}))]
+            stopped = [each for each in found_diff.stopped if not each.is_let_through(allowed)]
             waits_for = found.in_words(stopped) if found.missing else None
             exactly = (("to approve exactly this plan, add: ", f"--plan {found.shown_digest}"),)
             about = (*found_diff.about, *(exactly if waits_for or stopped else ()))

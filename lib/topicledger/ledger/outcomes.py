@@ -21,6 +21,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.ledger.allowed import Allowed
 from topicledger.model import Outcome, Phase
 from topicledger.schemas import ACTION_KEY, AUDIT
 
@@ -87,11 +88,8 @@ def with_outcomes(
     return rows.withColumn("standing", stands)
 
 
-def open_rows(allowed: Mapping[str, Mapping[str, int]]) -> Callable[[DataFrame], DataFrame]:
-    """Return rows of `plans` whose actions didn't end before validate, or that guards stopped and approvals allow.
-
-    `allowed`: cluster -> guard -> number.
-    """
+def open_rows(allowed: Allowed) -> Callable[[DataFrame], DataFrame]:
+    """Return rows of `plans` whose actions didn't end before validate, or that guards stopped and approvals allow."""
 
     def transform(plans: DataFrame) -> DataFrame:
         return plans.where(F.col("action").isNotNull()).transform(let_through(allowed)).where(F.col("phase").isNull())
@@ -99,11 +97,11 @@ def open_rows(allowed: Mapping[str, Mapping[str, int]]) -> Callable[[DataFrame],
     return transform
 
 
-def let_through(allowed: Mapping[str, Mapping[str, int]]) -> Callable[[DataFrame], DataFrame]:
-    """Open the rows of `plans` that guards stopped and approvals allow. `allowed`: as for `open_rows`."""
+def let_through(allowed: Allowed) -> Callable[[DataFrame], DataFrame]:
+    """Open the rows of `plans` that guards stopped and approvals allow."""
     if not allowed:
         return lambda plans: plans
-    let = reduce(or_, (_is_allowed(cluster, numbers) for cluster, numbers in sorted(allowed.items())))
+    let = reduce(or_, (_is_allowed(cluster, each) for cluster, several in sorted(allowed.items()) for each in several))
     return _unstopped(F.coalesce(is_stopped() & let, F.lit(False)))
 
 

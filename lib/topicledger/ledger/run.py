@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.ledger.allowed import Allowed, read_allowed
 from topicledger.ledger.appended import Appended, Known, collected
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.digests import RowsDigest
@@ -51,7 +51,7 @@ REPLACES_ARGUMENT = "replaces"
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """Keys: the requested earlier version of `manifests`, and the latest version when the run began."""
 ALLOWED_ARGUMENT = "allowed"
-"""Key: what approvals let through although guards stopped it, as JSON: cluster -> guard -> number."""
+"""Key: what approvals let through although guards stopped it; see `Run.allowed`."""
 SHARDS = 64
 """Number of partitions of `runs`. Two updates of the same partition conflict in Delta, and one is repeated."""
 
@@ -199,9 +199,9 @@ class Run:
         return self.of_earlier_manifests and self.version_of(table) is None
 
     @property
-    def allowed(self) -> Mapping[str, Mapping[str, int]]:
-        """Stopped actions that approvals let through: cluster -> guard -> number."""
-        return json.loads(self.arguments.get(ALLOWED_ARGUMENT, "{}"))  # type: ignore[no-any-return]
+    def allowed(self) -> Allowed:
+        """Stopped actions that approvals let through."""
+        return read_allowed(self.arguments.get(ALLOWED_ARGUMENT))
 
     @property
     def resumed(self) -> bool:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions.safeguards import MAX_DISRUPTIONS, MAX_LOSSES, Guard
 from topicledger.errors import UsageError
+from topicledger.ledger.allowed import Allowed
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.resources import registry
 from topicledger.text import counted, nearest, show
@@ -57,7 +58,11 @@ class StoppedActions:
 
     def passes(self, allowed: Mapping[str, int]) -> bool:
         """Return whether these numbers let the actions through."""
-        return all(number <= allowed.get(name, 0) for name, number in self.needs.items())
+        return _within(self.needs, allowed)
+
+    def is_let_through(self, allowed: Allowed) -> bool:
+        """Return whether one combination of the cluster's numbers lets the actions through."""
+        return any(self.passes(each) for each in allowed.get(self.cluster, ()))
 
 
 def stopped_load(arguments: Mapping[str, str] | None) -> Sequence[StoppedActions]:
@@ -108,31 +113,50 @@ def stops_load(stopped: Iterable[StoppedActions]) -> bool:
     return any(each.cluster == LOAD for each in stopped)
 
 
-def by_cluster(stopped: Sequence[StoppedActions], allowed: Mapping[str, int]) -> Mapping[str, Mapping[str, int]]:
-    """Return what these numbers let through: cluster -> guard -> number."""
-    passing = [each for each in stopped if each.passes(allowed)]
+def by_cluster(stopped: Sequence[StoppedActions], passing: Sequence[StoppedActions]) -> Allowed:
+    """Return what lets through `passing`, and nothing else of `stopped`, by cluster."""
     names = dict.fromkeys(each.cluster for each in passing)
-    return {name: most_of([each for each in passing if each.cluster == name]) for name in names}
+    return {name: combined((each.needs for each in passing if each.cluster == name), stopped, name) for name in names}
 
 
-def allowed_together(
-    stopped: Sequence[StoppedActions], people: Sequence[int], allowed: Collection[Mapping[str, int]]
-) -> Mapping[str, int]:
-    """Return the numbers that enough people allow. `people`: how many each of `stopped` needs; `allowed`: by person.
+def combined(
+    numbers: Iterable[Mapping[str, int]], stopped: Sequence[StoppedActions], cluster: str | None = None
+) -> Sequence[Mapping[str, int]]:
+    """Return combinations that let through the same of `stopped` as these: one if that lets through no more.
 
-    Numbers of another person let through more, and never less. A run keeps the numbers of all that passes together, so
-    a guard needs as many people as any action that it stopped.
+    `cluster`: only what is stopped there matters; None: everything.
     """
-    needed: dict[str, int] = {}
-    for each, count in zip(stopped, people, strict=True):
-        for name in each.needs:
-            needed[name] = max(count, needed.get(name, 1))
-    held: dict[str, int] = {}
-    for name, count in needed.items():
-        numbers = sorted((each[name] for each in allowed if name in each), reverse=True)
-        if len(numbers) >= count:
-            held[name] = numbers[count - 1]
-    return most_of(each for each in stopped if each.passes(held))
+    each_once = {in_words(each): dict(sorted(each.items())) for each in numbers}
+    several = [each_once[words] for words in sorted(each_once)]
+    together = largest(several)
+    may_pass = [each for each in stopped if cluster in (None, each.cluster) and each.passes(together)]
+    if all(any(each.passes(one) for one in several) for each in may_pass):
+        return [together] if several else []
+    return [one for one in several if not any(_within(one, other) for other in several if other is not one)]
+
+
+def _within(numbers: Mapping[str, int], others: Mapping[str, int]) -> bool:
+    return all(number <= others.get(name, 0) for name, number in numbers.items())
+
+
+def allowed_by_enough(
+    stopped: Sequence[StoppedActions], people: Sequence[int], allowed: Collection[Mapping[str, int]]
+) -> Sequence[StoppedActions]:
+    """Return those that enough people allow, each with numbers of their own: numbers of several people don't add up.
+
+    `people`: how many each of `stopped` needs; `allowed`: numbers by person. Numbers that let actions
+    through do so for those of the cluster that need less, too: they take as many people as any of these.
+    """
+    found = []
+    for each in stopped:
+        less = (
+            count
+            for other, count in zip(stopped, people, strict=True)
+            if other.cluster == each.cluster and other.passes(each.needs)
+        )
+        if sum(each.passes(numbers) for numbers in allowed) >= max(1, *less):
+            found.append(each)
+    return found
 
 
 def require_needed(run_id: str, stopped: Sequence[StoppedActions], allow: Mapping[str, int]) -> None:

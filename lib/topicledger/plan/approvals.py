@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +17,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
+from topicledger.ledger.allowed import Allowed, written
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.run import ALLOWED_ARGUMENT, FILES_ARGUMENT, REPLACES_ARGUMENT, Run, require_run
 from topicledger.ledger.runs import NAMES, PROVISIONING, require_fresh
@@ -49,14 +49,14 @@ class Approvals:
     """People who approved this plan, each once, in order."""
     files: Sequence[str] = ()
     """The files and folders of a plan from files: `apply` loads them."""
-    allows: Mapping[str, int] = field(default_factory=dict)
-    """Numbers that enough people allow beyond guards: guard -> number per cluster."""
     asked: Mapping[str, int] = field(default_factory=dict)
     """The largest numbers that anybody allows: those beyond `allows` let nothing through, and take nothing away."""
     allowed_by: Mapping[str, int] = field(default_factory=dict)
     """Guard -> people who allow the number of `asked`."""
     stopped: Sequence[StoppedActions] = ()
     """Actions that guards stopped; read if an approval allows some of them."""
+    passing: Sequence[StoppedActions] = ()
+    """Those of `stopped` that enough people allow."""
 
     @property
     def shown_digest(self) -> str:
@@ -83,9 +83,19 @@ class Approvals:
         )
 
     @property
-    def let_through(self) -> Mapping[str, Mapping[str, int]]:
-        """Numbers that the approvals let through: cluster -> guard -> number; nothing while an approval is missing."""
-        return {} if self.missing else allowing.by_cluster(self.stopped, self.allows)
+    def allows(self) -> Mapping[str, int]:
+        """The largest numbers that enough people allow beyond guards: guard -> number per cluster."""
+        return allowing.most_of(self.passing)
+
+    @property
+    def allowed_in_words(self) -> str:
+        """The numbers that enough people allow, as `--allow` has them, with semicolons between separate allowances."""
+        return "; ".join(map(allowing.in_words, allowing.combined((each.needs for each in self.passing), self.stopped)))
+
+    @property
+    def let_through(self) -> Allowed:
+        """The numbers that let through stopped actions; none while an approval is missing."""
+        return {} if self.missing else allowing.by_cluster(self.stopped, self.passing)
 
 
 def read(run: Run) -> Approvals | None:
@@ -111,8 +121,8 @@ def with_allowed(run: Run) -> Run:
     return run if found is None else replace(run, row={**run.row, "arguments": _arguments(run, found.let_through)})
 
 
-def _arguments(run: Run, allowed: Mapping[str, Mapping[str, int]]) -> Mapping[str, str]:
-    return {**run.arguments, ALLOWED_ARGUMENT: json.dumps(allowed, sort_keys=True)}
+def _arguments(run: Run, allowed: Allowed) -> Mapping[str, str]:
+    return {**run.arguments, ALLOWED_ARGUMENT: written(allowed)}
 
 
 def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
@@ -127,7 +137,8 @@ def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
         return None
     let = {} if may_grow else found.let_through
     before = run.allowed if run.may_have_sent else {}
-    together = {name: allowing.largest([let.get(name, {}), before.get(name, {})]) for name in {*let, *before}}
+    of_both = {name: allowing.combined([*let[name], *before.get(name, ())], found.stopped, name) for name in let}
+    together = {**before, **of_both}
     if together != run.allowed:
         run.commit_state(run.state, arguments=_arguments(run, together))
     return found
@@ -158,18 +169,18 @@ def of_run(ledger: Ledger, guards: GuardSettings, row: Mapping[str, Any] | Row) 
     asked = allowing.largest(allowed.values())
     stopped = read_stopped(ledger, row) if asked else ()
     least, people = _people(ledger, guards, run_id, stopped)
-    allows = allowing.allowed_together(stopped, people, allowed.values())
+    passing = allowing.allowed_by_enough(stopped, people, allowed.values())
     return Approvals(
         run_id=run_id,
         requested_by=requested_by,
         plan_digest=plan_digest,
-        needed=max([least, *(its for each, its in zip(stopped, people, strict=True) if each.passes(allows))]),
+        needed=max([least, *(its for each, its in zip(stopped, people, strict=True) if each in passing)]),
         by=tuple(by.values()),
         files=paths_in(row["arguments"]),
-        allows=allows,
         asked=asked,
         allowed_by={name: sum(each.get(name, 0) >= most for each in allowed.values()) for name, most in asked.items()},
         stopped=stopped,
+        passing=passing,
     )
 
 

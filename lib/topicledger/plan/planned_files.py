@@ -178,7 +178,7 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
             f"{listed(changed)}: plan again; nothing was loaded and nothing was sent"
         )
     _require_declared(with_files, "isn't among the files that are as planned")
-    allowed = run.allowed.get(LOAD, {}).get(REMOVED_ROWS, 0)
+    allowed = max((each.get(REMOVED_ROWS, 0) for each in run.allowed.get(LOAD, ())), default=0)
     guards = replace(run.settings.guards, max_removed_rows=max(allowed, run.settings.guards.max_removed_rows))
     load(
         run.ledger,
@@ -238,7 +238,7 @@ def removals_arguments(removals: Removals | None, most: int) -> Mapping[str, str
 def require_removals_allowed(run: Run) -> None:
     """Raise GuardStopped if loading the plan's files removes more rows than guards and approvals allow."""
     for each in stopped_load(run.arguments):
-        if not each.passes(run.allowed.get(LOAD, {})):
+        if not each.is_let_through(run.allowed):
             every = most_of(all_stopped(run.plans(), run.arguments))
             raise GuardStopped(
                 f"run {run.run_id} is stopped by guards.max_removed_rows: {each}: nothing was loaded and nothing was "

@@ -17,7 +17,6 @@ from topicledger.ledger.run import require_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Refusal, RunState
 from topicledger.plan import approvals
-from topicledger.plan.allowing import in_words as in_numbers
 from topicledger.plan.lines import in_words
 from topicledger.report import figures, limits, scope, times
 from topicledger.report.facts import (
@@ -138,7 +137,7 @@ def _approved(ledger: Ledger, run: RunFacts) -> RunFacts:
     if not ledger.exists(APPROVALS) or ledger.read(APPROVALS).where(F.col("run_id") == run.run_id).isEmpty():
         return run
     found = approvals.of_run(ledger, GuardSettings(), require_run(ledger, run.run_id))
-    allowed = f"beyond guards: {in_numbers(found.allows)}" if found.allows else ""
+    allowed = f"beyond guards: {found.allowed_in_words}" if found.passing else ""
     return replace(run, approved_by=[*found.by, *filter(None, [allowed])])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Row
@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
+from topicledger.ledger.allowed import Allowed
 from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.ledger.run import REVERTS_ARGUMENT
@@ -108,13 +109,11 @@ class PlanDiff:
         return sum(each.count for each in self.ended)
 
 
-def read(
-    ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: Mapping[str, Mapping[str, int]] | None = None
-) -> PlanDiff:
+def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: Allowed | None = None) -> PlanDiff:
     """Read a run's diff.
 
     `run`: its row of `runs`; `throttle`: of moves, bytes per second; `most`: the maximum number of lines to read.
-    `allowed`: what approvals let through of a plan that waits, as for `outcomes.open_rows`.
+    `allowed`: what approvals let through of a plan that waits.
     """
     run_id = run["run_id"]
     sent, waits = run["state"] == RunState.APPLYING, is_unsent_plan(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from topicledger import kafka
 from topicledger.config.settings import Settings
 from topicledger.kafka.reassignments import Partition as Key
 from topicledger.kafka.reassignments import Replicas
+from topicledger.ledger.allowed import read_allowed
 from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ReplicaAction, RunState, Target
 from topicledger.model.moves import parse_assignments
 from topicledger.resources.acls.acl import Acl
@@ -177,8 +177,8 @@ class Checks:
         require(len(approvals) >= guards.approvals, f"{name} is sent, and the plan isn't approved")
         planned = self._planned(cluster, target.action, name) or {}
         allowed = [row["allows"] or {} for row in self._ledger.rows_of(APPROVALS) if row["run_id"] == self.run_id]
-        for guard, number in (planned.get("guards") or {}).items():  # type: ignore[attr-defined]
-            allows = any(each.get(guard, 0) >= number for each in allowed)
+        if guards_of_it := planned.get("guards"):
+            allows = any(_allows(each, guards_of_it) for each in allowed)
             require(allows, f"{name} is sent, a guard stopped it, and no approval allows it")
             self._world.reached["allowed and sent"] += 1
         removed = [row for row in self._plans(self.run_id) if row["action"] == "acl_delete" and not row["guards"]]
@@ -339,11 +339,11 @@ class Checks:
         them."""
         rows = [row for row in self._ledger.rows_of(PLANS) if row["run_id"] == run_id and row["action"] is not None]
         runs = [row for row in self._ledger.rows_of(RUNS) if row["run_id"] == run_id]
-        allowed = json.loads((runs[0]["arguments"] or {}).get("allowed", "{}")) if runs else {}
+        allowed = read_allowed((runs[0]["arguments"] or {}).get("allowed")) if runs else {}
 
         def let(row: Mapping[str, Any]) -> bool:
-            within = allowed.get(row["cluster"], {})
-            return bool(row["guards"]) and all(within.get(name, 0) >= most for name, most in row["guards"].items())
+            within = allowed.get(row["cluster"], ())
+            return bool(row["guards"]) and any(_allows(each, row["guards"]) for each in within)
 
         return [row for row in rows if row["phase"] is None or let(row)]
 
@@ -369,6 +369,10 @@ def _why_it_stays(acl: Acl, rows: Sequence[Acl], known: Collection[Acl]) -> str 
         if row not in known and (row.permission, row.operation) == (acl.permission, acl.operation):
             return f"what is declared since the plan would replace it: {' '.join(row)}"
     return None
+
+
+def _allows(numbers: Mapping[str, int], guards: Any) -> bool:
+    return all(numbers.get(name, 0) >= most for name, most in guards.items())
 
 
 def _target(plan: Mapping[str, object]) -> Target:
