@@ -350,7 +350,7 @@ def test_datahub_reads_the_catalogue_of_topics(spark: SparkSession, root: Path, 
     assert found[idle, "dataPlatformInstance"]["instance"] == instance
     removed = {urn.split(".")[-1]: value["removed"] for (urn, aspect), value in found.items() if aspect == "status"}
     live = dict.fromkeys(("busy", "gone", "idle", "recreated", "unknown", "wide"), False)
-    gone_by_now = dict.fromkeys(("new", "old", "unseen"), True)
+    gone_by_now = {"old": True}
     assert removed == {f"{name},DEV)": value for name, value in {**live, **gone_by_now}.items()}
     assert (idle.replace("idle", "unknown"), "ownership") not in found
 

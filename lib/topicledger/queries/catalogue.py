@@ -45,18 +45,25 @@ def topics(ledger: Ledger, settings: Settings, clusters: Collection[str]) -> Ite
 
 
 def removed(ledger: Ledger, settings: Settings, clusters: Collection[str]) -> Iterator[Row]:
-    """Yield cluster and topic of those topics that changes or audits know, and that these clusters no longer have."""
+    """Yield cluster and topic of those topics that this ledger deleted last, as far as audits know.
+
+    Others that aren't listed any more may only be hidden from the principal.
+    """
     names = ", ".join(sql_text(name) for name in sorted(clusters))
     query = f"""
         SELECT known.cluster, known.topic
         FROM (
-            SELECT cluster, topic FROM changes WHERE resource_type = 'topic' AND action IN ('create', 'delete')
-            UNION
-            SELECT cluster, topic FROM usage WHERE NOT coalesce(internal, false)
+            SELECT cluster, topic, changed_at AS known_at, action
+            FROM changes
+            WHERE resource_type = 'topic' AND action IN ('create', 'delete')
+            UNION ALL
+            SELECT cluster, topic, observed_at, 'seen' FROM usage
         ) AS known
         LEFT ANTI JOIN observed ON known.cluster = observed.cluster AND known.topic = observed.topic
-        WHERE known.cluster IN ({names}) AND known.cluster IN (SELECT cluster FROM observed)
-        ORDER BY cluster, topic"""
+        WHERE known.cluster IN ({names})
+        GROUP BY known.cluster, known.topic
+        HAVING max_by(known.action, known.known_at) = 'delete'
+        ORDER BY known.cluster, known.topic"""
     with registered(ledger, settings, used_by(query)):
         yield from ledger.spark.sql(query).toLocalIterator()
 
