@@ -87,7 +87,7 @@ _only = click.option(
     metavar="KINDS",
     multiple=True,
     callback=_kinds,
-    help="Plan only actions of these kinds, not with FILES; may be repeated, or with commas between them: "
+    help="Plan only actions of these kinds, not with FILES; repeated, or with commas between them: "
     f"{', '.join(dict.fromkeys(kind.option for kind in registry.in_order() if kind.option))}.",
 )
 
