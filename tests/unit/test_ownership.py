@@ -105,7 +105,8 @@ def test_a_cluster_as_a_whole_is_a_pattern_that_ends_with_a_slash(tmp_path: Path
     assert [reason is None for reason in not_yours(settings.owners, rows)] == [True, True, False, False]
 
 
-def test_a_pattern_without_a_slash_matches_clusters_whose_name_has_one(tmp_path: Path) -> None:
+def test_a_pattern_without_a_slash_is_about_the_topic_alone(tmp_path: Path) -> None:
+    """The name of the cluster may have a slash."""
     settings = settings_of(
         tmp_path, '[owners]\nfile = "CODEOWNERS"\n', "* @all\npay.* @pay\na**c @deep\nprod/eu/x @x\n"
     )

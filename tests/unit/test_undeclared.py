@@ -122,7 +122,7 @@ def test_a_row_that_may_mean_the_topic_keeps_it(spark: SparkSession, row: dict[s
 
 
 def test_a_topic_that_may_have_been_replaced_stays(spark: SparkSession) -> None:
-    """Nobody knows it if the row was removed so long ago that the table has no changes of that time any more."""
+    """That is unknown if the row was removed so long ago that the table has no changes of that time any more."""
     former = former_rows(spark)
     former = replace(former, known=former.known.limit(0))
     transform = with_deletes(run_of(spark, manifest_rows(spark)), former)

@@ -108,7 +108,7 @@ def _changes(run: Run) -> _Feed:
     empty = _Feed(rows=none.select(*_ROW), named=none.select(*_KEY), since=None)
     if since is None:
         # Either nothing has changed for so long, or the table's writer records no changes.
-        kept = run.ledger.oldest_changes(MANIFESTS) is not None and run.manifest_version is not None
+        kept = run.ledger.oldest_changes(MANIFESTS) is not None
         return replace(empty, since=run.manifest_version + 1) if kept else empty
     kind = F.col("_change_type")
     try:

@@ -141,7 +141,7 @@ def with_deletes(run: Run, before: Former | None) -> Transform | None:
     """Return a transform that decides to delete undeclared topics; None if the settings keep them all.
 
     A topic counts if its id is that of this ledger's last acknowledged create. It has the owner of its last row, null
-    if that is unknown. It ends with a reason where the replacements of the time before aren't recorded. In and out:
+    if that is unknown. It stays, with the reason, if it is unknown whether a row replaced it. In and out:
     `phases.DECIDED`. `before`: None if the run may plan no deletes.
     """
     clusters = deleting(run)
