@@ -76,9 +76,8 @@ def _kinds(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tup
     """Parse the kinds that all `--only` name."""
     known = [kind.option for kind in registry.in_order() if kind.option is not None]
     words = [word.strip() for each in given for word in each.split(",")]
-    for word in words:
-        if word not in known:
-            raise click.BadParameter(f"there is no kind of actions `{show(word)}`; {nearest(word, known)}")
+    for word in (each for each in words if each not in known):
+        raise click.BadParameter(f"there is no kind of actions `{show(word)}`; {nearest(word, known)}")
     return tuple(dict.fromkeys(words))
 
 
