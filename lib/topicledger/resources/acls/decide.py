@@ -6,7 +6,7 @@ principal or from super users; no setting changes that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,7 +17,7 @@ from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.model import Decision
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
@@ -26,21 +26,13 @@ from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
+from topicledger.resources.acls.keeping import decided_to_stay, kept, outside, refused_adds
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
-from topicledger.resources.acls.overlaps import (
-    alike,
-    name_covers,
-    of_added,
-    of_refused,
-    outside,
-    overlapping,
-    replaced_since,
-    stays,
-)
-from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
+from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_refused, overlapping
+from topicledger.resources.acls.rows import text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
-from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended
+from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
 
 ADD, DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
@@ -84,26 +76,21 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
     guards = first_acls(seen, settings)
 
     def transform(rows: DataFrame) -> DataFrame:
-        kept = 0
+        stay = 0
         while True:
             evaluated = rows.transform(evaluate).transform(guards)
             if evaluated is rows or not settings.of_kinds.of(AclSettings).manage:
                 return evaluated
             rows = evaluated.transform(materialised)
-            refused_adds = rows.transform(_refused_adds)
-            if refused_adds.isEmpty():
+            adds = rows.transform(refused_adds)
+            if adds.isEmpty():
                 return rows
-            rows = rows.transform(_kept(refused_adds)).transform(materialised)
-            before, kept = kept, rows.where(decided_to_stay()).count()
-            if kept == before:
+            rows = rows.transform(kept(adds)).transform(materialised)
+            before, stay = stay, rows.where(decided_to_stay()).count()
+            if stay == before:
                 return rows
 
     return transform
-
-
-def decided_to_stay() -> Column:
-    """Return whether a removal isn't made because of a refused row."""
-    return F.coalesce((F.col("decision") == DELETE) & (F.col("outcome") == Outcome.SKIPPED.value), F.lit(False))
 
 
 def guarded(
@@ -131,15 +118,15 @@ def guarded(
         if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
             return rows.transform(scoped)
-        claims = validated.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
-        if not claims.isEmpty():
-            rows = rows.transform(_kept(claims))
+        claimed = validated.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(refused_adds))
+        if not claimed.isEmpty():
+            rows = rows.transform(kept(claimed))
         inside = rows.transform(scoped)
         if inside is not rows:
             left = inside.where((F.col("decision") == Decision.OUTSIDE.value) & (F.col("state") == PRESENT))
-            adds = left.select("cluster", _claim(), F.col("resource").alias("row"))
+            adds = left.select(*claims(outside(), only_alike=True))
             if not adds.isEmpty():
-                inside = inside.transform(_kept(adds, outside()))
+                inside = inside.transform(kept(adds))
         return inside.transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
 
     return transform
@@ -267,77 +254,12 @@ def covers(wide: str, narrow: str) -> Column:
     return same_type & operation & name_covers(wide, narrow)
 
 
-def _kept(claims: DataFrame, replaced: Column | None = None) -> Transform:
-    """Skip removals that a refused row may be meant to prevent (`replaced.of_refused`).
-
-    `claims`: what refused rows, or adds outside the scope, ask for. An undeclared ACL stays if a claim overlaps it. An
-    ACL that is declared absent stays only if a claim would replace it. With `replaced`, any ACL stays only if a claim
-    would replace it, and `replaced` is the reason given.
-    """
-
-    def transform(rows: DataFrame) -> DataFrame:
-        removal = may_be_made(DELETE)
-        removals = rows.where(removal).select(
-            "cluster", "resource", F.col("state").isNotNull().alias("_declared"), F.col("acl").alias("old")
-        )
-        kept = (
-            removals.transform(overlapping, claims)
-            .where(alike() if replaced is not None else ~F.col("_declared") | alike())
-            .groupBy("cluster", "resource")
-            .agg(F.min("row").alias("row"))
-        )
-        why = stays() if replaced is None else replaced
-        end = ended(F.lit(Phase.GUARD.value), F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), why)
-        return (
-            rows.join(kept, on=["cluster", "resource"], how="left")
-            .withColumn("_stays", F.when(F.col("row").isNotNull() & removal, end))
-            # No approval may allow it any more.
-            .withColumns({name: F.when(F.col("_stays").isNull(), F.col(name)) for name in ("error", "guards")})
-            .transform(with_ended, "_stays")
-            .drop("_stays", "row")
-        )
-
-    return transform
-
-
-def _refused_adds(rows: DataFrame) -> DataFrame:
-    """Return claims of adds that a guard or a policy refused, with the columns of `replaced.of_refused`."""
-    refused_adds = rows.where((F.col("decision") == ADD) & (F.col("outcome") == Outcome.REFUSED.value))
-    return refused_adds.select("cluster", _claim(), F.col("resource").alias("row"))
-
-
-def _claim() -> Column:
-    return F.struct(*(f"acl.{name}" for name in CLAIMED)).alias("claim")
-
-
-def protected(validated: DataFrame, known: DataFrame, clusters: Collection[str]) -> Transform:
-    """See `Deciding.protected`."""
-    claims = validated.transform(of_refused(clusters))
-    added = of_added(validated, known)
-    declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
-
-    def transform(planned: DataFrame) -> DataFrame:
-        old = F.struct(*(F.col("before")[name].alias(name) for name in ACL_KEY))
-        removals = (
-            planned.where(F.col("action") == DELETE)
-            .withColumn("old", old)
-            .join(declared, on=["cluster", "resource"], how="left")
-        )
-        meant = removals.transform(overlapping, claims).where(F.col("_declared").isNull() | alike())
-        replaced = removals.transform(overlapping, added).where(alike())
-        found = meant.withColumn("_why", stays()).unionByName(replaced.withColumn("_why", replaced_since()))
-        once = found.withColumn("_row", F.row_number().over(Window.partitionBy("cluster", "resource").orderBy("_why")))
-        return once.where("_row = 1").transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("_why")))
-
-    return transform
-
-
 def _replaced(rows: DataFrame) -> DataFrame:
     """Add `before` and `after`.
 
     If adds replace all or part of a deleted ACL, `after` of the delete names them: it isn't sent before they exist.
     """
-    adds = rows.where(decided(ADD)).select("cluster", _claim(), F.col("acl").alias("_new"))
+    adds = rows.where(decided(ADD)).select(*claims(F.lit(None), only_alike=True), F.col("acl").alias("_new"))
     deletes = rows.where(may_be_made(DELETE)).select("cluster", "resource", F.col("acl").alias("old"))
     replacements = (
         deletes.transform(overlapping, adds)

@@ -6,7 +6,7 @@ from kafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeA
 from pyspark.sql import functions as F
 
 from topicledger.kafka.abilities import Needs
-from topicledger.resources.acls import actions, decide, drift, entries, observe, policies, rows
+from topicledger.resources.acls import actions, decide, drift, entries, keeping, observe, policies, rows
 from topicledger.resources.acls.file_rows import reasons
 from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
@@ -62,7 +62,7 @@ KIND = ResourceKind(
         now={},
         # A removal is still asked for where the right isn't declared.
         undeclared=lambda: F.when(F.col("action") == actions.ADD.name, F.lit("don't declare it")),
-        protected=decide.protected,
+        protected=keeping.protected,
     ),
     actions=(actions.ADD, actions.DELETE),
     policies=Policies(

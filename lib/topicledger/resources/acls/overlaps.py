@@ -1,14 +1,15 @@
 """Columns that connect removals of ACLs with other rows: adds that replace them, and refused rows.
 
-`decide` uses them to keep the ACL that a refused row would have replaced.
+`keeping` uses them to keep the ACL that a refused row would have replaced.
 
 A claim has the fields of an ACL except its host: those of a planned add, or those that a refused row may have meant.
-A null field matches every value, since a refused row may have it wrong.
+A null field matches every value, since a refused row may have it wrong. Rows of claims have the columns cluster, `claim`,
+`why` (the reason why a removal stays), and `only_alike` (whether it keeps only what it would replace).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -37,7 +38,7 @@ def name_covers(wide: str, narrow: str) -> Column:
 
 
 def of_refused(clusters: Collection[str]) -> Transform:
-    """Return claims of refused rows. In: the result of `Rows.validate`. Out: cluster, `claim`, `row` (its text).
+    """Return claims of refused rows. In: the result of `Rows.validate`. Out: claims.
 
     A row whose cluster isn't in `clusters` may mean each of them.
     """
@@ -49,19 +50,31 @@ def of_refused(clusters: Collection[str]) -> Transform:
             (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.REFUSED.value)
         )
         meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
-        return refused.select(meant, manifests.meant().alias("claim"), text_of().alias("row"))
+        return refused.select(meant, manifests.meant().alias("claim"), *_keeps(stays(text_of()), only_alike=False))
 
     return transform
 
 
 def of_added(validated: DataFrame, known: DataFrame) -> DataFrame:
-    """Return claims of rows that ask for an ACL which isn't in `known` (cluster, resource); out: as `of_refused`.
+    """Return claims of rows that ask for an ACL which isn't in `known` (cluster, resource); out: claims.
 
     In: the result of `Rows.validate`.
     """
     asked_for = validated.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     added = asked_for.join(known, on=["cluster", "resource"], how="left_anti")
-    return added.select("cluster", F.struct(*CLAIMED).alias("claim"), F.col("resource").alias("row"))
+    why = text("it stays: an ACL that is declared since the plan may replace it: ", F.col("resource"), "; plan again")
+    return added.select("cluster", F.struct(*CLAIMED).alias("claim"), *_keeps(why, only_alike=True))
+
+
+def claims(why: Column, *, only_alike: bool, **instead: str) -> Sequence[Column]:
+    """Return the columns of claims, for rows with the struct `acl`. `instead`: values for some of its fields."""
+    fields = (F.lit(instead[name]) if name in instead else F.col(f"acl.{name}") for name in CLAIMED)
+    claim = F.struct(*(each.alias(name) for name, each in zip(CLAIMED, fields, strict=True)))
+    return (F.col("cluster"), claim.alias("claim"), *_keeps(why, only_alike=only_alike))
+
+
+def _keeps(why: Column, *, only_alike: bool) -> Sequence[Column]:
+    return why.alias("why"), F.lit(only_alike).alias("only_alike")
 
 
 def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
@@ -96,6 +109,11 @@ def alike() -> Column:
     )
 
 
+def keeps(*, declared: Column) -> Column:
+    """Return whether a claim keeps an overlapping removal, which is `declared` absent or not."""
+    return (~declared & ~F.col("only_alike")) | alike()
+
+
 def _with_implied(operation: Column) -> Column:
     found = F.array(operation)
     for name, implied in IMPLIED.items():
@@ -103,18 +121,6 @@ def _with_implied(operation: Column) -> Column:
     return found
 
 
-def stays() -> Column:
-    """Return the reason why a removal isn't made (string), with the text `row` of the refused row that may mean it."""
-    return text("it stays: a refused row may be meant to keep or to replace it: ", F.col("row"))
-
-
-def replaced_since() -> Column:
-    """Return the reason why a removal isn't made (string), with the text `row` of an ACL that is declared since."""
-    return text("it stays: an ACL that is declared since the plan may replace it: ", F.col("row"), "; plan again")
-
-
-def outside() -> Column:
-    """Return the reason why a removal isn't made (string), with the text `row` of an add that would replace it."""
-    return text(
-        "it stays: an add outside the scope of this run would replace it: ", F.col("row"), "; plan both in one run"
-    )
+def stays(row: Column) -> Column:
+    """Return the reason why a removal isn't made (string), with the text of the refused row that may mean it."""
+    return text("it stays: a refused row may be meant to keep or to replace it: ", row)

@@ -1,0 +1,86 @@
+"""Removals of ACLs that aren't made, since another row may be meant to keep or to replace the ACL: see `overlaps`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.manifests.rows import Transform
+from topicledger.model import Outcome, Phase, Refusal
+from topicledger.policies.contract import text
+from topicledger.resources.acls.names import AclAction
+from topicledger.resources.acls.overlaps import claims, keeps, of_added, of_refused, overlapping, stays
+from topicledger.resources.deciding import may_be_made
+from topicledger.resources.ending import ended, refused, with_ended
+from topicledger.schemas import ACL_KEY
+
+_ADD, _DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
+
+
+def kept(claimed: DataFrame) -> Transform:
+    """Skip removals that a row may be meant to prevent. In: claims.
+
+    An undeclared ACL stays if a claim overlaps it. An ACL that is declared absent stays only if a claim would replace
+    it; with `only_alike`, any ACL.
+    """
+
+    def transform(rows: DataFrame) -> DataFrame:
+        removal = may_be_made(_DELETE)
+        removals = rows.where(removal).select(
+            "cluster", "resource", F.col("state").isNotNull().alias("_declared"), F.col("acl").alias("old")
+        )
+        found = (
+            removals.transform(overlapping, claimed)
+            .where(keeps(declared=F.col("_declared")))
+            .groupBy("cluster", "resource")
+            .agg(F.min("why").alias("_why"))
+        )
+        end = ended(F.lit(Phase.GUARD.value), F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), "_why")
+        return (
+            rows.join(found, on=["cluster", "resource"], how="left")
+            .withColumn("_stays", F.when(F.col("_why").isNotNull() & removal, end))
+            # No approval may allow it any more.
+            .withColumns({name: F.when(F.col("_stays").isNull(), F.col(name)) for name in ("error", "guards")})
+            .transform(with_ended, "_stays")
+            .drop("_stays", "_why")
+        )
+
+    return transform
+
+
+def decided_to_stay() -> Column:
+    """Return whether a removal isn't made because of another row."""
+    return F.coalesce((F.col("decision") == _DELETE) & (F.col("outcome") == Outcome.SKIPPED.value), F.lit(False))
+
+
+def refused_adds(rows: DataFrame) -> DataFrame:
+    """Return claims of adds that a guard or a policy refused."""
+    adds = rows.where((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value))
+    return adds.select(*claims(stays(F.col("resource")), only_alike=False))
+
+
+def outside() -> Column:
+    """Return the reason why a removal isn't made (string): an add that would replace it isn't in the scope."""
+    row = F.col("resource")
+    return text("it stays: an add outside the scope of this run would replace it: ", row, "; plan both in one run")
+
+
+def protected(validated: DataFrame, known: DataFrame, clusters: Collection[str]) -> Transform:
+    """See `Deciding.protected`."""
+    claimed = validated.transform(of_refused(clusters)).unionByName(of_added(validated, known))
+    declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
+
+    def transform(planned: DataFrame) -> DataFrame:
+        old = F.struct(*(F.col("before")[name].alias(name) for name in ACL_KEY))
+        removals = (
+            planned.where(F.col("action") == _DELETE)
+            .withColumn("old", old)
+            .join(declared, on=["cluster", "resource"], how="left")
+        )
+        found = removals.transform(overlapping, claimed).where(keeps(declared=F.col("_declared").isNotNull()))
+        once = found.withColumn("_row", F.row_number().over(Window.partitionBy("cluster", "resource").orderBy("why")))
+        return once.where("_row = 1").transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("why")))
+
+    return transform
