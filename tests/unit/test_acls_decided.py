@@ -368,6 +368,46 @@ def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSessi
     assert f"an ACL that is declared since the plan may replace it: {text(right())}" in row["error_message"]
 
 
+ACROSS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "CREATE by CREATE of topics": (
+        on_cluster("User:app", "CREATE"), right(operation="CREATE", name="app-", pattern_type="PREFIXED")
+    ),
+    "CREATE by ALL of topics": (
+        on_cluster("User:app", "CREATE"), right(operation="ALL", name="app-", pattern_type="PREFIXED")
+    ),
+    "CREATE of topics by CREATE": (right(operation="CREATE", name="t"), on_cluster("User:app", "CREATE")),
+    "IDEMPOTENT_WRITE by WRITE": (on_cluster("User:app", "IDEMPOTENT_WRITE"), right(operation="WRITE")),
+}  # fmt: skip
+"""An ACL of the cluster or of topics, and one of the other type that replaces it."""
+APART = [
+    (on_cluster("User:app", "IDEMPOTENT_WRITE"), right()),
+    (on_cluster("User:app", "ALTER"), right(operation="ALL")),
+    (on_cluster("User:b", "CREATE"), right(operation="CREATE")),
+    (right(operation="WRITE"), on_cluster("User:app", "IDEMPOTENT_WRITE")),
+    (on_cluster("User:app", "CREATE"), right(operation="DESCRIBE", name="g", resource_type="GROUP")),
+]
+"""An ACL of the cluster, and one that grants nothing of it."""
+
+
+def test_acl_of_the_cluster_is_replaced_by_one_of_topics(spark: SparkSession) -> None:
+    """CREATE, and IDEMPOTENT_WRITE, which WRITE on any topic implies since Kafka 2.8 (KIP-679)."""
+    other = on_cluster("User:other", "ALTER")
+    refused = {name: Cluster([{**new, "host": "app01"}], [old, other]) for name, (old, new) in ACROSS.items()}
+    for name, rows in decided(spark, refused).items():
+        assert removed(rows) == ({text(other)} if rows else set()), name
+    found = decided(spark, {name: Cluster([new], [old]) for name, (old, new) in ACROSS.items()})
+    for name, (old, new) in ACROSS.items():
+        assert (removed(found[name]), replaced_by(found[name][text(old)])) == ({text(old)}, {Acl.of(new)}), name
+
+
+@pytest.mark.thorough
+def test_acl_of_the_cluster_goes_if_one_of_topics_grants_nothing_of_it(spark: SparkSession) -> None:
+    refused = {str(number): Cluster([{**new, "host": "app01"}], [old]) for number, (old, new) in enumerate(APART)}
+    found = decided(spark, refused)
+    for number, (old, _) in enumerate(APART):
+        assert removed(found[str(number)]) == {text(old)}, number
+
+
 OPEN = replace(STATUS, allow_everyone=True)
 FOREIGN = on_cluster("User:app", "IDEMPOTENT_WRITE")
 OWN = on_cluster("User:run", "ALL")

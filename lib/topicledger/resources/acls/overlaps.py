@@ -3,13 +3,15 @@
 `keeping` uses them to keep the ACL that a refused row would have replaced.
 
 A claim has the fields of an ACL except its host: those of a planned add, or those that a refused row may have meant.
-A null field matches every value, since a refused row may have it wrong. Rows of claims have the columns cluster, `claim`,
-`why` (the reason why a removal stays), and `only_alike` (whether it keeps only what it would replace).
+A null field matches every value, since a refused row may have it wrong. Rows of claims have the columns cluster,
+`claim`, `why` (the reason why a removal stays), and `only_alike` (whether it keeps only what it would replace).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -24,6 +26,11 @@ from topicledger.resources.acls.rows import CLAIMED, text_of
 
 _TO_EVERYONE, _OF_ALL = "to everyone", "of all"
 """Join keys that can't be principals, which have a colon."""
+
+
+_ON_CLUSTER = {"CREATE": "CREATE", "IDEMPOTENT_WRITE": "WRITE"}
+"""Operations on the cluster -> the operation on topics that grants the same for these (KIP-679 for the second)."""
+_IMPLIED = {**IMPLIED, "WRITE": IMPLIED["WRITE"] | {"IDEMPOTENT_WRITE"}}
 
 
 def name_covers(wide: str, narrow: str) -> Column:
@@ -80,6 +87,8 @@ def _keeps(why: Column, *, only_alike: bool) -> Sequence[Column]:
 def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
     """Return pairs of a removal and a claim of the same principal, or of everyone, on overlapping resources.
 
+    A claim on topics overlaps a removal on the cluster that grants the same there, and the other way round for CREATE.
+
     In: `removals` with cluster and `old` (struct of `ACL_KEY`), `claims` with cluster and `claim`. Out: the columns of
     both, each pair once.
     """
@@ -95,7 +104,20 @@ def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
     )
     same_type = F.col("claim.resource_type").isNull() | (F.col("claim.resource_type") == F.col("old.resource_type"))
     same_name = F.col("claim.resource_name").isNull() | name_covers("claim", "old") | name_covers("old", "claim")
-    return removed.join(keyed, on=["cluster", "_key"], how="inner").where(same_type & same_name).drop("_key")
+    return (
+        removed.join(keyed, on=["cluster", "_key"], how="inner").where((same_type & same_name) | _across()).drop("_key")
+    )
+
+
+def _across() -> Column:
+    """Return whether an operation on topics may be meant instead of one on the cluster, or CREATE instead of CREATE."""
+    claimed, old = F.col("claim.operation"), F.col("old.operation")
+    narrows, widens = (
+        (F.col("old.resource_type") == one) & (F.col("claim.resource_type") == other)
+        for one, other in (("CLUSTER", "TOPIC"), ("TOPIC", "CLUSTER"))
+    )
+    same = [old.isin(one, "ALL") & claimed.isin(other, "ALL") for one, other in _ON_CLUSTER.items()]
+    return (narrows & reduce(or_, same)) | (widens & old.isin("CREATE", "ALL") & claimed.isin("CREATE", "ALL"))
 
 
 def alike() -> Column:
@@ -116,7 +138,7 @@ def keeps(*, declared: Column) -> Column:
 
 def _with_implied(operation: Column) -> Column:
     found = F.array(operation)
-    for name, implied in IMPLIED.items():
+    for name, implied in _IMPLIED.items():
         found = F.when(operation == name, F.array(*map(F.lit, (name, *sorted(implied))))).otherwise(found)
     return found
 
