@@ -368,6 +368,50 @@ def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSessi
     assert f"an ACL that is declared since the plan may replace it: {text(right())}" in row["error_message"]
 
 
+ODD = {
+    "a name with a *": (
+        right(name="app-*", resource_type="GROUP"),
+        [right(name="app-", pattern_type="PREFIXED", resource_type="GROUP")],
+    ),
+    "several principals": (right("User:a,User:b"), [right("User:a"), right("User:b")]),
+    "a blank": (right("User:c "), [right("User:c")]),
+    "a placeholder": (right("User:{{ u }}"), [right("User:d")]),
+    "several names": (
+        right(name="g,h", resource_type="GROUP"),
+        [right(name=each, resource_type="GROUP") for each in "gh"],
+    ),
+}
+"""An ACL that almost never applies, and those that were probably meant."""
+
+
+@pytest.mark.parametrize("there", [True, pytest.param(False, marks=pytest.mark.thorough)])
+def test_acl_with_an_odd_name_keeps_what_may_be_meant(spark: SparkSession, there: bool) -> None:
+    """It grants nothing, so nothing that works is removed for it: neither now, nor once a run has added it."""
+    strangers = [right("User:z", name="elsewhere"), right("User:z", name="e", resource_type="GROUP")]
+    clusters = {name: Cluster([new], [*old, *strangers, *([new] if there else ())]) for name, (new, old) in ODD.items()}
+    found = decided(
+        spark, {**clusters, "absent": Cluster([right("User:c "), right("User:c", state="absent")], [right("User:c")])}
+    )
+    assert removed(found.pop("absent")) == set()
+    for name, (_, old) in ODD.items():
+        assert removed(found[name]) == set(map(text, strangers)), name
+        for each in old:
+            kept = found[name][text(each)]
+            assert (kept["phase"], kept["outcome"], kept["error"]) == ("guard", "skipped", None)
+            assert "an ACL that almost never applies may be meant to keep or to replace it" in kept["error_message"]
+
+
+@pytest.mark.thorough
+def test_acl_declared_with_an_odd_name_since_the_plan_protects_too(spark: SparkSession) -> None:
+    plans = frame(spark, PLANS.schema, [planned_delete(right()), planned_delete(right("User:b", name="else"))])
+    rows = frame(spark, ACLS.schema, [right("User:app,User:b", cluster="main")])
+    validated = rows.transform(manifests.validate(["main"], None))
+    known = validated.select("cluster", "resource")
+    assert KIND.deciding.protected is not None
+    (row,) = dicts(plans.transform(KIND.deciding.protected(validated, known, ["main"])))
+    assert (row["resource"], row["error"]) == (text(right()), "CHANGED_SINCE_PLAN")
+
+
 ACROSS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "CREATE by CREATE of topics": (
         on_cluster("User:app", "CREATE"), right(operation="CREATE", name="app-", pattern_type="PREFIXED")

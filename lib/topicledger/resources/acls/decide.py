@@ -29,7 +29,7 @@ from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.keeping import decided_to_stay, kept, outside, refused_adds
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
-from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_refused, overlapping
+from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, overlapping
 from topicledger.resources.acls.rows import text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
 from topicledger.resources.ending import lookup, stopped
@@ -118,7 +118,7 @@ def guarded(
         if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
             return rows.transform(scoped)
-        claimed = validated.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(refused_adds))
+        claimed = validated.transform(of_declared(list(settings.clusters))).unionByName(rows.transform(refused_adds))
         if not claimed.isEmpty():
             rows = rows.transform(kept(claimed))
         inside = rows.transform(scoped)

@@ -11,7 +11,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.policies.contract import text
 from topicledger.resources.acls.names import AclAction
-from topicledger.resources.acls.overlaps import claims, keeps, of_added, of_refused, overlapping, stays
+from topicledger.resources.acls.overlaps import claims, keeps, of_added, of_declared, overlapping, stays
 from topicledger.resources.deciding import may_be_made
 from topicledger.resources.ending import ended, refused, with_ended
 from topicledger.schemas import ACL_KEY
@@ -69,7 +69,7 @@ def outside() -> Column:
 
 def protected(validated: DataFrame, known: DataFrame, clusters: Collection[str]) -> Transform:
     """See `Deciding.protected`."""
-    claimed = validated.transform(of_refused(clusters)).unionByName(of_added(validated, known))
+    claimed = validated.transform(of_declared(clusters)).unionByName(of_added(validated, known))
     declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
 
     def transform(planned: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.effective import IMPLIED
 from topicledger.resources.acls.rows import CLAIMED, text_of
+from topicledger.schemas import ACL_KEY
 
 _TO_EVERYONE, _OF_ALL = "to everyone", "of all"
 """Join keys that can't be principals, which have a colon."""
@@ -60,6 +61,23 @@ def of_refused(clusters: Collection[str]) -> Transform:
         return refused.select(meant, manifests.meant().alias("claim"), *_keeps(stays(text_of()), only_alike=False))
 
     return transform
+
+
+def of_unusual(validated: DataFrame) -> DataFrame:
+    """Return claims of accepted rows of ACLs that almost never apply: another name was probably meant.
+
+    In: the result of `Rows.validate`. It doesn't matter whether an earlier run has added them.
+    """
+    rows = validated.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).withColumn("_acl", F.struct(*ACL_KEY))
+    why = text("it stays: an ACL that almost never applies may be meant to keep or to replace it: ", F.col("resource"))
+    return rows.where(manifests.unusual("_acl").isNotNull()).select(
+        "cluster", manifests.odd_as_unknown("_acl").alias("claim"), *_keeps(why, only_alike=False)
+    )
+
+
+def of_declared(clusters: Collection[str]) -> Transform:
+    """Return claims of refused rows, and of unusual ones. In and out: as these."""
+    return lambda validated: validated.transform(of_refused(clusters)).unionByName(validated.transform(of_unusual))
 
 
 def of_added(validated: DataFrame, known: DataFrame) -> DataFrame:

@@ -207,11 +207,23 @@ def meant() -> Column:
 
 def unusual(acl: str) -> Column:
     """Return string: why an ACL (struct of `ACL_KEY`) that brokers accept almost never applies, else null."""
-    principal, name = F.col(f"{acl}.principal"), F.col(f"{acl}.resource_name")
-    pattern_type = F.col(f"{acl}.pattern_type")
+    return F.nullif(F.concat_ws("; ", *_odd_principal(acl), *_odd_name(acl)), F.lit(""))
+
+
+def odd_as_unknown(acl: str) -> Column:
+    """Return an ACL (struct of `ACL_KEY`) as a struct of `CLAIMED`, with null for an odd principal or name."""
+    odd_parts = {"principal": _odd_principal(acl), "resource_name": _odd_name(acl)}
+    fields = {name: F.col(f"{acl}.{name}") for name in CLAIMED}
+    for name, reasons in odd_parts.items():
+        fields[name] = F.when(F.coalesce(*reasons).isNull(), fields[name])
+    return F.struct(*(fields[name].alias(name) for name in CLAIMED))
+
+
+def _odd_principal(acl: str) -> Sequence[Column]:
+    principal = F.col(f"{acl}.principal")
     of_everyone = f"brokers compare it as text, and only {EVERYONE} is everyone: write one row per principal"
     user = F.substring(principal, F.lit(len("User:") + 1), F.length(principal))
-    reasons = (
+    return (
         F.when(
             (principal != EVERYONE) & F.contains(principal, F.lit(WILDCARD)), says("principal", principal, of_everyone)
         ),
@@ -221,6 +233,12 @@ def unusual(acl: str) -> Column:
         ),
         F.when(user.rlike(TYPED), says("principal", principal, "it has two types: write User: once")),
         odd(user=user),
+    )
+
+
+def _odd_name(acl: str) -> Sequence[Column]:
+    name, pattern_type = F.col(f"{acl}.resource_name"), F.col(f"{acl}.pattern_type")
+    return (
         odd(resource_name=name),
         F.when(
             (name != WILDCARD) & F.contains(name, F.lit(WILDCARD)),
@@ -234,7 +252,6 @@ def unusual(acl: str) -> Column:
         ),
         is_several("resource_name", name),
     )
-    return F.nullif(F.concat_ws("; ", *reasons), F.lit(""))
 
 
 complete = completed(ACLS.schema, _DEFAULTS)
