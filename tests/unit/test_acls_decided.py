@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, policy_facts
@@ -410,6 +411,29 @@ def test_acl_declared_with_an_odd_name_since_the_plan_protects_too(spark: SparkS
     assert KIND.deciding.protected is not None
     (row,) = dicts(plans.transform(KIND.deciding.protected(validated, known, ["main"])))
     assert (row["resource"], row["error"]) == (text(right()), "CHANGED_SINCE_PLAN")
+
+
+@pytest.mark.parametrize(("outcome", "error"), [("refused", "NOT_REVERTIBLE"), ("skipped", None)])
+def test_revert_keeps_what_replaced_an_acl_that_it_cannot_add_again(
+    spark: SparkSession, outcome: str, error: str | None
+) -> None:
+    """A run replaced ALL by READ and WRITE, and what became of ALL is unknown, or changed later."""
+    wide, narrow, other = right(operation="ALL"), [right(), right(operation="WRITE")], right("User:other")
+    rows = [{**wide, "state": "present"}, *({**each, "state": "absent"} for each in (*narrow, other))]
+    ended = {"phase": "observe", "outcome": outcome, "error": error, "error_message": "its reason"}
+    for live, gone in (([*narrow, other], {text(other)}), ([wide, *narrow, other], set(map(text, (*narrow, other))))):
+        declared = frame(spark, ACLS.schema, [{"cluster": "main", **each} for each in rows])
+        validated = declared.transform(manifests.validate(["main"], None))
+        is_wide = F.col("operation") == "ALL"
+        validated = validated.withColumns(
+            {name: F.when(is_wide, F.lit(value)).otherwise(F.col(name)) for name, value in ended.items()}
+        ).localCheckpoint()
+        there = frame(spark, OBSERVED_ACLS.schema, [{"cluster": "main", **each} for each in live]).drop("run_id")
+        listed = Listed(rows=there, statuses={"main": STATUS}, declared_only=True)
+        statuses = {"main": ClusterStatus(cluster_id="kafka-main")}
+        settings = replace(SETTINGS, clusters={"main": cluster_settings("main", "localhost:1")})
+        decisions = dicts(validated.transform(decide(listed, statuses, settings, lambda rows: rows)))
+        assert removed({row["resource"]: row for row in decisions}) == gone
 
 
 ACROSS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

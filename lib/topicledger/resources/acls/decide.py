@@ -26,7 +26,7 @@ from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
-from topicledger.resources.acls.keeping import decided_to_stay, kept, outside, refused_adds
+from topicledger.resources.acls.keeping import decided_to_stay, kept, not_put_back, outside, refused_adds
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, overlapping
@@ -118,7 +118,8 @@ def guarded(
         if not settings.of_kinds.of(AclSettings).manage:
             # Nothing is removed.
             return rows.transform(scoped)
-        claimed = validated.transform(of_declared(list(settings.clusters))).unionByName(rows.transform(refused_adds))
+        claimed = validated.transform(of_declared(list(settings.clusters)))
+        claimed = claimed.unionByName(rows.transform(refused_adds)).unionByName(rows.transform(not_put_back))
         if not claimed.isEmpty():
             rows = rows.transform(kept(claimed))
         inside = rows.transform(scoped)

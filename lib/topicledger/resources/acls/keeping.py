@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.policies.contract import text
 from topicledger.resources.acls.names import AclAction
@@ -59,6 +59,18 @@ def refused_adds(rows: DataFrame) -> DataFrame:
     """Return claims of adds that a guard or a policy refused."""
     adds = rows.where((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value))
     return adds.select(*claims(stays(F.col("resource")), only_alike=False))
+
+
+def not_put_back(rows: DataFrame) -> DataFrame:
+    """Return claims of ACLs that a revert should add again and can't, or doesn't since they changed later.
+
+    The ACLs that replaced them stay, or the revert would leave neither.
+    """
+    skipped = F.col("outcome").isin(Outcome.REFUSED.value, Outcome.SKIPPED.value)
+    undecided = F.col("decision").isNull() & (F.col("phase") != Phase.MANIFEST.value)
+    missing = rows.where((F.col("state") == PRESENT) & ~F.col("live") & undecided & skipped)
+    why = text("it stays: it may replace an ACL that this run doesn't add again: ", F.col("resource"))
+    return missing.select(*claims(why, only_alike=True))
 
 
 def outside() -> Column:
