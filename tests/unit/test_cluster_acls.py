@@ -198,6 +198,44 @@ def test_removal_waits_until_brokers_show_the_acl_that_was_just_added(admin: Mag
     assert errors(list(run.apply([replaced(ALL, OF_TOPIC)]))) == {" ".join(ALL): None}
 
 
+ALTER_BY_EVERYONE = OTHER._replace(principal="User:*")
+OWN_ALTER = OTHER._replace(principal="User:run")
+OWN_GRANTS = {
+    "the same": ([OWN_ALTER], None),
+    "all": ([OWN], None),
+    "nothing": ([], "OWN_RIGHTS"),
+    "another operation": ([OWN_ALTER._replace(operation="DESCRIBE")], "OWN_RIGHTS"),
+    "from one host": ([OWN_ALTER._replace(host="10.0.0.1")], "OWN_RIGHTS"),
+    "a DENY": ([OWN_ALTER._replace(permission="DENY")], "OWN_RIGHTS"),
+    "on topics": ([OWN_ALTER._replace(resource_type="TOPIC", resource_name="*")], "OWN_RIGHTS"),
+}
+"""What the run's own principal has by the time of the request."""
+
+
+@pytest.mark.parametrize(("mine", "error"), OWN_GRANTS.values(), ids=OWN_GRANTS)
+def test_removal_from_everyone_needs_the_runs_own_right_in_every_step(
+    admin: MagicMock, mine: list[Acl], error: str | None
+) -> None:
+    """While the plan waited for approval, somebody removed the run's own ALTER: the removal would lock the run out."""
+    admin.describe_acls.return_value = [ALTER_BY_EVERYONE, OTHER, *mine]
+    asked, name = [delete(ALTER_BY_EVERYONE)], " ".join(ALTER_BY_EVERYONE)
+    assert errors(list(executor(admin).validate(asked))) == {name: error}
+    admin.describe_acls.assert_called_with({"User:*", "User:run"})
+    assert errors(list(executor(admin).changed_since_plan(asked))) == ({name: error} if error else {})
+    assert applied(admin, *asked) == {name: error}
+    assert admin.delete_acls.called == (error is None)
+    run = executor(admin, "User:run")
+    assert errors([*run.validate(asked), *run.changed_since_plan(asked), *run.apply(asked)]) == {name: None}
+
+
+def test_denial_for_everyone_is_sent_only_by_a_super_user(admin: MagicMock) -> None:
+    """The settings may have been corrected since the plan."""
+    denial = add(ALTER_BY_EVERYONE._replace(permission="DENY"))
+    admin.describe_acls.return_value = [OWN]
+    assert set(errors(list(executor(admin).validate([denial]))).values()) == {"OWN_RIGHTS"}
+    assert set(errors(list(executor(admin, "User:run").validate([denial]))).values()) == {None}
+
+
 def test_adds_are_sent_before_removals() -> None:
     orders = {each.name: each.order for each in (ADD, DELETE)}
     assert orders["acl_add"] < orders["acl_delete"]

@@ -36,9 +36,10 @@ from topicledger.model import (
 )
 from topicledger.naming import RefusalName
 from topicledger.resources.acls import cluster_acls, names, requests
-from topicledger.resources.acls.acl import ALLOW, Acl
+from topicledger.resources.acls.acl import ALLOW, EVERYONE, WILDCARD, Acl
 from topicledger.resources.acls.cluster_acls import FIRST_ACL, LAST_ACL, principal_unknown
-from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal
+from topicledger.resources.acls.effective import covers_pattern
+from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
 from topicledger.text import counted
 
 _SHOWN_WITHIN = 10.0
@@ -66,7 +67,10 @@ def _replaced_by(target: Target) -> frozenset[Acl]:
 
 
 class _Listed:
-    """A cluster's ACLs of the targets' principals; `unknown` is the reason if they can't be listed."""
+    """A cluster's ACLs of the targets' principals, and the run's own if `User:*` may lose an ALLOW.
+
+    `unknown` is the reason if they can't be listed.
+    """
 
     def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
         self.requested_at = datetime.now(UTC)
@@ -75,6 +79,8 @@ class _Listed:
         try:
             asked = {_acl(target).principal for target in targets}
             asked |= {acl.principal for each in targets for acl in _replaced_by(each)}
+            if (own := context.admin.principal) is not None and any(map(_takes_from_everyone, targets)):
+                asked.add(own)
             self._acls = context.ask(lambda: frozenset(requests.describe_acls(context.admin, asked)))
         except NotListed as error:
             self.unknown = str(error)
@@ -87,6 +93,16 @@ class _Listed:
         """Return the ACLs that should replace a delete and don't exist."""
         return _replaced_by(target) - self._acls
 
+    def grants(self, principal: str, acl: Acl) -> bool:
+        """Return whether one ALLOW of the principal, from any host, includes this ALLOW."""
+        return any(
+            (each.principal, each.permission, each.host) == (principal, ALLOW, WILDCARD)
+            and each.resource_type == acl.resource_type
+            and each.operation in ("ALL", acl.operation)
+            and covers_pattern(each, acl.pattern_type, acl.resource_name)
+            for each in self._acls
+        )
+
     def answer(self, result: TopicResult | None = None) -> Answer:
         return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
 
@@ -97,7 +113,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
     may_alter = context.ask(lambda: requests.may_alter_acls(context.admin))
     context.require_planned_cluster()
     for target in targets:
-        own = _restricts_itself(context, target)
+        own = _restricts_itself(context, target, listed)
         if not requests.knows_acls_like(context.admin, _acl(target)):
             yield context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, _TOO_OLD)
         elif listed.unknown is not None:
@@ -122,10 +138,15 @@ def _done_already(target: Target) -> str:
     return "exists already" if _adds(target) else "gone already"
 
 
-def _restricts_itself(context: ClusterContext, target: Target) -> tuple[RefusalName, str] | None:
+def _takes_from_everyone(target: Target) -> bool:
+    acl = _acl(target)
+    return acl.principal == EVERYONE and _adds(target) != (acl.permission == ALLOW)
+
+
+def _restricts_itself(context: ClusterContext, target: Target, listed: _Listed) -> tuple[RefusalName, str] | None:
     """Return why an action would restrict the run's own principal, or None.
 
-    The plan decides this, too, but settings may have been corrected since.
+    The plan decides this, too, but since then settings may have been corrected, and its own ACLs removed.
     """
     acl, own = _acl(target), context.admin.principal
     if _adds(target) == (acl.permission == ALLOW):
@@ -134,10 +155,17 @@ def _restricts_itself(context: ClusterContext, target: Target) -> tuple[RefusalN
         return AclRefusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)
     if acl.principal == own:
         return AclRefusal.OWN_RIGHTS, OWN_RIGHTS
+    needs = own not in context.limits.of_kinds.of(AclSettings).super_users
+    if needs and _takes_from_everyone(target) and (_adds(target) or not listed.grants(own, acl)):
+        return AclRefusal.OWN_RIGHTS, OWN_BY_EVERYONE
     return None
 
 
 OWN_RIGHTS = "it would take permissions from the principal with which this run itself signs in"
+OWN_BY_EVERYONE = (
+    "it would take permissions from everyone, including the principal with which this run itself signs in: first grant "
+    "that principal the same by an ACL of its own, or name it in acls.super_users"
+)
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -147,7 +175,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
     for target in targets:
         if listed.unknown is not None:
             yield context.refused(target, Phase.APPLY, Refusal.NOT_PERMITTED, listed.unknown)
-        elif (own := _restricts_itself(context, target)) is not None:
+        elif (own := _restricts_itself(context, target, listed)) is not None:
             yield context.refused(target, Phase.APPLY, *own)
         elif listed.is_done(target) and not target.maybe_sent:
             yield context.skipped(target, Phase.APPLY, _done_already(target))
@@ -205,6 +233,7 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     if any(map(_replaced_by, targets)):
         missing = _wait_for_replacements(context, targets)
         stopped = {resource: (AclRefusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
+    stopped |= _taken_from_itself(context, [target for target in targets if target.resource not in stopped])
     removed = {target.resource: _acl(target) for target in targets if target.resource not in stopped}
     warned = {each.resource for each in targets if _is_warned(each, LAST_ACL)}
     stopped |= cluster_acls.last_refused(context, removed, warned)
@@ -219,6 +248,19 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
                 yield context.skipped(target, Phase.APPLY, _done_already(target))
         else:
             yield _applied(context, target, answer)
+
+
+def _taken_from_itself(context: ClusterContext, targets: Sequence[Target]) -> cluster_acls.Stopped:
+    """Return removals from everyone that would now restrict the run's own principal, and why."""
+    asked = [target for target in targets if _takes_from_everyone(target)]
+    if not asked:
+        return {}
+    listed = _Listed(context, asked)
+    context.require_planned_cluster()
+    if listed.unknown is not None:
+        return {target.resource: (Refusal.NOT_PERMITTED, listed.unknown) for target in asked}
+    found = {target.resource: _restricts_itself(context, target, listed) for target in asked}
+    return {resource: why for resource, why in found.items() if why is not None}
 
 
 def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -> dict[str, str]:

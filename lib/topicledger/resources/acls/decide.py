@@ -23,7 +23,7 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, WILDCARD
-from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
+from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_BY_EVERYONE, OWN_RIGHTS, REPLACED_BY
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.keeping import decided_to_stay, kept, not_put_back, outside, refused_adds
@@ -207,16 +207,10 @@ def _keeps_own_access(own: Mapping[str, str | None], settings: Settings, live: D
             .transform(stopped(takes & mine.isNull(), AclRefusal.PRINCIPAL_UNKNOWN, unknown))
             .transform(stopped(takes & is_mine, AclRefusal.OWN_RIGHTS, F.lit(OWN_RIGHTS)))
             .transform(_granted_besides(own, live))
-            .transform(stopped(takes & everyone & ~F.col("_granted"), AclRefusal.OWN_RIGHTS, F.lit(_EVERYONE)))
+            .transform(stopped(takes & everyone & ~F.col("_granted"), AclRefusal.OWN_RIGHTS, F.lit(OWN_BY_EVERYONE)))
         )
 
     return transform
-
-
-_EVERYONE = (
-    "it would take permissions from everyone, including the principal with which this run itself signs in: first grant "
-    "that principal the same by an ACL of its own, or name it in acls.super_users"
-)
 
 
 def _around(text: str, value: Column) -> Sequence[Column]:
