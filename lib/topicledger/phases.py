@@ -105,7 +105,7 @@ DECIDED = StructType(
         column("validated", _BOOLEAN, "whether validate has asked the broker"),
         *ENDED,
         column("violations", VIOLATIONS, "every policy violated; warns: the policy refuses nothing"),
-        column("waits", _BOOLEAN, "whether it needs room that a delete must make first"),
+        column("waits", _BOOLEAN, "whether it needs room that a delete must make first, or comes after other deletes"),
         column("before", VALUES, "values that the action replaces, as in plans"),
         column("after", VALUES, "values that the action sets, as in plans"),
         column("live_configs", CONFIGS, "as described; null if no change asks for them"),

@@ -17,6 +17,7 @@ from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
+from topicledger.config.scope import ScopeSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
@@ -27,6 +28,7 @@ from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.resources import changed_declarations
 from topicledger.policies import Policy, built_in
+from topicledger.resources import ignoring
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.decide import decide
@@ -116,7 +118,12 @@ def decision(
         return rows.transform(policies.evaluate([made], policy_facts(spark), SUBJECT))
 
     statuses = {name: ClusterStatus(cluster_id=f"kafka-{name}") for name in clusters}
-    return validated.transform(decide(listed, statuses, settings, validated_by, scoped_by(scope)))
+    ignored = ignoring.undecided(KIND, settings.scope, live)
+
+    def within(rows: DataFrame) -> DataFrame:
+        return rows.transform(scoped_by(scope)).transform(ignored)
+
+    return validated.transform(decide(listed, statuses, settings, validated_by, within))
 
 
 def scoped_by(scope: Scope) -> Transform:
@@ -367,6 +374,89 @@ def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSessi
     (row,) = (row for transform in refusing for row in dicts(plans.transform(transform)))
     assert (row["resource"], row["error"]) == (text(wide[0]), "CHANGED_SINCE_PLAN")
     assert f"an ACL that is declared since the plan may replace it: {text(right())}" in row["error_message"]
+
+
+def on_pay(**given: Any) -> dict[str, Any]:
+    return right("User:b", **{"name": "pay.secret", **given})
+
+
+PAY, SECRET = on_pay(name="pay", pattern_type="PREFIXED"), on_pay(permission="DENY")
+ALL_TOPICS, NO_TOPIC = right("User:*", name="*"), right("User:b", name="*", permission="DENY")
+
+
+def test_deny_stays_with_an_allow_that_it_restricts(spark: SparkSession) -> None:
+    """Without the DENY, the ALLOW would grant more than anybody declared, for any reason that keeps it."""
+    refused = on_pay(name="pay.open", host="app01")
+    absent = {**ALL_TOPICS, "state": "absent"}
+    clusters = {
+        "a refused row": Cluster([refused], [PAY, SECRET]),
+        "a refused row, and absent": Cluster([refused, {**SECRET, "state": "absent"}], [PAY, SECRET]),
+        "a refused row, denied to everyone": Cluster([refused], [PAY, {**SECRET, "principal": "User:*"}]),
+        "the run's own rights": Cluster([], [ALL_TOPICS, NO_TOPIC]),
+        "an unknown principal": Cluster([absent], [ALL_TOPICS, NO_TOPIC], replace(STATUS, own_principal=None)),
+    }
+    found = decided(spark, clusters)
+    assert {name: removed(rows) for name, rows in found.items() if removed(rows)} == {}
+    kept = found["a refused row"][text(SECRET)]
+    assert (kept["phase"], kept["outcome"], kept["error"]) == ("guard", "skipped", None)
+    assert kept["error_message"] == f"it stays: it may restrict an ALLOW that isn't removed, either: {text(PAY)}"
+    of_own = found["the run's own rights"][text(NO_TOPIC)]
+    assert of_own["error_message"].endswith(f"an ALLOW that isn't removed, either: {text(ALL_TOPICS)}")
+
+
+@pytest.mark.thorough
+def test_deny_stays_with_an_allow_that_only_other_principals_manage(spark: SparkSession) -> None:
+    settings = replace(SETTINGS, of_kinds=Sections([AclSettings(manage=("^User:b$",))]))
+    absent = {**ALL_TOPICS, "state": "absent"}
+    clusters = {"absent": Cluster([absent], [ALL_TOPICS, NO_TOPIC]), "undeclared": Cluster([], [ALL_TOPICS, NO_TOPIC])}
+    found = decided(spark, clusters, settings=settings)
+    assert found["absent"][text(ALL_TOPICS)]["error"] == "NOT_MANAGED"
+    assert removed(found["absent"]) == set()
+    assert removed(found["undeclared"]) == {text(NO_TOPIC)}, "nobody wants to remove the ALLOW"
+
+
+def test_deny_goes_with_or_without_the_allows_that_go(spark: SparkSession) -> None:
+    """It waits for those that go, which its row names; others have nothing to do with it."""
+    others = [
+        right("User:c", name="pay.secret"), on_pay(name="elsewhere"), on_pay(operation="ALTER"),
+        on_pay(resource_type="GROUP"),
+    ]  # fmt: skip
+    mistakes = [{**each, "host": "app01"} for each in others]
+    clusters = {
+        "both go": Cluster([], [PAY, SECRET]),
+        "declared": Cluster([PAY], [PAY, SECRET]),
+        "alone": Cluster([], [SECRET]),
+        "others stay": Cluster(mistakes[:1], [*others, SECRET]),
+    }
+    found = decided(spark, clusters)
+    assert {name: removed(rows) for name, rows in found.items() if rows} == {
+        "both go": {text(PAY), text(SECRET)},
+        "declared": {text(SECRET)},
+        "alone": {text(SECRET)},
+        "others stay": {text(each) for each in (*others[1:], SECRET)},
+    }
+    waits = found["both go"][text(SECRET)]
+    assert {Acl.of(each) for each in json.loads(waits["after"]["restricts"])} == {Acl.of(PAY)}
+    assert waits["waits"], "its batch comes after that of the ALLOW"
+    assert found["both go"][text(PAY)]["after"] == found["alone"][text(SECRET)]["after"] == {}
+
+
+def test_deny_stays_if_a_policy_refuses_what_would_replace_the_allow(spark: SparkSession) -> None:
+    policy = ("acl_forbidden", {"names": ["open"]})
+    clusters = {"main": Cluster([on_pay(name="pay.open")], [PAY, SECRET])}
+    found = decided(spark, clusters, policy=policy, settings=NO_DELETES)["main"]
+    assert allowable(found) == set(), "no approval lets it through, either"
+    assert {found[text(each)]["outcome"] for each in (PAY, SECRET)} == {"skipped"}
+
+
+def test_deny_stays_if_the_allow_is_outside_the_scope_or_ignored(spark: SparkSession) -> None:
+    clusters = {"main": Cluster([], [PAY, SECRET])}
+    assert removed(decided(spark, clusters, scope=Scope(topics=("^pay\\.secret$",)))["main"]) == set()
+    ignore = ScopeSettings(of_kinds={"ignore_principals": ("^User:[*]$",)})
+    clusters = {"main": Cluster([], [ALL_TOPICS, NO_TOPIC])}
+    super_user = Sections([AclSettings(manage=("",), super_users=("User:run",))])
+    settings = replace(SETTINGS, scope=ignore, of_kinds=super_user)
+    assert removed(decided(spark, clusters, settings=settings)["main"]) == set()
 
 
 ODD = {

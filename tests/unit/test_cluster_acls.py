@@ -198,6 +198,63 @@ def test_removal_waits_until_brokers_show_the_acl_that_was_just_added(admin: Mag
     assert errors(list(run.apply([replaced(ALL, OF_TOPIC)]))) == {" ".join(ALL): None}
 
 
+PAY = Acl("User:b", "ALLOW", "READ", "TOPIC", "PREFIXED", "pay", "*")
+SECRET = PAY._replace(permission="DENY", pattern_type="LITERAL", resource_name="pay.secret")
+
+
+def restricting(deny: Acl, *allows: Acl) -> Target:
+    return delete(deny, after={"restricts": json.dumps([each._asdict() for each in allows])}, violations=LAST)
+
+
+def test_deny_is_removed_only_after_the_allows_that_it_restricts(admin: MagicMock) -> None:
+    """In one call or in two, though brokers may still show the ALLOW (A6)."""
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: False}
+    admin.describe_acls.return_value = [PAY, SECRET]
+    allow, deny = delete(PAY, violations=LAST), restricting(SECRET, PAY)
+    names = {" ".join(PAY): None, " ".join(SECRET): None}
+    assert applied(admin, deny, allow) == names
+    assert [[each.resource for each in call.args[0]] for call in admin.delete_acls.call_args_list] == [
+        *map(list, zip(names))
+    ]
+    run = executor(admin)
+    assert {**errors(list(run.apply([allow]))), **errors(list(run.apply([deny])))} == names
+    admin.describe_acls.return_value = [SECRET]
+    assert applied(admin, deny) == {" ".join(SECRET): None}, "a restart after the ALLOW was removed"
+
+
+def test_deny_is_not_removed_while_an_allow_that_it_restricts_is_there(admin: MagicMock) -> None:
+    """Its replacement is missing, its removal fails, or was refused by then: it would grant what nobody declared."""
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: False}
+    admin.describe_acls.return_value = [PAY, SECRET]
+    assert applied(admin, replaced(PAY, OF_TOPIC), restricting(SECRET, PAY)) == {
+        " ".join(PAY): "REPLACEMENT_MISSING",
+        " ".join(SECRET): "CHANGED_SINCE_PLAN",
+    }
+    admin.delete_acls.assert_not_called()
+    (row,) = executor(admin).apply([restricting(SECRET, PAY)])
+    assert (row.outcome, row.error) == ("refused", "CHANGED_SINCE_PLAN")
+    assert " ".join(PAY) in str(row.error_message)
+    admin.describe_acls.assert_called_with({"User:b"})
+    admin.describe_acls.side_effect = NotListed("not permitted")
+    assert applied(admin, restricting(SECRET, PAY)) == {" ".join(SECRET): "NOT_PERMITTED"}
+    admin.describe_acls.side_effect = None
+    failed = TopicResult(error_code=31, before={})
+    admin.delete_acls.side_effect = lambda targets: Response(
+        results={each.resource: failed for each in targets}, throttle_time_ms=0
+    )
+    found = applied(admin, delete(PAY, violations=LAST), restricting(SECRET, PAY))
+    assert found[" ".join(SECRET)] == "CHANGED_SINCE_PLAN"
+    assert {each.resource for call in admin.delete_acls.call_args_list for each in call.args[0]} == {" ".join(PAY)}
+
+
+def test_last_acl_counts_those_as_gone_that_this_run_removed(admin: MagicMock) -> None:
+    """Brokers may still show them (A6), but the ACL on the cluster is the last one."""
+    admin.describe_acls.return_value = [FOREIGN, OTHER]
+    run = executor(admin)
+    assert errors(list(run.apply([delete(FOREIGN)]))) == {" ".join(FOREIGN): None}
+    assert errors(list(run.apply([delete(OTHER)]))) == {" ".join(OTHER): "LAST_CLUSTER_ACL"}
+
+
 ALTER_BY_EVERYONE = OTHER._replace(principal="User:*")
 OWN_ALTER = OTHER._replace(principal="User:run")
 OWN_GRANTS = {

@@ -46,6 +46,8 @@ _SHOWN_WITHIN = 10.0
 """Seconds until brokers show added or removed ACLs: over 3 if they are busy (A6)."""
 REPLACED_BY = "replaced_by"
 """Key in `after` of a delete: the ACLs that replace it, as JSON."""
+RESTRICTS = "restricts"
+"""Key in `after` of a delete of a DENY: the ALLOWs that it may restrict and that are deleted before it, as JSON."""
 
 
 def _adds(target: Target) -> bool:
@@ -63,7 +65,15 @@ def _removed(target: Target) -> str | None:
 
 
 def _replaced_by(target: Target) -> frozenset[Acl]:
-    return frozenset(Acl.of(each) for each in json.loads(target.after.get(REPLACED_BY, "[]")))
+    return _named(target, REPLACED_BY)
+
+
+def _restricted(target: Target) -> frozenset[Acl]:
+    return _named(target, RESTRICTS)
+
+
+def _named(target: Target, key: str) -> frozenset[Acl]:
+    return frozenset(Acl.of(each) for each in json.loads(target.after.get(key, "[]")))
 
 
 class _Listed:
@@ -78,7 +88,7 @@ class _Listed:
         self._acls: frozenset[Acl] = frozenset()
         try:
             asked = {_acl(target).principal for target in targets}
-            asked |= {acl.principal for each in targets for acl in _replaced_by(each)}
+            asked |= {acl.principal for each in targets for acl in _replaced_by(each) | _restricted(each)}
             if (own := context.admin.principal) is not None and any(map(_takes_from_everyone, targets)):
                 asked.add(own)
             self._acls = context.ask(lambda: frozenset(requests.describe_acls(context.admin, asked)))
@@ -102,6 +112,10 @@ class _Listed:
             and covers_pattern(each, acl.pattern_type, acl.resource_name)
             for each in self._acls
         )
+
+    def still_there(self, acls: frozenset[Acl]) -> frozenset[Acl]:
+        """Return which of these ACLs exist."""
+        return acls & self._acls
 
     def answer(self, result: TopicResult | None = None) -> Answer:
         return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
@@ -228,7 +242,11 @@ def _refused(
 
 
 def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """DeleteAcls for ACLs whose replacements all exist, without last ACLs on the cluster, or without a warning."""
+    """DeleteAcls for ACLs whose replacements all exist, without last ACLs on the cluster, or without a warning.
+
+    A DENY comes last, and stays if an ALLOW that it may restrict and that should be gone is there. An ALLOW of
+    everyone stays if the run's own principal has no such ALLOW any more.
+    """
     stopped: dict[str, tuple[RefusalName, str]] = {}
     if any(map(_replaced_by, targets)):
         missing = _wait_for_replacements(context, targets)
@@ -239,7 +257,15 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     stopped |= cluster_acls.last_refused(context, removed, warned)
     yield from _refused(context, targets, stopped)
     left = [target for target in targets if target.resource not in stopped]
-    for target, answer in context.send_each(left, partial(requests.delete_acls, context.admin), changes=True):
+    yield from _removals(context, [target for target in left if not _restricted(target)])
+    last = [target for target in left if _restricted(target)]
+    stopped = _restricting(context, last)
+    yield from _refused(context, last, stopped)
+    yield from _removals(context, [target for target in last if target.resource not in stopped])
+
+
+def _removals(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    for target, answer in context.send_each(targets, partial(requests.delete_acls, context.admin), changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
             # No match: the ACL was gone before (A2).
             if answer.maybe_done or target.maybe_sent:
@@ -261,6 +287,27 @@ def _taken_from_itself(context: ClusterContext, targets: Sequence[Target]) -> cl
         return {target.resource: (Refusal.NOT_PERMITTED, listed.unknown) for target in asked}
     found = {target.resource: _restricts_itself(context, target, listed) for target in asked}
     return {resource: why for resource, why in found.items() if why is not None}
+
+
+def _restricting(context: ClusterContext, targets: Sequence[Target]) -> cluster_acls.Stopped:
+    """Return removals of a DENY that may restrict an ALLOW which stays, and why."""
+    if not targets:
+        return {}
+    listed = _Listed(context, targets)
+    context.require_planned_cluster()
+    if listed.unknown is not None:
+        return {target.resource: (Refusal.NOT_PERMITTED, listed.unknown) for target in targets}
+    # Brokers show removed ACLs for a while (A6), but no broker applies the removal of the DENY before theirs.
+    gone = cluster_acls.removed_by(context)
+    stay = {target.resource: listed.still_there(_restricted(target)) - gone for target in targets}
+    return {
+        resource: (Refusal.CHANGED_SINCE_PLAN, _RESTRICTS + ", ".join(map(_words, sorted(each))) + "; plan again")
+        for resource, each in stay.items()
+        if each
+    }
+
+
+_RESTRICTS = "it is not removed, since it may restrict ACLs that should have been removed before it and exist: "
 
 
 def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -> dict[str, str]:
@@ -289,6 +336,8 @@ def _applied(context: ClusterContext, target: Target, answer: Answer) -> PhaseRe
     if code == kafka.NONE:
         if _adds(target):
             context.limits.acknowledged.add(_acl(target))
+        else:
+            context.limits.acknowledged.add(cluster_acls.Removed(_acl(target)))
         result = _changed(answer.result, target)
     else:
         result = replace(answer.result, before=None)

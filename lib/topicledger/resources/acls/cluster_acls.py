@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.connection import NotListed
@@ -95,10 +96,21 @@ def _covering(acls: Collection[Acl]) -> Callable[[Acl], bool]:
     return covers
 
 
+class Removed(NamedTuple):
+    """An ACL that this run removed, among `ClusterLimits.acknowledged`."""
+
+    acl: Acl
+
+
+def removed_by(context: ClusterContext) -> frozenset[Acl]:
+    """Return the ACLs that this start of the run removed; brokers may still show them (A6)."""
+    return frozenset(each.acl for each in context.limits.acknowledged if isinstance(each, Removed))
+
+
 def _acls_of(context: ClusterContext) -> frozenset[Acl]:
-    """Return all ACLs of the cluster, including added ones that may not be visible yet (A6)."""
+    """Return all ACLs of the cluster as they will be visible once brokers show what this run did (A6)."""
     listed = context.ask(lambda: frozenset(requests.describe_acls(context.admin, None)))
-    return listed | {each for each in context.limits.acknowledged if isinstance(each, Acl)}
+    return (listed - removed_by(context)) | {each for each in context.limits.acknowledged if isinstance(each, Acl)}
 
 
 class _Found:

@@ -23,10 +23,19 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, WILDCARD
-from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_BY_EVERYONE, OWN_RIGHTS, REPLACED_BY
+from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_BY_EVERYONE, OWN_RIGHTS, REPLACED_BY, RESTRICTS
 from topicledger.resources.acls.cluster_acls import principal_unknown
 from topicledger.resources.acls.first_acls import first_acls
-from topicledger.resources.acls.keeping import decided_to_stay, kept, not_put_back, outside, refused_adds
+from topicledger.resources.acls.keeping import (
+    LEAVES,
+    decided_to_stay,
+    kept,
+    not_put_back,
+    outside,
+    refused_adds,
+    removed_denies,
+    with_denies_kept,
+)
 from topicledger.resources.acls.last_acls import last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, overlapping
@@ -85,7 +94,7 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
             adds = rows.transform(refused_adds)
             if adds.isEmpty():
                 return rows
-            rows = rows.transform(kept(adds)).transform(materialised)
+            rows = rows.transform(kept(adds)).transform(materialised).transform(with_denies_kept)
             before, stay = stay, rows.where(decided_to_stay()).count()
             if stay == before:
                 return rows
@@ -112,6 +121,7 @@ def guarded(
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings, declared_only=seen.declared_only))
             .transform(_keeps_own_access(own, settings, seen.rows))
+            .withColumn(LEAVES, _leaves(settings))
             # Each later join of rows with themselves doubles their plan.
             .transform(materialised)
         )
@@ -120,6 +130,7 @@ def guarded(
             return rows.transform(scoped)
         claimed = validated.transform(of_declared(list(settings.clusters)))
         claimed = claimed.unionByName(rows.transform(refused_adds)).unionByName(rows.transform(not_put_back))
+        no_denies = removed_denies(rows).isEmpty()
         if not claimed.isEmpty():
             rows = rows.transform(kept(claimed))
         inside = rows.transform(scoped)
@@ -128,9 +139,18 @@ def guarded(
             adds = left.select(*claims(outside(), only_alike=True))
             if not adds.isEmpty():
                 inside = inside.transform(kept(adds))
+        if not no_denies:
+            inside = inside.transform(materialised).transform(with_denies_kept)
         return inside.transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
 
     return transform
+
+
+def _leaves(settings: Settings) -> Column:
+    """Return whether rows ask to remove an ALLOW, which may stay after all (boolean); a super user needs none."""
+    asked = (F.col("decision") == DELETE) | (F.col("state") == ABSENT)
+    needed = ~F.col("acl.principal").isin(*settings.of_kinds.of(AclSettings).super_users)
+    return F.coalesce(F.col("live") & asked & (F.col("acl.permission") == ALLOW) & needed, F.lit(False))
 
 
 def owned_by(owners: tuple[str, ...]) -> Column:
@@ -252,26 +272,47 @@ def covers(wide: str, narrow: str) -> Column:
 def _replaced(rows: DataFrame) -> DataFrame:
     """Add `before` and `after`.
 
-    If adds replace all or part of a deleted ACL, `after` of the delete names them: it isn't sent before they exist.
+    If adds replace all or part of a deleted ACL, `after` of the delete names them: it isn't sent before they exist. If
+    a deleted DENY restricts ALLOWs that are deleted, too, `after` names them: it waits until they are gone.
     """
-    adds = rows.where(decided(ADD)).select(*claims(F.lit(None), only_alike=True), F.col("acl").alias("_new"))
-    deletes = rows.where(may_be_made(DELETE)).select("cluster", "resource", F.col("acl").alias("old"))
-    replacements = (
-        deletes.transform(overlapping, adds)
+    nothing = F.create_map().cast(VALUES)
+    allows = may_be_made(DELETE) & (F.col("acl.permission") == ALLOW)
+    # In one select: each further one reads the rows once more.
+    claimed = rows.where(decided(ADD) | allows).select(
+        *claims(
+            F.when(allows, F.lit(RESTRICTS)).otherwise(F.lit(REPLACED_BY)),
+            only_alike=True,
+            permission=F.when(allows, F.lit(DENY)).otherwise(F.col("acl.permission")),
+        ),
+        F.col("acl").alias("_other"),
+    )
+    others = (
+        rows.where(may_be_made(DELETE))
+        .select("cluster", "resource", F.col("acl").alias("old"))
+        .transform(overlapping, claimed)
         .where(alike())
         .groupBy("cluster", "resource")
-        .agg(F.to_json(F.array_sort(F.collect_set("_new"))).alias("_replaced_by"))
+        .agg(*(_named(name) for name in (REPLACED_BY, RESTRICTS)))
     )
     add, delete = F.col("decision") == ADD, F.col("decision") == DELETE
-    nothing = F.create_map().cast(VALUES)
-    return rows.join(replacements, on=["cluster", "resource"], how="left").withColumns(
+    replaced, restricts = F.col(f"_{REPLACED_BY}").isNotNull(), F.col(f"_{RESTRICTS}").isNotNull()
+    named = {each: (F.lit(each), F.col(f"_{each}")) for each in (REPLACED_BY, RESTRICTS)}
+    return rows.join(others, on=["cluster", "resource"], how="left").withColumns(
         {
             "before": F.when(add, nothing).when(delete, values_of("acl")),
             "after": F.when(add, values_of("acl"))
-            .when(delete & F.col("_replaced_by").isNotNull(), F.create_map(F.lit(REPLACED_BY), "_replaced_by"))
+            .when(delete & replaced & restricts, F.create_map(*named[REPLACED_BY], *named[RESTRICTS]))
+            .when(delete & replaced, F.create_map(*named[REPLACED_BY]))
+            .when(delete & restricts, F.create_map(*named[RESTRICTS]))
             .when(delete, nothing),
+            "waits": F.col("waits") | (delete & restricts),
         }
     )
+
+
+def _named(name: str) -> Column:
+    found = F.to_json(F.array_sort(F.collect_set(F.when(F.col("why") == name, F.col("_other")))))
+    return F.nullif(found, F.lit("[]")).alias(f"_{name}")
 
 
 def live(observed: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.policies.contract import text
+from topicledger.resources.acls.acl import DENY
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.overlaps import claims, keeps, of_added, of_declared, overlapping, stays
 from topicledger.resources.deciding import may_be_made
@@ -71,6 +72,27 @@ def not_put_back(rows: DataFrame) -> DataFrame:
     missing = rows.where((F.col("state") == PRESENT) & ~F.col("live") & undecided & skipped)
     why = text("it stays: it may replace an ACL that this run doesn't add again: ", F.col("resource"))
     return missing.select(*claims(why, only_alike=True))
+
+
+def removed_denies(rows: DataFrame) -> DataFrame:
+    """Keep the removals of a DENY."""
+    return rows.where(may_be_made(_DELETE) & (F.col("acl.permission") == DENY))
+
+
+LEAVES = "_leaves"
+"""Column (boolean): whether rows ask to remove a live ALLOW; it may stay after all."""
+
+
+def with_denies_kept(rows: DataFrame) -> DataFrame:
+    """Skip removals of a DENY that may restrict an ALLOW which stays. In: materialised, with `LEAVES`.
+
+    Else the ALLOW would grant more than before, though the declarations grant nothing of it.
+    """
+    staying = rows.where(F.col(LEAVES) & ~may_be_made(_DELETE))
+    if removed_denies(rows).isEmpty() or staying.isEmpty():
+        return rows
+    why = text("it stays: it may restrict an ALLOW that isn't removed, either: ", F.col("resource"))
+    return rows.transform(kept(staying.select(*claims(why, only_alike=True, permission=F.lit(DENY)))))
 
 
 def outside() -> Column:

@@ -91,9 +91,9 @@ def of_added(validated: DataFrame, known: DataFrame) -> DataFrame:
     return added.select("cluster", F.struct(*CLAIMED).alias("claim"), *_keeps(why, only_alike=True))
 
 
-def claims(why: Column, *, only_alike: bool, **instead: str) -> Sequence[Column]:
+def claims(why: Column, *, only_alike: bool, **instead: Column) -> Sequence[Column]:
     """Return the columns of claims, for rows with the struct `acl`. `instead`: values for some of its fields."""
-    fields = (F.lit(instead[name]) if name in instead else F.col(f"acl.{name}") for name in CLAIMED)
+    fields = (instead[name] if name in instead else F.col(f"acl.{name}") for name in CLAIMED)
     claim = F.struct(*(each.alias(name) for name, each in zip(CLAIMED, fields, strict=True)))
     return (F.col("cluster"), claim.alias("claim"), *_keeps(why, only_alike=only_alike))
 
