@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,15 +24,20 @@ from tests.harness import Estate, topics
 from tests.processes import command_line, family, send
 from tests.standalone import standalone_cluster
 from tests.waiting import until
-from topicledger.apply.dispatch import Stop, Stopped
+from topicledger import pipeline
+from topicledger.apply.dispatch import Context, Stop, Stopped
+from topicledger.apply.executor import Executor
+from topicledger.apply.progress import Progress
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import KafkaSettings
 from topicledger.errors import GuardStopped, TableError, UsageError
 from topicledger.kafka import ClusterAdmin
-from topicledger.ledger import leases
+from topicledger.ledger import leases, runs
 from topicledger.ledger.leases import LeaseHeld, Leases
 from topicledger.ledger.runs import abandon
-from topicledger.model import Action, Target
+from topicledger.ledger.sql import sql_value
+from topicledger.model import Action, PhaseResult, Target
+from topicledger.resources import building
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -222,6 +227,52 @@ def test_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Estate
     assert {phase for _, phase in estate.audit("aged")} == {"validate"}
     estate.settings = fresh
     assert estate.run("apply", run_id="aged").exit_code == 0
+
+
+def test_plan_that_got_too_old_while_it_waited_is_refused(estate: Estate) -> None:
+    """No action of a plan is sent after `guards.max_plan_age`, also by the first start that applies it."""
+    estate.declare({"topic": "aged.new", "num_partitions": 1, "replication_factor": 1})
+    assert estate.run("plan", run_id="aged").pending_changes == 1
+    yesterday = sql_value(datetime.now(UTC) - timedelta(seconds=estate.settings.guards.max_plan_age + 1))
+    assert estate.ledger.update(PLANS, "run_id = 'aged'", {"planned_at": yesterday}) == 1
+    assert estate.run("apply", run_id="aged").exit_code == 5
+    assert estate.last("aged") == {"aged.new": ("apply", "refused", "PLAN_EXPIRED")}
+
+
+def test_start_that_another_one_superseded_sends_nothing(
+    kafka: EmbeddedKafka, estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta ignores the rows of a superseded start, also its refusals: it would send what it has just refused."""
+    declared = with_topics(kafka, estate, "superseded.", 0, 3)
+    # Each delete is a batch.
+    estate.settings = replace(
+        estate.settings, guards=GuardSettings(max_deletes=9), kafka=KafkaSettings(max_batch_records=8)
+    )
+    real = Executor.apply
+
+    def first_only(self: Executor, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+        yield from real(self, targets)
+        self.stop.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, "apply", first_only)
+        with pytest.raises(Stopped):
+            estate.run(run_id="superseded")
+    left = live_of(estate, declared)
+    assert 0 < len(left) < 3
+    asked = runs.Request(command="provision", run_id="superseded")
+    superseded = runs.start(estate.ledger, estate.settings, asked)
+    runs.start(estate.ledger, estate.settings, asked)
+    estate.declare_anew(*topics(list(declared), num_partitions=1, configs=None))
+    context = Context(progress=Progress(shown=False), stop=Stop(), policies=building.from_settings(estate.settings))
+    with pytest.raises(UsageError, match="was resumed by another start"):
+        pipeline.provision(superseded, context, planning_only=False)
+    assert live_of(estate, declared) == left
+
+
+def live_of(estate: Estate, names: Collection[str]) -> set[str]:
+    with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
+        return {info.topic for info in admin.list_topics()} & {*names}
 
 
 @pytest.mark.thorough

@@ -136,7 +136,7 @@ def _apply_held(
     try:
         current = _evaluated_again(run, context, ready, held, latest)
         if current is not ready or run.state is RunState.APPLYING:
-            # Delta ignores what a start that another one superseded appends, refusals too: it must not act without.
+            # Delta ignores the rows of a superseded start, also its refusals: without them it must not act.
             run.require_ownership()
         if current is ready:
             # In parallel with the commit of `applying`.
