@@ -7,10 +7,12 @@ import errno
 import logging
 import os
 import shutil
+import signal
 import socket
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -113,7 +115,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     for key, value in ours.items():
         builder = builder.config(key, value)
     started = _started_with_output_in(None if verbose else log_folder())
-    with started, workers_python(), _behind_sparks_jars(files):
+    with started, workers_python(), _behind_sparks_jars(files), _outliving_sigterm():
         return builder.getOrCreate()
 
 
@@ -285,6 +287,31 @@ def _started_with_output_in(folder: Path | None) -> Iterator[None]:
         for number, before in enumerate(kept, start=1):
             os.dup2(before, number)
             os.close(before)
+
+
+_java_starts = threading.Event()
+
+
+def _ignore_sigterm() -> None:
+    if _java_starts.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+# Called between fork and exec of a process whose starter runs code there, as PySpark does to ignore Ctrl-C in Java.
+os.register_at_fork(after_in_child=_ignore_sigterm)
+
+
+@contextmanager
+def _outliving_sigterm() -> Iterator[None]:
+    """Context in which a Java that is started ignores SIGTERM, which `timeout` or systemd may send to all processes.
+
+    A run that is asked to stop needs it to record the batches under way. It ends when this process does.
+    """
+    _java_starts.set()
+    try:
+        yield
+    finally:
+        _java_starts.clear()
 
 
 @contextmanager
