@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import select
 import shutil
@@ -30,6 +31,7 @@ from tests.commands import REPOSITORY
 from tests.waiting import until
 from topicledger.apply.dispatch import Stop
 from topicledger.cli.options import Options
+from topicledger.config import logs
 from topicledger.errors import TableError, UsageError
 from topicledger.serving import client as of_clients
 from topicledger.serving import command as served
@@ -325,6 +327,24 @@ def test_fault_of_a_command_does_not_end_the_server(config: Path) -> None:
             with client(config, name) as asking:
                 assert server.do_next(30.0)
                 assert asking.wait(30) == code
+
+
+def test_log_of_the_server_is_its_own_again_after_a_command(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A client's command chose another form and level, and its stderr."""
+    logs.set_up("json", verbose=False)
+    with serving(config, served.carried_out) as server:
+        with client(config, "plan", "--verbose", "--log-format", "text") as asking:
+            assert server.do_next(30.0)
+            assert asking.wait(30) == 2
+            assert asking.stderr is not None
+            assert "error: " in asking.stderr.read()
+        capfd.readouterr()
+        log = logging.getLogger("topicledger.serving.server")
+        log.info("done")
+        log.warning("a client can't be accepted")
+    assert [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()] == [
+        "a client can't be accepted"
+    ]
 
 
 def test_one_of_many_starts_gets_the_socket(config: Path) -> None:

@@ -71,3 +71,19 @@ def set_up(form: Literal["text", "json"], *, verbose: bool, run_id: str | None =
     logger.handlers = [handler]
     logger.propagate = False
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Context after which the log is set up as before it, for a process that runs one command after another."""
+    logger, py4j, root = (logging.getLogger(name) for name in ("topicledger", "py4j", None))
+    handlers, propagate, level = logger.handlers, logger.propagate, logger.level
+    filtered, its_level = _not_py4j in root.filters, py4j.level
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+        py4j.setLevel(its_level)
+        if not filtered:
+            root.removeFilter(_not_py4j)

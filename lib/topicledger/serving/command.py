@@ -23,6 +23,7 @@ from topicledger.apply.progress import Progress
 from topicledger.cli import main
 from topicledger.cli.durations import Duration
 from topicledger.cli.options import Options, common_with, open_ledger, open_settings
+from topicledger.config import logs
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
@@ -167,7 +168,8 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
 def carried_out(arguments: Sequence[str], announced: Announced | None = None) -> int:
     """Run a command and return its exit code; `announced`: the states that the server's own runs have announced."""
     try:
-        main(list(arguments), prog_name="topicledger", obj=announced)
+        with logs.kept():
+            main(list(arguments), prog_name="topicledger", obj=announced)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return ExitCode.DONE
