@@ -239,9 +239,7 @@ def test_plan_that_got_too_old_while_it_waited_is_refused(estate: Estate) -> Non
     assert estate.last("aged") == {"aged.new": ("apply", "refused", "PLAN_EXPIRED")}
 
 
-def test_start_that_another_one_superseded_sends_nothing(
-    kafka: EmbeddedKafka, estate: Estate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_superseded_start_sends_nothing(kafka: EmbeddedKafka, estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delta ignores the rows of a superseded start, also its refusals: it would send what it has just refused."""
     declared = with_topics(kafka, estate, "superseded.", 0, 3)
     # Each delete is a batch.
