@@ -48,7 +48,11 @@ RUNS = Table(
                 "digests of earlier runs that no earlier `previous_digest` contains, separated by commas",
             ),
             column("digest", _STRING, "digest of this row without `notified`: see docs/proof.md"),
-            column("notified", _STRING, "events that the run announced ([[notify]]), separated by commas; null: none"),
+            column(
+                "notified",
+                _STRING,
+                "announced events ([[notify]]), each with an id: `failed:9c0d`, separated by commas; null: none",
+            ),
             column(
                 "scope",
                 _STRING,

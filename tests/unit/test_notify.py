@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -25,6 +26,7 @@ from topicledger.apply.summary import ClusterCounts, Summary
 from topicledger.config.notify import Event, NotifySettings
 from topicledger.config.reading import read_settings
 from topicledger.config.severities import Severity
+from topicledger.errors import TableError
 from topicledger.ledger.run import Run
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import Announcement, of_audit, of_run
@@ -287,12 +289,47 @@ def test_an_event_that_another_start_announced_is_not_announced_again(monkeypatc
     """A run's row is marked first; of two starts that mark it at once, one announces it."""
     posted: list[Sequence[object]] = []
     monkeypatch.setattr(notify, "post_all", lambda posts: posted.append(posts) or {1})
-    for notified, marked in ((None, 1), ("failed", 0), (None, 0)):
+    for notified, marked in ((None, 1), ("failed", 0), ("failed:0a1b", 0), (None, 0)):
         monkeypatch.setattr(notify, "find_run", lambda *_, before=notified: {"notified": before})
         ledger = SimpleNamespace(update=lambda *_, rows=marked: rows)
         run = cast(Run, SimpleNamespace(run_id="nightly", ledger=ledger))
         announce(run, [NotifySettings(url="env:HOOK")], lambda: of_run(REFUSED, "alice", AT))
-    assert [len(each) for each in posted] == [1, 0, 0]
+    assert [len(each) for each in posted] == [1, 0, 0, 0]
+
+
+@dataclass
+class Cell:
+    """The column `notified` of a run's row, in a ledger whose answers may be lost."""
+
+    notified: str | None = None
+    fails: bool = False
+    is_written: bool = True
+    """Whether the commit succeeds."""
+
+    def update(self, _table: object, _condition: str, values: Mapping[str, str]) -> int:
+        if self.is_written:
+            self.notified = values["notified"].strip("'")
+        if self.fails:
+            raise TableError("table runs can't be updated: tried 5 times in 30 s")
+        return 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("is_written", [False, True])
+def test_mark_whose_answer_was_lost_is_known_as_ones_own(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, is_written: bool
+) -> None:
+    """A repeated commit changes no row, or all tries failed; if the mark is there, nobody else announces the event."""
+    posted: list[Sequence[object]] = []
+    monkeypatch.setattr(notify, "post_all", lambda posts: posted.append(posts) or {1})
+    cell = Cell(fails=fails, is_written=is_written)
+    monkeypatch.setattr(notify, "find_run", lambda *_: {"notified": cell.notified})
+    run = cast(Run, SimpleNamespace(run_id="nightly", ledger=cell))
+    for _ in range(2):
+        announce(run, [NotifySettings(url="env:HOOK")], lambda: of_run(REFUSED, "alice", AT))
+    assert sum(len(each) for each in posted) == is_written
+    if is_written:
+        assert re.fullmatch("failed:[0-9a-f]{16}", cell.notified or "")
 
 
 def test_without_an_address_no_announcement_is_made() -> None:

@@ -1,8 +1,8 @@
 """Announce the result of a run to each [[notify]], once per run and event, within a time limit.
 
 A server that does one run after another announces the same state only once, until it changes: see `Announced`. The
-run's row is marked before the announcement is sent. If the process dies in between, the announcement is lost; in
-return, a run that is started again never announces an event twice.
+run's row is marked, with an id of its own, before the announcement is sent. If the process dies in between, the
+announcement is lost; in return, a run that is started again never announces an event twice.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
 from topicledger.config.notify import NotifySettings
+from topicledger.errors import TableError
 from topicledger.ledger.run import Run, find_run, row_of
 from topicledger.ledger.sql import sql_value
 from topicledger.notify.announcement import Announcement
@@ -100,13 +102,29 @@ def _marked(run: Run, wanted: Sequence[Announcement]) -> Sequence[Announcement]:
         # Nothing was committed, so nothing can be started again.
         return wanted
     before = row["notified"]
-    events = set(before.split(",")) if before else set()
+    marks = before.split(",") if before else []
+    events = {mark.partition(":")[0] for mark in marks}
     fresh = [each for each in wanted if each.event not in events]
     if not fresh:
         return ()
-    after = ",".join(sorted(events | {each.event.value for each in fresh}))
+    # Not the start's id: starts that find the run finished have that of an earlier one.
+    own = secrets.token_hex(8)
+    after = ",".join(sorted([*marks, *(f"{each.event.value}:{own}" for each in fresh)]))
     unchanged = f"{row_of(run.run_id)} AND notified <=> {sql_value(before)}"
-    if run.ledger.update(RUNS, unchanged, {"notified": sql_value(after)}) == 0:
+    try:
+        marked = run.ledger.update(RUNS, unchanged, {"notified": sql_value(after)}) > 0
+    except TableError:
+        # Its last try may have been committed, and only its answer lost.
+        if not _has(run, own):
+            raise
+        marked = True
+    if not marked and not _has(run, own):
         log.info("another start of run %s announces it", run.run_id)
         return ()
     return fresh
+
+
+def _has(run: Run, own: str) -> bool:
+    """Whether the run's row has a mark with this id: a repeated commit finds its own mark, and changes nothing."""
+    row = find_run(run.ledger, run.run_id)
+    return row is not None and own in (row["notified"] or "")
