@@ -15,11 +15,15 @@ def materialised(rows: DataFrame) -> DataFrame:
     Through Spark Connect, the query first becomes a temporary view: Python's protobuf can't parse messages that are
     nested more than 100 deep, as long queries are, and a view stands for its query by a name.
     """
-    if is_remote():
-        name = f"rows_{uuid4().hex}"
-        rows.createTempView(name)
-        rows = rows.sparkSession.table(name)
-    return rows.localCheckpoint()
+    if not is_remote():
+        return rows.localCheckpoint()
+    name = f"rows_{uuid4().hex}"
+    rows.createTempView(name)
+    try:
+        return rows.sparkSession.table(name).localCheckpoint()
+    finally:
+        # A server keeps views for as long as the session, which `serve` has for days.
+        rows.sparkSession.catalog.dropTempView(name)
 
 
 def with_metrics(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from tests import commands
 from tests.spark.installed import DELTA_SETTINGS, Installed
@@ -22,6 +23,15 @@ with for_few_rows(spark):
     within = now()
 print(json.dumps([before, within, now()]))
 """
+_MATERIALISED = """
+import json, sys
+from topicledger.frames import materialised
+from topicledger.ledger.session import get_session
+spark = get_session("plan", remote=sys.argv[1])
+rows = materialised(spark.range(3))
+views = [view["viewName"] for view in spark.sql("SHOW VIEWS").collect()]
+print(json.dumps([views, sorted(row["id"] for row in rows.collect())]))
+"""
 _FIREWALL = """
 import os, socket
 _connect = socket.socket.connect_ex
@@ -31,19 +41,23 @@ socket.socket.connect_ex = connect_ex
 """
 
 
+def answer(installed: Installed, remote: str, folder: Path, program: str) -> Any:
+    """Return the JSON that a client's program prints."""
+    command = [installed.python, "-c", program, remote]
+    environment = installed.environment()
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(ran.stdout)
+
+
 def test_settings_of_the_session_are_as_before(installed: Installed, remote: str, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [installed.python, "-c", _TUNED, remote],
-        cwd=tmp_path,
-        env=installed.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    before, within, after = json.loads(ran.stdout)
+    before, within, after = answer(installed, remote, tmp_path, _TUNED)
     assert after == before
     assert within["spark.sql.shuffle.partitions"] == "64"
     assert within["spark.sql.adaptive.enabled"] == "false"
+
+
+def test_rows_that_were_computed_once_leave_no_view(installed: Installed, remote: str, tmp_path: Path) -> None:
+    assert answer(installed, remote, tmp_path, _MATERIALISED) == [[], [0, 1, 2]]
 
 
 def test_the_client_lists_clusters_that_executors_may_not_reach(

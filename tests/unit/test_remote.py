@@ -8,7 +8,11 @@ from typing import Any
 
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from topicledger import frames
 from topicledger.config.settings import KafkaSettings
 from topicledger.errors import TopicLedgerError
 from topicledger.ledger import session, who
@@ -130,6 +134,19 @@ def test_the_client_of_a_server_asks_clusters_itself_by_default(
     monkeypatch.setattr(cluster_queries, "is_remote", lambda: remote)
     kafka = KafkaSettings(observe=observe)
     assert cluster_queries.asked_by_driver(kafka, cluster_queries.FEW_CLUSTERS + 1) is expected
+
+
+def test_rows_that_a_server_computed_need_no_view(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view by which the query is named goes at once, also if the query fails; the rows stay."""
+    monkeypatch.setattr(frames, "is_remote", lambda: True)
+    session = spark.newSession()
+    rows = frames.materialised(session.range(3))
+    _, metrics = frames.with_metrics(rows, [F.count(F.lit(1)).alias("rows")], lambda each: each.where("id > 0"))
+    with pytest.raises(PySparkException):
+        frames.materialised(session.sql("SELECT raise_error('no')"))
+    assert [view["viewName"] for view in session.sql("SHOW VIEWS").collect() if view["isTemporary"]] == []
+    assert sorted(row["id"] for row in rows.collect()) == [0, 1, 2]
+    assert metrics == {"rows": 3}
 
 
 @pytest.mark.parametrize(("remote", "delta"), [(False, "3.9.9"), (True, "unknown")])
