@@ -313,7 +313,7 @@ def test_files_of_owners_without_anything_are_named(tmp_path: Path, caplog: pyte
     (said,) = [record.getMessage() for record in caplog.records]
     left = [str(tmp_path / owner / "main.yaml") for owner in ("gone", "unowned")]
     assert said == f"files of owners without anything, left as they were: {', '.join(left)}"
-    _name_left(own, done, replace(request, pattern="^a"))
+    _name_left(own, done, replace(request, patterns=("^a",)))
     assert len(caplog.records) == 1, "a part of a cluster says nothing about the rest"
 
 

@@ -14,11 +14,11 @@ from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows
 from topicledger.actions import alter_configs
 from topicledger.actions.declared import declared_differently
-from topicledger.apply import stages
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.ledger.run import Run
 from topicledger.model import Target, Work
 from topicledger.model.scope import EVERYTHING
+from topicledger.plan import topics
 from topicledger.plan.resources import changed_declarations
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.names import AclAction
@@ -77,7 +77,7 @@ def test_plan_from_earlier_manifests_is_only_refused_for_what_changed_since(spar
     ]
     plans = frame(spark, PLANS.schema, [{"cluster": "main", **each} for each in (*deletes, *removals)])
     work = {"main": (0, [[Target(resource="", action=AclAction.ACL_DELETE)]])}
-    refusing = [stages._no_longer_asked_for(cast(Run, run), 2), *changed_declarations(cast(Run, run), cast(Work, work))]
+    refusing = [topics.no_longer_declared(cast(Run, run), 2), *changed_declarations(cast(Run, run), cast(Work, work))]
     refused = [row["resource"] for each in refusing for row in plans.transform(each).collect()]
     assert refused == ["came", text("came")]
 
