@@ -212,16 +212,20 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
         yield _counted(context, target, answer, info)
 
 
+_BY_WHOM = (
+    "the topic has the planned partitions: this request added them, if the broker repeated it to another controller, "
+    "or another client did"
+)
+
+
 def _counted(context: ClusterContext, target: Target, answer: Answer, info: TopicInfo) -> PhaseResult:
     """Make the row of a topic that an earlier request may have grown: RECOVERED if it has the planned count."""
     problem = not_planned(target, info)
     if problem is None and info.num_partitions == target.grows_to:
+        if not (target.maybe_sent or answer.maybe_done):
+            return context.skipped(target, Phase.APPLY, _BY_WHOM)
         found = _with_counts(target, replace(answer, result=TopicResult()))
-        words = (
-            "an earlier request of this run added the partitions"
-            if target.maybe_sent or answer.maybe_done
-            else "this request added the partitions, if the broker repeated it to the controller, or another client did"
-        )
+        words = "an earlier request of this run added the partitions"
         return context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=words)
     note, message = problem or (None, f"num_partitions is {info.num_partitions}, planned {target.grows_to}")
     return context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=note, message=message)

@@ -156,7 +156,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     """CreateTopics; existing topics are compared with the plan.
 
     Without an earlier request of this run, this one may have created them: a broker repeats it by itself if the
-    controller that carried it out goes down (C18).
+    controller that carried it out goes down. Nobody can tell, so such a topic is skipped if it is as planned (C18).
     """
     create = partial(context.admin.create_topics, validate_only=False)
     existing: list[tuple[Target, Answer]] = []
@@ -166,6 +166,12 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
         else:
             yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
     yield from _recovered(context, existing)
+
+
+_BY_WHOM = (
+    "the topic exists as planned: this request created it, if the broker repeated it to another controller, or another "
+    "client did since the plan"
+)
 
 
 def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
@@ -201,10 +207,9 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
         elif target.maybe_sent or answer.maybe_done:
             message = "an earlier request of this run created it; its partitions and configs were described"
         else:
-            message = (
-                "this request created it, if the broker repeated it to the controller, or another client did since the "
-                "plan; its partitions and configs were described"
-            )
+            # It may be another client's, which a later run must not delete as ours.
+            yield context.skipped(target, Phase.APPLY, _BY_WHOM)
+            continue
         ours = found is not None and difference is None
         result = TopicResult(
             error_code=kafka.NONE if ours else answer.result.error_code,
