@@ -289,10 +289,10 @@ def _plan_clusters(
         with observe_into_tables(run, listing.result(), named) as seen:
             observed, decided = list[Observed](), NOTHING
             for goal in goals:
-                seen, found = goal.observe(run, clusters, seen)
+                seen, found = goal.observe(run, seen)
                 observed.append(found)
             for found in observed:
-                decided = decided.also(found.decide(run, context.policies, clusters, seen, again=again))
+                decided = decided.also(found.decide(run, context.policies, seen, again=again))
             if again and run.of_files:
                 decided = decided.also(removals.reached_again(run, decided, seen))
     if decided.ended or decided.any_planned or again:

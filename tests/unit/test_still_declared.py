@@ -77,7 +77,7 @@ def test_plan_from_earlier_manifests_is_only_refused_for_what_changed_since(spar
     ]
     plans = frame(spark, PLANS.schema, [{"cluster": "main", **each} for each in (*deletes, *removals)])
     work = {"main": (0, [[Target(resource="", action=AclAction.ACL_DELETE)]])}
-    refusing = [topics.no_longer_declared(cast(Run, run), 2), *changed_declarations(cast(Run, run), cast(Work, work))]
+    refusing = [topics.changed_declarations(cast(Run, run), 2), *changed_declarations(cast(Run, run), cast(Work, work))]
     refused = [row["resource"] for each in refusing for row in plans.transform(each).collect()]
     assert refused == ["came", text("came")]
 

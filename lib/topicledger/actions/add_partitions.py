@@ -204,7 +204,7 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
     for target, answer in grown:
         info = live.get(target.topic)
         if info is None or (info.permitted and info.num_partitions < target.grows_to):
-            if target.maybe_sent or answer.maybe_done:
+            if answer.maybe_done:
                 context.leave_open(target, NOT_LISTED)
             else:
                 yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
@@ -222,7 +222,7 @@ def _counted(context: ClusterContext, target: Target, answer: Answer, info: Topi
     """Make the row of a topic that an earlier request may have grown: RECOVERED if it has the planned count."""
     problem = not_planned(target, info)
     if problem is None and info.num_partitions == target.grows_to:
-        if not (target.maybe_sent or answer.maybe_done):
+        if not answer.maybe_done:
             return context.skipped(target, Phase.APPLY, _BY_WHOM)
         found = _with_counts(target, replace(answer, result=TopicResult()))
         words = "an earlier request of this run added the partitions"

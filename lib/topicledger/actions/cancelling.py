@@ -110,11 +110,11 @@ class _Cancelling:
             if state is None or state.topic_id != target.topic_id:
                 continue
             ours = [move for move in self.moves[target.topic] if _is_ours(move, listed)]
-            for move in ours:
-                if _loses_records(move, state):
-                    why = "is in sync only on brokers that it is moved to: cancelling its move could lose records"
-                    self.unsafe[target.topic] = f"partition {move.partition} {why}; let it end"
-            if safe := [move for move in ours if not _loses_records(move, state)]:
+            unsafe = [move for move in ours if _loses_records(move, state)]
+            if unsafe:
+                why = "is in sync only on brokers that it is moved to: cancelling its move could lose records"
+                self.unsafe[target.topic] = f"partition {unsafe[-1].partition} {why}; let it end"
+            if safe := [move for move in ours if move not in unsafe]:
                 self.ours[target.topic] = safe
 
     def compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:

@@ -204,7 +204,7 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
             )
         elif difference is not None:
             message = f"the topic exists and is not as planned: {difference}"
-        elif target.maybe_sent or answer.maybe_done:
+        elif answer.maybe_done:
             message = "an earlier request of this run created it; its partitions and configs were described"
         else:
             # It may be another client's, which a later run must not delete as ours.

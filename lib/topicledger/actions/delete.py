@@ -216,9 +216,12 @@ def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -
         compared = target.topic_id is None and answer.result.error_code == kafka.UNKNOWN_TOPIC_ID
         if info is None or (info.permitted and info.topic_id == target.topic_id and not compared):
             done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
-            ours = target.maybe_sent or answer.maybe_done
-            message = "an earlier request deleted it" if ours else "another client deleted it since it was validated"
-            note = Note.RECOVERED if ours else None
+            message = (
+                "an earlier request deleted it"
+                if answer.maybe_done
+                else "another client deleted it since it was validated"
+            )
+            note = Note.RECOVERED if answer.maybe_done else None
             yield context.result(target, Phase.APPLY, Outcome.OK, done, note=note, message=message)
         elif info.permitted:
             yield _recreated(context, target, answer, info)

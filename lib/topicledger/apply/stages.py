@@ -228,7 +228,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
     for transform in others_declared:
         refuse(transform)
     if run.of_files or latest != run.latest_version_then:
-        no_longer = topics.no_longer_declared(run, latest)
+        no_longer = topics.changed_declarations(run, latest)
         refuse(lambda planned: planned.transform(_of_topics).transform(no_longer))
     seen, waiting = ready.seen, ready.waiting
     if afresh:

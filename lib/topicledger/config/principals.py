@@ -10,7 +10,8 @@ from topicledger.text import show
 _USER = "User"
 _TYPED = re.compile(r"(?P<type>[A-Za-z][A-Za-z0-9_-]*):(?P<name>.+)", re.DOTALL)
 _SEVERAL = re.compile(rf"[\s,;|]\s*{_USER}:")
-_TWO_TYPES = re.compile(r"(?i:user|group):")
+TYPED = "^(?i:user|group):"
+"""Matches a user's name that begins with a principal's type, in Python as in Spark."""
 
 
 def read_principal(table: TomlTable, name: str) -> str | None:
@@ -47,7 +48,7 @@ def _why_not(value: str) -> str | None:
         return f"{shown} has blanks around its name"
     if kind != _USER and kind.casefold() == _USER.casefold():
         return f"{shown} would match nothing: brokers write {_USER}:"
-    if _TWO_TYPES.match(who):
+    if re.match(TYPED, who):
         return f"{shown} has two types: write {_USER}: once"
     if "*" in who and who != "*":
         return f"{shown} isn't a pattern, since brokers compare it as text: write each name"

@@ -26,7 +26,7 @@ class Answer:
     requested_at: datetime
     completed_at: datetime
     maybe_done: bool = False
-    """Whether an earlier request may have taken effect, because its answer was lost or had no outcome."""
+    """Whether an earlier request may have taken effect: of an earlier start, or without an answer or an outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,8 @@ class Sent:
 
     def _answer(self, target: Target, result: TopicResult, requested_at: datetime) -> Answer:
         name = target.resource
-        return Answer(result, self.attempts[name], requested_at, datetime.now(UTC), name in self.maybe_done)
+        maybe_done = target.maybe_sent or name in self.maybe_done
+        return Answer(result, self.attempts[name], requested_at, datetime.now(UTC), maybe_done)
 
     def is_own(self, batch: Sequence[Target]) -> bool:
         """Whether each target of a request has no outcome because of itself."""

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from topicledger.ledger.digests import row_texts
 from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, KEY_ID, NOT_PROVEN, Signer
+from topicledger.ledger.sql import moment_of
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import RUNS
 
@@ -87,7 +88,7 @@ def _moment(micros: int | None) -> datetime:
     if micros is None:
         return NEVER
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        return moment_of(micros)
     except OverflowError:
         return NEVER if micros < 0 else datetime.max.replace(tzinfo=UTC)
 

@@ -21,7 +21,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from topicledger.ledger.sql import EPOCH
+
 _FEW_ROWS = 10_000
 """Most rows of a table that the driver reads and hashes: some 40 MB with all configs of a topic."""
 
@@ -174,7 +175,7 @@ def _text_of(value: object) -> str:
         return "{" + "".join(_text_of(part) for pair in sorted(value.items()) for part in pair) + "}"
     if isinstance(value, datetime):
         # PySpark returns naive timestamps in this process's own time zone.
-        value = (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+        value = (value.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
     assert isinstance(value, str | int), "a column of `runs`"
     text = str(value)
     return f"{len(text.encode())}:{text}"

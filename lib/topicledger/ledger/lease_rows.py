@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 
 from topicledger.errors import TopicLedgerError
 from topicledger.ledger.lease_holder import Holder
+from topicledger.ledger.sql import moment_of
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
 from topicledger.text import iso_time
 
 _CLOCK_SKEW_SECONDS = 2.0
 """By how much the clocks of two drivers may differ."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENTS = ("acquired_at", "expires_at", "released_at")
 
 
@@ -32,7 +32,7 @@ def _collected(rows: DataFrame) -> list[dict[str, Any]]:
     exact = rows.withColumns({name: F.unix_micros(name) for name in _MOMENTS})
     found = [row.asDict() for row in exact.collect()]
     for row in found:
-        row |= {name: None if row[name] is None else _EPOCH + timedelta(microseconds=row[name]) for name in _MOMENTS}
+        row |= {name: None if row[name] is None else moment_of(row[name]) for name in _MOMENTS}
     return found
 
 

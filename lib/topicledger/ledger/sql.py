@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,6 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from topicledger.errors import TableError
 from topicledger.ledger.retries import first_sentence
 from topicledger.schemas import Table
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def definition(table: Table, properties: Mapping[str, str]) -> str:
@@ -68,6 +70,11 @@ def sql_value(value: object) -> str:
     if isinstance(value, datetime):
         return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC'"
     return str(value) if isinstance(value, int) else sql_text(str(value))
+
+
+def moment_of(micros: int) -> datetime:
+    """Return the moment of `F.unix_micros`. It is exact; PySpark's own conversion isn't in every session."""
+    return EPOCH + timedelta(microseconds=micros)
 
 
 def iso_times(moment: Column) -> Column:

@@ -15,7 +15,6 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.config.settings import ClusterSettings
 from topicledger.frames import with_metrics
 from topicledger.ledger.appended import FEW_ROWS
 from topicledger.ledger.retries import retried
@@ -76,18 +75,10 @@ NOTHING = Decided()
 class Observed(Protocol):
     """A goal for one kind of resource, and what clusters have of it."""
 
-    def decide(
-        self,
-        run: Run,
-        policies: Sequence[Policy],
-        clusters: Sequence[ClusterSettings],
-        seen: Observation,
-        *,
-        again: bool,
-    ) -> Decided:
+    def decide(self, run: Run, policies: Sequence[Policy], seen: Observation, *, again: bool) -> Decided:
         """Return the decisions, after phases policy and guard. `seen`: the clusters, after all kinds were observed.
 
-        `again`: `clusters` were unreachable in the plan of an earlier start.
+        `again`: the goal's clusters were unreachable in the plan of an earlier start.
         """
 
 
@@ -97,14 +88,15 @@ class Goal(Protocol):
     def named(self) -> DataFrame | None:
         """Return topics to describe even if clusters don't list them (cluster, topic); None if there are none."""
 
-    def observe(self, run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> tuple[Observation, Observed]:
-        """Ask `clusters` about the kind. Also returns `seen`, in which a cluster that didn't answer is unreachable."""
+    def observe(self, run: Run, seen: Observation) -> tuple[Observation, Observed]:
+        """Ask clusters about the kind. Also returns `seen`, in which a cluster that didn't answer is unreachable."""
 
 
 def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, again: bool) -> Decided:
     """Materialise decisions with their actions (`registry.found`), with `resource_type` and `resource`.
 
-    `tallied`: name of a count -> the decision that it counts, for rows that need no action. `again`: see `decisions`.
+    `tallied`: name of a count -> the decision that it counts, for rows that need no action. `again`: see
+    `Observed.decide`.
     """
     ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
     metered = [

@@ -51,15 +51,7 @@ class ListedResources:
     wanted: WantedResources
     listed: Listed
 
-    def decide(
-        self,
-        run: Run,
-        policies: Sequence[Policy],
-        clusters: Sequence[ClusterSettings],
-        seen: Observation,
-        *,
-        again: bool,
-    ) -> Decided:
+    def decide(self, run: Run, policies: Sequence[Policy], seen: Observation, *, again: bool) -> Decided:
         """See `decided.Observed`."""
         kind, validated, listed = self.wanted.kind, self.wanted.validated, self.listed
         declared = None if run.reverts is None else validated_rows(run, kind, run.version_of(kind.table), None)
@@ -101,9 +93,7 @@ class WantedResources:
         """See `decided.Goal`: none."""
         return None
 
-    def observe(
-        self, run: Run, clusters: Sequence[ClusterSettings], seen: Observation
-    ) -> tuple[Observation, ListedResources]:
+    def observe(self, run: Run, seen: Observation) -> tuple[Observation, ListedResources]:
         """List the resources of reached clusters, and write them to the observed table before anything relies on them.
 
         A cluster that didn't answer is unreachable in the returned observation.

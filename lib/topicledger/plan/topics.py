@@ -48,19 +48,12 @@ class ObservedTopics:
     """The goal for topics, and the configs of those that may need a change."""
 
     wanted: Wanted
+    clusters: Sequence[ClusterSettings]
     configs: DataFrame | None
 
-    def decide(
-        self,
-        run: Run,
-        policies: Sequence[Policy],
-        clusters: Sequence[ClusterSettings],
-        seen: Observation,
-        *,
-        again: bool,
-    ) -> Decided:
+    def decide(self, run: Run, policies: Sequence[Policy], seen: Observation, *, again: bool) -> Decided:
         """See `decided.Observed`."""
-        settings, wanted = run.settings, self.wanted
+        settings, wanted, clusters = run.settings, self.wanted, self.clusters
         if run.of_files:
             removed = removals.with_removed(run, MANIFESTS, validated_by(settings, None), deleting(run), seen)
             wanted = replace(wanted, validated=wanted.validated.transform(removed))
@@ -86,26 +79,25 @@ class ObservedTopics:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicsGoal:
-    """The goal of a run for topics."""
+    """The goal of a run for topics on clusters."""
 
     wanted: Wanted
+    clusters: Sequence[ClusterSettings]
 
     def named(self) -> DataFrame | None:
         """See `decided.Goal`: the accepted manifests."""
         return self.wanted.validated.where(F.col("phase").isNull() & F.col("topic").isNotNull())
 
-    def observe(
-        self, run: Run, clusters: Sequence[ClusterSettings], seen: Observation
-    ) -> tuple[Observation, ObservedTopics]:
+    def observe(self, run: Run, seen: Observation) -> tuple[Observation, ObservedTopics]:
         """Describe the configs that a run may have to change. Raises if the clusters don't fit the request."""
         wanted = self.wanted
         wanted.require(seen)
         topics, configs = wanted.to_describe(seen), None
         if topics is not None:
-            seen, configs = describe(run.spark, run.settings.kafka, clusters, topics, seen)
+            seen, configs = describe(run.spark, run.settings.kafka, self.clusters, topics, seen)
         if wanted.renames is not None:
             wanted = replace(wanted, validated=wanted.renames.inherited(wanted.validated, seen, configs))
-        return seen, ObservedTopics(wanted=wanted, configs=configs)
+        return seen, ObservedTopics(wanted=wanted, clusters=self.clusters, configs=configs)
 
 
 def goals(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Sequence[TopicsGoal]:
@@ -118,7 +110,7 @@ def goals(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str]
         wanted = rebalanced(run, run.rebalances, selected)
     else:
         wanted = declared(run, selected)
-    return [TopicsGoal(wanted=replace(wanted, inside=scoping.inside(run)))]
+    return [TopicsGoal(wanted=replace(wanted, inside=scoping.inside(run)), clusters=clusters)]
 
 
 def sizes_on(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Sizes:
@@ -268,7 +260,7 @@ def _spared(policies: Collection[str], replaced: Column | None) -> Transform:
     return transform if policies else lambda decisions: decisions
 
 
-def no_longer_declared(run: Run, latest: int) -> Transform:
+def changed_declarations(run: Run, latest: int) -> Transform:
     """Return the transform that refuses topics' actions which the manifests at version `latest` don't ask for."""
     now = run.ledger.read(MANIFESTS, latest)
     if run.prunes is not None:

@@ -11,9 +11,6 @@ from topicledger.manifests.rows import BLANK_AT_ENDS
 SEVERAL = "^[^=]*[,;]"
 """Matches several names in one; a distinguished name, which has a `=`, has commas, too."""
 
-TYPED = "^(?i:user|group):"
-"""Matches a user's name that begins with a principal's type."""
-
 
 def odd(**names: Column) -> Column:
     """Return string: why a name, by its column's name, is odd in any kind of resource, else null."""

@@ -299,10 +299,10 @@ def _plan_clusters(run: Any, context: Any, clusters: Any, *, again: bool) -> tup
     if kind == "acls":
         observed = []
         for goal in resources.goals(run, clusters, run.selected):
-            seen, listed = goal.observe(run, clusters, seen)
+            seen, listed = goal.observe(run, seen)
             observed.append(listed)
         for each in observed:
-            decided = decided.also(each.decide(run, context.policies, clusters, seen, again=again))
+            decided = decided.also(each.decide(run, context.policies, seen, again=again))
     if decided.ended or decided.any_planned:
         commit_plan(run, decided)
     return seen, decided

@@ -268,7 +268,7 @@ def _removals(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Ph
     for target, answer in context.send_each(targets, partial(requests.delete_acls, context.admin), changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
             # No match: the ACL was gone before (A2).
-            if answer.maybe_done or target.maybe_sent:
+            if answer.maybe_done:
                 yield _recovered(context, target, answer)
             else:
                 yield context.skipped(target, Phase.APPLY, _done_already(target))

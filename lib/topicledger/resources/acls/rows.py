@@ -12,6 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.config.principals import TYPED
 from topicledger.manifests.rows import (
     ABSENT,
     PRESENT,
@@ -33,7 +34,7 @@ from topicledger.resources.acls.acl import (
 )
 from topicledger.resources.acls.hosts import host_reason_column
 from topicledger.resources.acls.names import AclRefusal
-from topicledger.resources.odd_names import SEVERAL, TYPED, is_several, odd, says
+from topicledger.resources.odd_names import SEVERAL, is_several, odd, says
 from topicledger.resources.validating import validated
 from topicledger.schemas import ACL_KEY, ACLS
 

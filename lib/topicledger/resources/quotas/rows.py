@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.config.principals import TYPED
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
-from topicledger.resources.odd_names import TYPED, is_several, odd, says
+from topicledger.resources.odd_names import is_several, odd, says
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LEAST, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
 from topicledger.resources.validating import validated
