@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.broker.direct import live, make
 from tests.broker.invoking import invoke, load, planned
+from topicledger.config.reading import load_settings
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.verifying import verify
 from topicledger.schemas import MANIFESTS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -112,6 +114,18 @@ def test_an_unapproved_or_overtaken_plan_loads_no_file(
     done = invoke("apply", "--config", config, "--run-id", "waits", "--wait-visible", "30", file)
     assert done.exit_code == 0, done.output
     assert set(live(kafka, "overtaken.")) == {"overtaken.a"}
+
+    # A plan with nothing to send is approved after its end: the row of its load proves the approval.
+    written(tmp_path, file.read_text().replace("topic: overtaken.a", "topic: overtaken.a, owner: others"))
+    assert planned(config, "--run-id", "owner", file)["pending_changes"] == 0
+    assert invoke("apply", "--config", config, "--run-id", "owner", file).exit_code == 5
+    assert invoke("runs", "approve", "--config", config, "--run-id", "owner", "--by", "bob").exit_code == 0
+    waits = verify(ledger, load_settings(config))
+    assert (waits.findings, waits.unproven_runs) == ([], ["owner"])
+    done = invoke("apply", "--config", config, "--run-id", "owner", file)
+    assert done.exit_code == 0, done.output
+    proven = verify(ledger, load_settings(config))
+    assert (proven.findings, proven.unproven_runs, proven.runs) == ([], [], waits.runs + 1)
 
 
 @pytest.mark.thorough

@@ -38,6 +38,8 @@ def test_run_that_is_applied_can_be_approved_after_its_plan_grew(state: str, mon
         "requested_by": "ann",
         "arguments": {},
         "scope": None,
+        "epoch": 1,
+        "digest": None,
     }
     waiting = Approvals(run_id="r", requested_by="ann", plan_digest="of two clusters", needed=1, by=())
     monkeypatch.setattr(approvals, "require_run", lambda *_: row)
@@ -81,6 +83,8 @@ def test_a_plan_that_only_changes_tables_can_be_approved_until_it_is_loaded(
         "requested_by": "ann",
         "arguments": {"files": "{}"},
         "scope": None,
+        "epoch": 1,
+        "digest": None,
     }
     load = {"run_id": "l", "exit_code": 0, "arguments": {"command": "load_manifests", "plan": "r" if loaded else "s"}}
     monkeypatch.setattr(approvals, "require_run", lambda *_: row)
@@ -100,6 +104,49 @@ def test_a_plan_that_only_changes_tables_can_be_approved_until_it_is_loaded(
     else:
         approve(ledger, settings, "r", by="bob")
     assert [each["by"] for each in rows] == ([] if loaded else ["bob"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "recorded", "error"),
+    [
+        ({"epoch": 2}, False, "run r was started or ended while you approved it, and is planned now: nothing was"),
+        ({"state": "finished", "digest": "d"}, False, "is finished now: nothing was approved"),
+        ({}, True, "run r ended while you approved it: the approval is recorded, but came too late to count"),
+    ],
+    ids=["started", "ended", "ended while it was recorded"],
+)
+def test_an_approval_that_comes_too_late_is_no_success(
+    changed: dict[str, Any], recorded: bool, error: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """The run read its approvals before this one: its digest stays without it."""
+    row = {
+        "run_id": "r",
+        "state": "planned",
+        "observed_at": datetime.now(UTC),
+        "started_at": datetime.now(UTC),
+        "requested_by": "ann",
+        "arguments": {},
+        "scope": None,
+        "epoch": 1,
+        "digest": None,
+        "proof": None,
+    }
+    ended = {**row, "state": "finished", "digest": "d", "proof": {}}
+    reads = iter([row, {**row, **changed}, ended])
+    monkeypatch.setattr(approvals, "require_run", lambda *_: next(reads))
+    waiting = Approvals(run_id="r", requested_by="ann", plan_digest="d", needed=1, by=())
+    monkeypatch.setattr(approvals, "of_run", lambda *_: waiting)
+    rows: list[Any] = []
+    ledger: Any = SimpleNamespace(
+        ensure=lambda *_: None,
+        rows=lambda _, each: each,
+        append=lambda _, each, **__: rows.extend(each),
+        read=lambda _: frame(spark, plain(APPROVALS.schema), [{"run_id": "r", "by": "bob"}]),
+    )
+    settings: Any = SimpleNamespace(guards=GuardSettings(approvals=1))
+    with pytest.raises(UsageError, match=error):
+        approve(ledger, settings, "r", by="bob")
+    assert bool(rows) is recorded
 
 
 RUN = {"run_id": "r", "requested_by": "ann", "scope": None, "arguments": {}}

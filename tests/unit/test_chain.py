@@ -10,7 +10,7 @@ import pytest
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.chain import NEVER, Chain, RunRow
 from topicledger.ledger.digests import RowsDigest
-from topicledger.ledger.proof import FORMAT, KEY_ID, SEALS_ABANDONED, Signer
+from topicledger.ledger.proof import FORMAT, KEY_ID, PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256, SEALS_ABANDONED, Signer
 from topicledger.ledger.verifying import ProofFinding, Verified, verify_rows, without_digest
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
@@ -276,6 +276,32 @@ def test_without_a_key_runs_of_an_older_topicledger_are_tolerated() -> None:
     since = sealed("since", signs=none, hours=3)
     later = unsealed("later", "abandoned", hours=4)
     assert tolerated([*finished, abandoned, since, later], none) == {"abandoned"}
+
+
+@pytest.mark.parametrize("any_skipped", [False, True], ids=["without rows", "with rows"])
+def test_approvals_after_the_end_of_a_plan_from_files_are_proven_by_its_load(any_skipped: bool) -> None:
+    """It had nothing to send, so it ended; its load gives topics to other owners, and needs an approval."""
+    plan = replace(sealed("plan", THIRD, hours=3), arguments={"files": "{}"})
+    if not any_skipped:
+        plan = replace(plan, digest="", previous=[], proof={})
+    approved = RowsDigest(rows=1, sha256="of bob")
+
+    def found(*more: RunRow, now: RowsDigest = approved, plan: RunRow = plan) -> Verified:
+        return verify_rows([*RUNS, plan, *more], SIGNS, lambda _: {("approvals", "plan"): now})
+
+    waits = found()
+    assert (findings(waits), waits.unproven_runs, waits.exit_code) == ([], ["plan"], ExitCode.CHANGES_PENDING)
+    load = sealed("load", plan if any_skipped else THIRD, hours=4)
+    recorded = {PLAN_APPROVALS_ROWS: "1", PLAN_APPROVALS_SHA256: "of bob"}
+    load = replace(load, arguments={"plan": "plan"}, proof={**load.proof, **recorded})
+    assert (findings(found(load)), found(load).exit_code) == ([], ExitCode.DONE)
+    kind = "rows_added" if any_skipped else "no_digest"
+    assert findings(found(load, now=RowsDigest(rows=2, sha256="of bob and mallory"))) == [("plan", kind)]
+    forged = replace(load, text="forged")
+    assert set(findings(found(forged))) == {("load", "run_changed")}, "an unproven load proves nothing"
+    assert found(forged).unproven_runs == ["plan"]
+    no_files = found(plan=replace(plan, arguments={}))
+    assert findings(no_files) == [("plan", kind)], "approvals of any other plan are proven by its own end"
 
 
 def test_rows_of_a_run_that_is_not_in_runs_are_a_finding() -> None:

@@ -19,9 +19,9 @@ from topicledger.errors import ExitCode, GuardStopped, TableError, TopicLedgerEr
 from topicledger.files.changes import TableChanges, counts_of, difference, frames, gone
 from topicledger.files.read import REASON_CHARACTERS, Foreign, files_arguments
 from topicledger.frames import materialised
-from topicledger.ledger import runs
-from topicledger.ledger.digests import hashes_of, of_run
-from topicledger.ledger.run import Run, require_new
+from topicledger.ledger import proof, runs
+from topicledger.ledger.digests import RowsDigest, hashes_of, of_run
+from topicledger.ledger.run import PLAN_ARGUMENT, Run, require_new
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileError, FileRow, NotCarriedOver, ParsedManifests
 from topicledger.manifests.rows import Transform
@@ -31,8 +31,6 @@ from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
 from topicledger.text import first_of, listed, show
 
 COMMAND = runs.LOAD_COMMAND
-PLAN_ARGUMENT = "plan"
-"""The run whose plan `apply` loaded the files for."""
 SHOWN_REMOVED = 20
 _HASHED_ALONE = 500
 """Largest number of rows of a table to remove that a plan keeps the hash of each of."""
@@ -114,12 +112,14 @@ def load(
     plan: str | None = None,
     removals: Removals | None = None,
     compared: Mapping[str, DataFrame] | None = None,
+    approved: RowsDigest | None = None,
 ) -> Loaded:
     """Load what `read` returned into each table in one commit, `manifests` first; a row in `runs` records the load.
 
     Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
     or for the given owners' topics there. `plan`: the run that the files are loaded for. `removals`: the rows that
-    `replace` removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`.
+    `replace` removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`. `approved`: approvals of
+    `plan` that came after its end, so that only the load's own row can prove them.
 
     Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed, UsageError if the run id exists,
     and TableError if a table can't be written: it names those that were.
@@ -151,7 +151,7 @@ def load(
             text = f"{error}; but {', '.join(there)} {'is' if len(there) == 1 else 'are'} loaded"
             raise TableError(f"{text}: load the files again").of_run(run.run_id) from error
         raise
-    _finish(run, counts_of(made), ExitCode.DONE)
+    _finish(run, counts_of(made), ExitCode.DONE, approved)
     return dataclasses.replace(_with_leftovers(loaded, parsed), run_id=run.run_id)
 
 
@@ -320,14 +320,16 @@ def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
     )
 
 
-def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
-    run.commit_state(
-        RunState.FINISHED,
-        finished_at=datetime.now(UTC),
-        manifest_version=run.ledger.latest_version(MANIFESTS),
-        counts=counts,
-        exit_code=int(code),
-    )
+def _finish(run: Run, counts: Mapping[str, int], code: ExitCode, approved: RowsDigest | None = None) -> None:
+    ended: Mapping[str, object] = {
+        "finished_at": datetime.now(UTC),
+        "manifest_version": run.ledger.latest_version(MANIFESTS),
+        "counts": counts,
+        "exit_code": int(code),
+    }
+    if approved is not None:
+        ended = proof.sealed(run, proof.ending_of_load(run, approved), ended)
+    run.commit_state(RunState.FINISHED, **ended)
 
 
 def _arguments(

@@ -31,6 +31,8 @@ ALGORITHM, KEY_ID = "algorithm", "key_id"
 """Keys in `runs.proof`: the algorithm of the digest, and the id of the key that signed it."""
 FORMAT, SEALS_ABANDONED = "format", "2"
 """The version in `runs.proof`. Since 2, abandoned runs have a digest, too."""
+PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256 = "plan_approvals_rows", "plan_approvals_sha256"
+"""In the row of a load: the approvals of the plan that it was for, if that plan had ended before them."""
 SHA256, HMAC = "SHA-256", "HMAC-SHA256"
 LEAST_KEY_BYTES = 32
 """Shortest key for signing: the length of its digests (RFC 2104, section 3)."""
@@ -136,6 +138,19 @@ def number(text: str | None) -> int | None:
 def ending_of_maintenance(run: Run) -> Ending:
     """The ending of a run without its own rows that removed rows of others."""
     return Ending(proof={}, heads=heads(run.ledger))
+
+
+def approvals_of(ledger: Ledger, run_id: str) -> RowsDigest:
+    """Read the digest of a run's approvals."""
+    if not ledger.exists(APPROVALS):
+        return RowsDigest()
+    return of_run({APPROVALS.name: ledger.stored(APPROVALS).where(F.col("run_id") == run_id)})[APPROVALS.name]
+
+
+def ending_of_load(run: Run, approved: RowsDigest) -> Ending:
+    """The ending of a load for a plan that was approved after its end. `approved`: the approvals of the plan."""
+    proof = {PLAN_APPROVALS_ROWS: str(approved.rows), PLAN_APPROVALS_SHA256: approved.sha256}
+    return Ending(proof=proof, heads=heads(run.ledger))
 
 
 def heads(ledger: Ledger) -> Sequence[str]:

@@ -17,8 +17,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError, exit_code
 from topicledger.ledger.chain import NEVER, Before, Chain, RunRow, read_rows
 from topicledger.ledger.digests import RowsDigest, of_runs
-from topicledger.ledger.maintain import COMMAND as MAINTAIN
-from topicledger.ledger.maintain import oldest_kept
+from topicledger.ledger.explained import Loads, Retention
 from topicledger.ledger.proof import (
     FORMAT,
     KEY_ID,
@@ -32,7 +31,7 @@ from topicledger.ledger.proof import (
 )
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.schemas import RUNS, Table
+from topicledger.schemas import APPROVALS, RUNS, Table
 from topicledger.text import document, show
 
 log = logging.getLogger(__name__)
@@ -85,7 +84,8 @@ class Verified:
     other_key_runs: Sequence[str]
     """Ids of runs under other keys that the user named: their digests can't be verified without these keys."""
     unproven_runs: Sequence[str]
-    """Ids of runs with rows and no digest: they are open, or began before such runs had digests, as their rows say."""
+    """Ids of runs with rows that no digest has: they are open, began before such runs had digests, as their rows say, or
+    are plans from files that wait to be loaded, approved after their end."""
     open_runs: Sequence[str]
     """The open runs among `unproven_runs`."""
     with_key: bool
@@ -159,23 +159,37 @@ def verify_rows(
     if signs.key is None and (of_key := next((each for each in chosen if _needs_key(each, chain)), None)):
         raise UsageError(f"run {of_key.run_id} is signed: set [proof] key in the settings to verify it")
     found = read({each.run_id for each in earlier} - {each.run_id for each in chosen})
-    retention = _Retention(everything, chain, signs)
+    trusted = [each for each in everything if not chain.is_accepted(each) and not any(_own_row(each, chain, signs))]
+    retention, loads = Retention(trusted), Loads(trusted)
     findings = list(_several_rows(rows))
     findings += [_out_of_order(each, first) for each in before.out_of_order if first is not None]
-    retained: list[str] = []
+    retained, unproven = list[str](), list[str]()
     for each in chosen:
         findings += _own_row(each, chain, signs)
         findings += _links(each, chain, signs)
         for table in PROVEN:
-            problem = _compared(each, table, found.get((table.name, each.run_id), RowsDigest()))
-            if problem is not None and problem.kind is Kind.ROWS_REMOVED and retention.explains(each, table):
+            now = found.get((table.name, each.run_id), RowsDigest())
+            problem = _compared(each, table, now)
+            if problem is None or loads.explain(each, table, now):
+                continue
+            if problem.kind is Kind.ROWS_REMOVED and retention.explains(each, table):
                 retained.append(each.run_id)
-            elif problem is not None:
+            elif problem.kind is Kind.ROWS_ADDED and loads.may_follow(each, table):
+                unproven.append(each.run_id)
+            else:
                 findings.append(problem)
     left = {run_id for _, run_id in found} - {each.run_id for each in everything}
+    of_plan = {run_id for table, run_id in found if table != APPROVALS.name}
+    for each in rows:
+        if each.run_id in left - of_plan:
+            if loads.may_follow(each, APPROVALS):
+                unproven.append(each.run_id)
+            elif not loads.explain(each, APPROVALS, found[APPROVALS.name, each.run_id]):
+                continue
+            left.discard(each.run_id)
     without = list(without_digest(left, rows, first, signs))
     findings += [each for each in without if isinstance(each, ProofFinding)]
-    unproven = [each for each in without if isinstance(each, str)]
+    unproven += [each for each in without if isinstance(each, str)]
     open_ids = {each.run_id for each in rows if _is_open(each)}
     findings += list(_not_found(expected, everything, chain))
     verified = [each for each in chosen if not chain.is_accepted(each)]
@@ -316,27 +330,6 @@ def _compared(run: RunRow, table: Table, now: RowsDigest) -> ProofFinding | None
     if kind is Kind.ROWS_ADDED and run.state == RunState.ABANDONED:
         message += "; it was abandoned: its driver may still have been running"
     return ProofFinding(run_id=run.run_id, kind=kind, table=table.name, message=message)
-
-
-class _Retention:
-    """The rows that `maintain` removed by age."""
-
-    def __init__(self, everything: Sequence[RunRow], chain: Chain, signs: Signer) -> None:
-        self._before: dict[str, datetime] = {}
-        for each in everything:
-            if chain.is_accepted(each) or any(_own_row(each, chain, signs)):
-                # An attacker who forges rows could forge a maintenance, too.
-                continue
-            for table in PROVEN:
-                days = each.arguments.get(f"{table.name}_retention_days", "")
-                if each.arguments.get("command") == MAINTAIN and days.isdecimal():
-                    kept = oldest_kept(int(days), each.finished_at)
-                    self._before[table.name] = max(kept, self._before.get(table.name, kept))
-
-    def explains(self, run: RunRow, table: Table) -> bool:
-        """Return whether rows of the run are old enough to have been removed."""
-        before = self._before.get(table.name)
-        return before is not None and run.started_at < before
 
 
 def without_digest(

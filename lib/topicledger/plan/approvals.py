@@ -19,6 +19,7 @@ from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.allowed import Allowed, written
 from topicledger.ledger.outcomes import is_stopped
+from topicledger.ledger.proof import read_recorded
 from topicledger.ledger.run import ALLOWED_ARGUMENT, FILES_ARGUMENT, REPLACES_ARGUMENT, Run, require_run
 from topicledger.ledger.runs import NAMES, PROVISIONING, require_fresh
 from topicledger.ledger.tables import Ledger
@@ -320,5 +321,30 @@ def approve(
             "allows": dict(allow) if allow else None,
         }
         rows = ledger.rows(APPROVALS, [approval])
+        # Reading the plan takes seconds, in which another command may have started, ended or abandoned the run.
+        now = require_run(ledger, run_id)
+        if (now["state"], now["epoch"]) != (row["state"], row["epoch"]):
+            raise UsageError(
+                f"run {run_id} was started or ended while you approved it, and is {now['state']} now: nothing was "
+                f"approved; see runs show {run_id}"
+            )
         ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)
+        _require_in_time(ledger, row)
     return row
+
+
+def _require_in_time(ledger: Ledger, row: Row) -> None:
+    """Raise UsageError if the run ended before it could read the approval that was just recorded.
+
+    `row`: the run's row before that. Approvals are never removed, so its digest stays without this one.
+    """
+    run_id = row["run_id"]
+    now = require_run(ledger, run_id)
+    if now["digest"] is None or now["digest"] == row["digest"]:
+        return
+    recorded = ledger.read(APPROVALS).where(F.col("run_id") == run_id).count()
+    if recorded > read_recorded(now["proof"] or {}, APPROVALS).rows:
+        raise UsageError(
+            f"run {run_id} ended while you approved it: the approval is recorded, but came too late to count. "
+            f"`runs verify` will report it as rows_added: table {APPROVALS.name}"
+        )

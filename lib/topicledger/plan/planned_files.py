@@ -21,7 +21,6 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.files.load import (
     COMMAND,
-    PLAN_ARGUMENT,
     Removals,
     Replace,
     frames_beside,
@@ -31,7 +30,8 @@ from topicledger.files.load import (
 )
 from topicledger.files.read import files_arguments
 from topicledger.ledger.outcomes import is_stopped
-from topicledger.ledger.run import FILES_ARGUMENT, REPLACES_ARGUMENT, Run, find_run
+from topicledger.ledger.proof import approvals_of
+from topicledger.ledger.run import FILES_ARGUMENT, PLAN_ARGUMENT, REPLACES_ARGUMENT, Run, find_run
 from topicledger.ledger.runs import PATHS_ARGUMENT, VARIABLES_ARGUMENT
 from topicledger.ledger.sql import differ, same_key
 from topicledger.ledger.tables import Ledger
@@ -180,6 +180,8 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
     _require_declared(with_files, "isn't among the files that are as planned")
     allowed = max((each.get(REMOVED_ROWS, 0) for each in run.allowed.get(LOAD, ())), default=0)
     guards = replace(run.settings.guards, max_removed_rows=max(allowed, run.settings.guards.max_removed_rows))
+    # A run that hasn't ended proves its approvals itself.
+    approved = approvals_of(run.ledger, run.run_id) if run.state is RunState.FINISHED else None
     load(
         run.ledger,
         replace(run.settings, guards=guards),
@@ -189,6 +191,7 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
         plan=run.run_id,
         removals=removals,
         compared={name: run.ledger.read(TABLES[name], version) for name, version in versions.items()},
+        approved=approved if approved is not None and approved.rows else None,
     )
 
 
