@@ -497,6 +497,16 @@ def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -
     assert "not abandoned, since audit has applied actions of these plans: forged" in printed(told)
 
 
+@pytest.mark.parametrize("outcome", ["refused", "skipped"])
+def test_an_old_plan_of_which_nothing_was_sent_is_abandoned(ledger: Ledger, outcome: str) -> None:
+    """`apply` found that the declarations or the cluster had changed, and ended without sending anything."""
+    old = datetime.now(UTC) - timedelta(days=30)
+    write(ledger, RUNS, {**run_row("withdrawn", "planned", old), "arguments": {"command": "plan"}})
+    write(ledger, AUDIT, {**audit_row("withdrawn", "kept", old), "outcome": outcome})
+    expired = abandon_expired(ledger, settings(ledger), execute=True)
+    assert (expired.abandoned, expired.contradicted) == (["withdrawn"], [])
+
+
 @pytest.mark.thorough
 def test_plans_expire_according_to_the_settings(ledger: Ledger) -> None:
     row = run_row("saved", "planned", datetime.now(UTC) - timedelta(days=30))

@@ -15,7 +15,7 @@ from topicledger.config.settings import Settings
 from topicledger.ledger import proof
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Phase, RunState
+from topicledger.model import Outcome, Phase, RunState
 from topicledger.schemas import AUDIT, RUNS
 
 
@@ -25,14 +25,14 @@ class Expired:
 
     abandoned: Sequence[str]
     contradicted: Sequence[str]
-    """Runs that stay as they are: their state says that they are only planned, but `audit` has rows of applies."""
+    """Runs that stay as they are: their state says that they are only planned, but `audit` has actions that were sent."""
 
 
 def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Expired:
     """Abandon plans older than `guards.max_plan_age`, which may not be applied any more.
 
-    A run that is being applied stays, and so does one with rows of applies in `audit`: its digest would prove rows that
-    somebody may have forged. Nothing is changed without `execute`.
+    A run that is being applied stays, and so does one with actions in `audit` that were sent: its digest would prove
+    rows that somebody may have forged. Nothing is changed without `execute`.
     """
     oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
     waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
@@ -55,8 +55,13 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
 
 
 def _applied_something(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
-    """Return the runs that have rows of phase apply or verify in `audit`."""
+    """Return the runs of which `audit` says that something was sent.
+
+    `apply` also refuses and skips actions before it sends any: then the run is still only planned.
+    """
     if not run_ids or not ledger.exists(AUDIT):
         return set()
-    after = F.col("phase").isin(Phase.APPLY.value, Phase.VERIFY.value) & F.col("run_id").isin(*run_ids)
-    return {row["run_id"] for row in ledger.read(AUDIT).where(after).select("run_id").distinct().collect()}
+    unsent = F.coalesce(F.col("outcome").isin(Outcome.REFUSED.value, Outcome.SKIPPED.value), F.lit(False))
+    sent = (F.col("phase") == Phase.VERIFY.value) | ((F.col("phase") == Phase.APPLY.value) & ~unsent)
+    rows = ledger.read(AUDIT).where(F.col("run_id").isin(*run_ids) & sent)
+    return {row["run_id"] for row in rows.select("run_id").distinct().collect()}

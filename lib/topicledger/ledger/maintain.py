@@ -95,7 +95,7 @@ class Maintained:
     abandoned: Sequence[str]
     """Runs whose plans are past `guards.max_plan_age`: abandoned now, or (in a dry run) with --execute."""
     contradicted: Sequence[str]
-    """Runs that aren't abandoned: their state says that they are only planned, but `audit` has rows of applies."""
+    """Runs that aren't abandoned: their state says that they are only planned, but `audit` has actions that were sent."""
     tables: Sequence[TableMaintained]
 
     def to_json(self) -> str:
