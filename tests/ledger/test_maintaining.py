@@ -27,6 +27,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import find as drift
 from topicledger.errors import UsageError
+from topicledger.ledger import expired
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.maintain import (
@@ -488,8 +489,8 @@ def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -
     old = datetime.now(UTC) - timedelta(days=30)
     write(ledger, RUNS, {**run_row("forged", "planned", old), "arguments": {"command": "plan"}})
     write(ledger, AUDIT, audit_row("forged", "deleted", old))
-    expired = abandon_expired(ledger, settings(ledger), execute=True)
-    assert (expired.abandoned, expired.contradicted) == ([], ["forged"])
+    found = abandon_expired(ledger, settings(ledger), execute=True)
+    assert (found.abandoned, found.contradicted) == ([], ["forged"])
     (row,) = ledger.read(RUNS).collect()
     assert (row["state"], row["digest"]) == ("planned", None)
     told = maintain(ledger, settings(ledger), MaintenanceRequest())
@@ -503,8 +504,39 @@ def test_an_old_plan_of_which_nothing_was_sent_is_abandoned(ledger: Ledger, outc
     old = datetime.now(UTC) - timedelta(days=30)
     write(ledger, RUNS, {**run_row("withdrawn", "planned", old), "arguments": {"command": "plan"}})
     write(ledger, AUDIT, {**audit_row("withdrawn", "kept", old), "outcome": outcome})
-    expired = abandon_expired(ledger, settings(ledger), execute=True)
-    assert (expired.abandoned, expired.contradicted) == (["withdrawn"], [])
+    found = abandon_expired(ledger, settings(ledger), execute=True)
+    assert (found.abandoned, found.contradicted) == (["withdrawn"], [])
+
+
+def test_plans_that_a_killed_maintenance_abandoned_are_sealed_by_the_next(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else `runs verify` would report them for ever. A run that sent something may be forged: a person must look."""
+    old = datetime.now(UTC) - timedelta(days=30)
+
+    def run(run_id: str, state: str, command: str = "plan") -> Mapping[str, Any]:
+        return {**run_row(run_id, state, old), "arguments": {"command": command}}
+
+    sent, empty = run("sent", "abandoned"), run("empty", "abandoned")
+    write(ledger, RUNS, run("saved", "planned"), sent, empty, run("audited", "abandoned", "audit"))
+    write(ledger, PLANS, *({"run_id": name, "topic": "t", "action": "create"} for name in ("saved", "sent")))
+    write(ledger, AUDIT, audit_row("sent", "t", old))
+
+    def sealed() -> list[str]:
+        return [row["run_id"] for row in ledger.read(RUNS).where("digest IS NOT NULL").collect()]
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killing:
+        killing.setattr(expired.proof, "seal_abandoned", killed)
+        with pytest.raises(KeyboardInterrupt):
+            abandon_expired(ledger, settings(ledger), execute=True)
+    assert (states(ledger)["saved"], sealed()) == ("abandoned", [])
+    assert abandon_expired(ledger, settings(ledger), execute=False).abandoned == []
+    assert sealed() == []
+    assert abandon_expired(ledger, settings(ledger), execute=True).abandoned == []
+    assert sealed() == ["saved"]
 
 
 @pytest.mark.thorough

@@ -9,10 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.ledger import proof
+from topicledger.ledger.runs import PROVISIONING
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, RunState
@@ -32,26 +34,46 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
     """Abandon plans older than `guards.max_plan_age`, which may not be applied any more.
 
     A run that is being applied stays, and so does one with actions in `audit` that were sent: its digest would prove
-    rows that somebody may have forged. Nothing is changed without `execute`.
+    rows that somebody may have forged. Plans that an earlier call abandoned and, killed, didn't seal are sealed now.
+    Nothing is changed without `execute`.
     """
     oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
-    waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
-    plans = F.col("arguments")["command"].isin("plan", "apply", "provision") & (F.col("started_at") < oldest)
-    found = {row["run_id"] for row in ledger.read(RUNS).where(waiting & plans).select("run_id").collect()}
+    plans = F.col("arguments")["command"].isin(*PROVISIONING) & (F.col("started_at") < oldest)
+    found = _ids(ledger, plans & F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value))
     contradicted = sorted(_applied_something(ledger, found))
     expired = sorted(found.difference(contradicted))
-    if not execute or not expired:
+    if not execute:
         return Expired(abandoned=expired, contradicted=contradicted)
     signs = proof.signer(settings)
-    ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
+    done = _abandon(ledger, expired) if expired else set[str]()
+    unsealed = _ids(ledger, plans & (F.col("state") == RunState.ABANDONED.value) & F.col(proof.DIGEST).isNull())
+    left = _with_rows(ledger, unsealed - done)
+    for run_id in sorted(done | (left - _applied_something(ledger, left))):
+        proof.seal_abandoned(ledger, signs, run_id)
+    return Expired(abandoned=sorted(done), contradicted=contradicted)
+
+
+def _ids(ledger: Ledger, condition: Column) -> set[str]:
+    return {row["run_id"] for row in ledger.read(RUNS).where(condition).select("run_id").collect()}
+
+
+def _abandon(ledger: Ledger, run_ids: Sequence[str]) -> set[str]:
+    """Set the state of plans; return those that are abandoned."""
+    ids = f"run_id IN ({', '.join(map(sql_value, run_ids))})"
     states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
     ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
     # One of them may have been resumed in the meantime, and be `applying` now.
-    rows = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id").collect()
-    done = sorted(row["run_id"] for row in rows)
-    for run_id in done:
-        proof.seal_abandoned(ledger, signs, run_id)
-    return Expired(abandoned=done, contradicted=contradicted)
+    return _ids(ledger, F.expr(ids) & (F.col("state") == RunState.ABANDONED.value))
+
+
+def _with_rows(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
+    """Return the runs with rows in tables that are proven: the others need no digest."""
+    found = set[str]()
+    for table in proof.PROVEN if run_ids else ():
+        if ledger.exists(table):
+            rows = ledger.read(table).where(F.col("run_id").isin(*run_ids))
+            found |= {row["run_id"] for row in rows.select("run_id").distinct().collect()}
+    return found
 
 
 def _applied_something(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
