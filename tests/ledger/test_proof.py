@@ -578,6 +578,38 @@ def test_rows_removed_by_maintain_are_not_a_forgery(ledger: Ledger) -> None:
     assert found(verified) == []
 
 
+def test_rows_that_a_killed_maintenance_removed_are_not_a_forgery(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row isn't sealed, but its start was signed before any row was removed."""
+    monkeypatch.setenv("PROOF_KEY", KEY)
+    settings = settings_of(ledger, "env:PROOF_KEY")
+    past = datetime.now(UTC) - timedelta(days=40)
+    run = runs.begin(ledger, settings, runs.Request(command="provision", run_id="aged"), {"command": "provision"})
+    ledger.update(RUNS, "run_id = 'aged'", {"started_at": f"TIMESTAMP '{past:%Y-%m-%d %H:%M:%S.%f} UTC'"})
+    run.row = {**run.row, "started_at": past}
+    deleted = rows(run, {"topic": "x", "action": "delete"}, completed_at=past, phase="apply")
+    run.append_audit(ledger.rows(AUDIT, deleted))
+    columns = {"finished_at": past + timedelta(minutes=1), "exit_code": 0}
+    run.commit_state(RunState.FINISHED, **proof.sealed(run, proof.ending(run), columns))
+
+    def killed(_: Ledger, table: Table) -> int:
+        if table is AUDIT:
+            raise KeyboardInterrupt
+        return 1
+
+    monkeypatch.setattr(Ledger, "compact", killed)
+    monkeypatch.setattr(Ledger, "vacuum", lambda *_, **__: 0)
+    request = maintain.MaintenanceRequest(execute=True, run_id="sweeping", retention_days={"audit": 30})
+    with pytest.raises(KeyboardInterrupt):
+        maintain.maintain(ledger, settings, request)
+    assert ledger.read(AUDIT).isEmpty()
+    verified = verify(ledger, settings)
+    assert (found(verified), verified.retention) == ([], ["aged"])
+    ledger.update(RUNS, "run_id = 'sweeping'", {"proof": "NULL"})
+    assert found(verify(ledger, settings)) == [("aged", "rows_removed", "audit")]
+
+
 @pytest.mark.thorough
 def test_executors_compute_the_same_digests(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision"), {"command": "provision"})

@@ -10,7 +10,16 @@ import pytest
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.chain import NEVER, Chain, RunRow
 from topicledger.ledger.digests import RowsDigest
-from topicledger.ledger.proof import FORMAT, KEY_ID, PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256, SEALS_ABANDONED, Signer
+from topicledger.ledger.proof import (
+    FORMAT,
+    INTENT,
+    KEY_ID,
+    PLAN_APPROVALS_ROWS,
+    PLAN_APPROVALS_SHA256,
+    SEALS_ABANDONED,
+    Signer,
+    intent,
+)
 from topicledger.ledger.verifying import ProofFinding, Verified, verify_rows, without_digest
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
@@ -32,6 +41,17 @@ def sealed(run_id: str, *before: RunRow, signs: Signer = SIGNS, hours: int = 0) 
         proof={**signs.about, FORMAT: SEALS_ABANDONED},
         arguments={},
         text=text,
+    )
+
+
+def unsealed(run_id: str, state: str, *, hours: int = 9, started_at: datetime | None = None) -> RunRow:
+    return replace(
+        sealed(run_id, hours=hours),
+        state=state,
+        digest="",
+        proof={},
+        finished_at=NEVER,
+        **({} if started_at is None else {"started_at": started_at}),
     )
 
 
@@ -167,6 +187,47 @@ def test_a_maintenance_under_another_key_explains_no_missing_rows() -> None:
     assert ("first", "rows_removed") in findings(found)
 
 
+SWEEP = {"command": "maintain", "audit_retention_days": "0"}
+KEPT = replace(FIRST, proof={**FIRST.proof, "audit_rows": "1", "audit_sha256": "0"})
+
+
+def sweeping(signs: Signer = SIGNS, state: str = "planning", **more: str) -> RunRow:
+    """Return a maintenance that has begun to remove rows, or that was killed then."""
+    row = replace(unsealed("sweeping", state, hours=30), arguments=SWEEP)
+    start = {"run_id": row.run_id, "started_at": row.started_at, "arguments": row.arguments}
+    return replace(row, proof={**signs.about, INTENT: intent(signs, start)}, **more)
+
+
+@pytest.mark.parametrize("signs", [SIGNS, Signer(None)], ids=["with a key", "without"])
+def test_a_maintenance_explains_missing_rows_from_its_start(signs: Signer) -> None:
+    """It may be killed between the tables, and rows of a run removed before it is sealed."""
+    first = sealed("first", signs=signs)
+    kept = replace(first, proof={**first.proof, "audit_rows": "1", "audit_sha256": "0"})
+    found = verify_rows([kept, sweeping(signs)], signs, lambda _: {})
+    assert (findings(found), found.retention, found.exit_code) == ([], ["first"], ExitCode.DONE)
+    ended_late = replace(sealed("swept", kept, signs=signs, hours=30), arguments=SWEEP, state="abandoned")
+    assert verify_rows([kept, ended_late], signs, lambda _: {}).retention == ["first"]
+    same_day = replace(ended_late, started_at=AT + timedelta(hours=2))
+    assert ("first", "rows_removed") in findings(verify_rows([kept, same_day], signs, lambda _: {}))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        sweeping(run_id="another"),
+        replace(sweeping(), arguments={**SWEEP, "plans_retention_days": "0"}),
+        replace(sweeping(), started_at=AT + timedelta(days=9)),
+        sweeping(EARLIER_KEY),
+        sweeping(Signer(None)),
+        replace(sweeping(), digest="0" * 64, state="finished", finished_at=AT + timedelta(hours=31)),
+    ],
+    ids=["run", "arguments", "time", "key", "unsigned", "sealed"],
+)
+def test_a_forged_start_of_a_maintenance_explains_nothing(row: RunRow) -> None:
+    found = verify_rows([KEPT, row], SIGNS, lambda _: {}, other_keys=(EARLIER_ID,))
+    assert ("first", "rows_removed") in findings(found)
+
+
 def test_with_a_key_open_runs_are_no_success() -> None:
     """All digests were removed, and every run made an open one: nothing else in the tables shows it."""
     rows = [replace(each, digest="", previous=[], proof={}, state="applying", finished_at=NEVER) for each in RUNS]
@@ -189,17 +250,6 @@ def test_only_a_run_that_ended_long_before_others_is_unknown_to_them() -> None:
     added, late = sealed("added"), sealed("late", hours=2)
     chain = Chain([*RUNS, added, late], SIGNS)
     assert [each.run_id for each in (*RUNS, added, late) if chain.is_unknown(each)] == ["added"]
-
-
-def unsealed(run_id: str, state: str, *, hours: int = 9, started_at: datetime | None = None) -> RunRow:
-    return replace(
-        sealed(run_id, hours=hours),
-        state=state,
-        digest="",
-        proof={},
-        finished_at=NEVER,
-        **({} if started_at is None else {"started_at": started_at}),
-    )
 
 
 def tolerated(rows: list[RunRow], signs: Signer = SIGNS, first: RunRow | None = None) -> set[str]:

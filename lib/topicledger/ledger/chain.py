@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from topicledger.ledger.digests import row_texts
-from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, KEY_ID, NOT_PROVEN, Signer
+from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, INTENT, KEY_ID, NOT_PROVEN, Signer, intent
 from topicledger.ledger.sql import moment_of
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import RUNS
@@ -55,6 +55,13 @@ class RunRow:
     def holds(self, signs: Signer) -> bool:
         """Whether the digest is the one that `signs` makes of the row."""
         return hmac.compare_digest(signs.digest(self.text).encode(), self.digest.encode())
+
+    def intends(self, signs: Signer) -> bool:
+        """Whether the row isn't sealed, and has the digest that `signs` makes of its start."""
+        start = {"run_id": self.run_id, "started_at": self.started_at, "arguments": self.arguments}
+        return not self.digest and hmac.compare_digest(
+            intent(signs, start).encode(), self.proof.get(INTENT, "").encode()
+        )
 
 
 def read_rows(ledger: Ledger) -> Sequence[RunRow]:

@@ -27,7 +27,8 @@ class Expired:
 
     abandoned: Sequence[str]
     contradicted: Sequence[str]
-    """Runs that stay as they are: their state says that they are only planned, but `audit` has actions that were sent."""
+    """Runs that stay as they are: their state says that they are only planned, but `audit` says that they sent
+    something."""
 
 
 def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Expired:

@@ -1,6 +1,6 @@
-"""Rows of a run that differ from its digest although nobody forged them: the row of a later run explains the difference.
+"""Rows of a run that differ from its digest although nobody forged them: the row of a later run explains that.
 
-An attacker who forges rows could forge such a run, too. So only runs count whose own row is proven.
+An attacker who forges rows could forge such a run, too. So only runs count whose own row is proven, or their start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Retention:
             for table in PROVEN:
                 days = each.arguments.get(f"{table.name}_retention_days", "")
                 if each.arguments.get("command") == MAINTAIN and days.isdecimal():
-                    kept = oldest_kept(int(days), each.finished_at)
+                    # It may have been killed. An older topicledger counted the days from the end.
+                    over = each.digest and each.state == RunState.FINISHED
+                    kept = oldest_kept(int(days), each.finished_at if over else each.started_at)
                     self._before[table.name] = max(kept, self._before.get(table.name, kept))
 
     def explains(self, run: RunRow, table: Table) -> bool:

@@ -95,7 +95,8 @@ class Maintained:
     abandoned: Sequence[str]
     """Runs whose plans are past `guards.max_plan_age`: abandoned now, or (in a dry run) with --execute."""
     contradicted: Sequence[str]
-    """Runs that aren't abandoned: their state says that they are only planned, but `audit` has actions that were sent."""
+    """Runs that aren't abandoned: their state says that they are only planned, but `audit` says that they sent
+    something."""
     tables: Sequence[TableMaintained]
 
     def to_json(self) -> str:
@@ -117,7 +118,8 @@ def maintain(ledger: Ledger, settings: Settings, request: MaintenanceRequest) ->
     run = _begin(ledger, settings, request) if request.execute else None
     expired = abandon_expired(ledger, settings, execute=request.execute)
     open_runs = _open_runs(ledger, expired.abandoned)
-    maintained = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
+    at = datetime.now(UTC) if run is None else run.row["started_at"]
+    maintained = (_maintain_table(ledger, table, request, open_runs, at) for table in TABLES.values())
     tables = [each for each in maintained if each is not None]
     code = exit_code({ExitCode.ERROR: any(each.error for each in tables) or bool(expired.contradicted)})
     if run is not None:
@@ -142,7 +144,10 @@ def _begin(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> R
     arguments = {f"{name}_retention_days": str(days) for name, days in request.retention_days.items()}
     arguments["vacuum_hours"] = str(request.vacuum_hours)
     asked = runs.Request(command=COMMAND, run_id=request.run_id, requested_by=request.requested_by)
-    return runs.begin(ledger, settings, asked, arguments)
+    run = runs.begin(ledger, settings, asked, arguments)
+    if request.retention_days:
+        proof.commit_intent(run)
+    return run
 
 
 def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
@@ -160,15 +165,15 @@ def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetim
 
 
 def _maintain_table(
-    ledger: Ledger, table: Table, request: MaintenanceRequest, open_runs: Mapping[str, datetime]
+    ledger: Ledger, table: Table, request: MaintenanceRequest, open_runs: Mapping[str, datetime], at: datetime
 ) -> TableMaintained | None:
-    """Maintain a table; None if it doesn't exist."""
+    """Maintain a table; None if it doesn't exist. `at`: the moment from which the days of retention count."""
     before = Size(files=0, bytes=0)
     done: dict[str, int] = {}
     note = _pinned(table, request, open_runs)
     steps: list[tuple[str, Callable[[], int]]] = []
     if (days := request.retention_days.get(table.name)) is not None:
-        steps.append(("rows_deleted", partial(_delete, ledger, table, _older(table, days, open_runs), request)))
+        steps.append(("rows_deleted", partial(_delete, ledger, table, _older(table, days, open_runs, at), request)))
     if request.execute:
         steps.append(("files_after", partial(ledger.compact, table)))
     if note is None:
@@ -234,9 +239,9 @@ def oldest_kept(days: int, at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days)
 
 
-def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> str:
+def _older(table: Table, days: int, open_runs: Mapping[str, datetime], at: datetime) -> str:
     """Return the condition (SQL) for rows before `oldest_kept`, without those of open runs."""
-    old = f"{AGED[table.name]} < {sql_value(oldest_kept(days, datetime.now(UTC)))}"
+    old = f"{AGED[table.name]} < {sql_value(oldest_kept(days, at))}"
     return f"{old} AND run_id NOT IN ({', '.join(map(sql_value, open_runs))})" if open_runs else old
 
 

@@ -33,6 +33,8 @@ FORMAT, SEALS_ABANDONED = "format", "2"
 """The version in `runs.proof`. Since 2, abandoned runs have a digest, too."""
 PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256 = "plan_approvals_rows", "plan_approvals_sha256"
 """In the row of a load: the approvals of the plan that it was for, if that plan had ended before them."""
+INTENT = "intent"
+"""In the row of a maintenance that isn't over: the digest of its start, which says what rows it may remove."""
 SHA256, HMAC = "SHA-256", "HMAC-SHA256"
 LEAST_KEY_BYTES = 32
 """Shortest key for signing: the length of its digests (RFC 2104, section 3)."""
@@ -133,6 +135,18 @@ def read_recorded(proof: Mapping[str, str], table: Table) -> RowsDigest:
 def number(text: str | None) -> int | None:
     """A count or a version as `recorded` wrote it; None for any other text."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
+
+
+def intent(signs: Signer, row: Mapping[str, object]) -> str:
+    """Make the digest of a run's start: what else its row says may still change."""
+    started = {name: row[name] for name in ("run_id", "started_at", "arguments")}
+    return signs.digest(INTENT + text_of_row(RUNS.schema, started))
+
+
+def commit_intent(run: Run) -> None:
+    """Prove what rows a maintenance may remove, before it does: it may be killed before its end."""
+    signs = signer(run.settings)
+    run.commit_state(run.state, proof={**signs.about, INTENT: intent(signs, run.row)})
 
 
 def ending_of_maintenance(run: Run) -> Ending:

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from functools import partial
 
@@ -84,8 +83,8 @@ class Verified:
     other_key_runs: Sequence[str]
     """Ids of runs under other keys that the user named: their digests can't be verified without these keys."""
     unproven_runs: Sequence[str]
-    """Ids of runs with rows that no digest has: they are open, began before such runs had digests, as their rows say, or
-    are plans from files that wait to be loaded, approved after their end."""
+    """Ids of runs with rows that no digest has: they are open, began before such runs had digests, as their rows say,
+    or are plans from files that wait to be loaded, approved after their end."""
     open_runs: Sequence[str]
     """The open runs among `unproven_runs`."""
     with_key: bool
@@ -160,7 +159,7 @@ def verify_rows(
         raise UsageError(f"run {of_key.run_id} is signed: set [proof] key in the settings to verify it")
     found = read({each.run_id for each in earlier} - {each.run_id for each in chosen})
     trusted = [each for each in everything if not chain.is_accepted(each) and not any(_own_row(each, chain, signs))]
-    retention, loads = Retention(trusted), Loads(trusted)
+    retention, loads = Retention([*trusted, *(each for each in rows if each.intends(signs))]), Loads(trusted)
     findings = list(_several_rows(rows))
     findings += [_out_of_order(each, first) for each in before.out_of_order if first is not None]
     retained, unproven = list[str](), list[str]()
