@@ -28,8 +28,8 @@ from topicledger.errors import ExitCode, SecretError, UsageError
 from topicledger.ledger import appended, digests, maintain, proof, runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger
-from topicledger.ledger.verified import render
-from topicledger.ledger.verifying import Verified, verify
+from topicledger.ledger.verified import Verified, render
+from topicledger.ledger.verifying import verify
 from topicledger.model import ConfigEntry, Outcome, Phase, PhaseResult, RunState, Target, TopicResult, Violation
 from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 

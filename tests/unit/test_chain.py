@@ -20,7 +20,8 @@ from topicledger.ledger.proof import (
     Signer,
     intent,
 )
-from topicledger.ledger.verifying import ProofFinding, Verified, verify_rows, without_digest
+from topicledger.ledger.verified import ProofFinding, Verified
+from topicledger.ledger.verifying import verify_rows, without_digest
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
 SIGNS = Signer(b"0123456789abcdef" * 2)
@@ -358,6 +359,27 @@ def test_rows_of_a_run_that_is_not_in_runs_are_a_finding() -> None:
     (found,) = without_digest({""}, RUNS, None, SIGNS)
     assert isinstance(found, ProofFinding)
     assert (found.run_id, found.kind.value) == (None, "run_removed")
+
+
+def test_a_run_that_begins_while_tables_are_read_is_open_and_not_removed() -> None:
+    """`runs` is read first. A run whose row is really gone is still missing when it is read again."""
+    reads: list[int] = []
+
+    def found(*late: RunRow) -> Verified:
+        rows = {("plans", "begun"): RowsDigest(rows=1)}
+        return verify_rows(RUNS, SIGNS, lambda _: rows, again=lambda: reads.append(1) or [*RUNS, *late])
+
+    begun = found(unsealed("begun", "planning"))
+    assert (findings(begun), begun.open_runs, begun.unproven_runs) == ([], ["begun"], ["begun"])
+    assert begun.exit_code == ExitCode.CHANGES_PENDING
+    assert findings(found()) == [("begun", "run_removed")]
+    assert (verify_rows(RUNS, SIGNS, lambda _: {}, again=lambda: pytest.fail("read")).findings, len(reads)) == ([], 2)
+
+
+def test_a_maintenance_that_begins_while_tables_are_read_explains_missing_rows() -> None:
+    found = verify_rows([KEPT], SIGNS, lambda _: {}, again=lambda: [KEPT, sweeping()])
+    assert (findings(found), found.retention) == ([], ["first"])
+    assert findings(verify_rows([KEPT], SIGNS, lambda _: {}, again=lambda: [KEPT])) == [("first", "rows_removed")]
 
 
 NONE = Signer(None)

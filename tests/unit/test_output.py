@@ -40,7 +40,7 @@ from topicledger.files.exported import render as render_export
 from topicledger.files.load import Loaded, Removed
 from topicledger.kafka.abilities import Abilities
 from topicledger.ledger import maintain, verified
-from topicledger.ledger.verifying import Kind, ProofFinding, Verified
+from topicledger.ledger.verified import Kind, ProofFinding, Verified
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.lines import PlannedAction
 from topicledger.queries import printing

@@ -1,11 +1,88 @@
-"""The result of `runs verify` as text."""
+"""The result of `runs verify`, also as text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
 from rich.console import Console
 
-from topicledger.ledger.verifying import Verified
-from topicledger.text import SHOWN_FAILURES, first_of, show
+from topicledger.errors import ExitCode, exit_code
+from topicledger.text import SHOWN_FAILURES, document, first_of, show
+
+
+class Kind(StrEnum):
+    """Kind of a finding."""
+
+    ROWS_CHANGED = "rows_changed"
+    ROWS_REMOVED = "rows_removed"
+    ROWS_ADDED = "rows_added"
+    RUN_CHANGED = "run_changed"
+    RUN_REMOVED = "run_removed"
+    RUN_ADDED = "run_added"
+    NO_DIGEST = "no_digest"
+    NOT_SIGNED = "not_signed"
+    OTHER_KEY = "other_key"
+    OUT_OF_ORDER = "out_of_order"
+    TABLE_RESTORED = "table_restored"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofFinding:
+    """A difference from the state in which a run left the tables."""
+
+    run_id: str | None
+    """None for an expected digest, and for rows without a run id."""
+    kind: Kind
+    table: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """Result of a verification."""
+
+    runs: int
+    """Number of verified runs."""
+    first: str | None
+    last: str | None
+    signed: int
+    """Number of verified runs that are signed with a key."""
+    retention: Sequence[str]
+    """Verified runs whose rows a maintenance removed by age: only their row in `runs` is verified."""
+    earlier: int
+    """Number of runs that were not verified, since they are before the one to verify from."""
+    other_key_runs: Sequence[str]
+    """Ids of runs under other keys that the user named: their digests can't be verified without these keys."""
+    unproven_runs: Sequence[str]
+    """Ids of runs with rows that no digest has: they are open, began before such runs had digests, as their rows say,
+    or are plans from files that wait to be loaded, approved after their end."""
+    open_runs: Sequence[str]
+    """The open runs among `unproven_runs`."""
+    with_key: bool
+    """Whether `proof.key` is set."""
+    heads: Sequence[str]
+    """Digests that no run names as before it: keep them elsewhere, and give one as --expect."""
+    findings: Sequence[ProofFinding]
+    """In the order in which the runs ended."""
+
+    @property
+    def unproven(self) -> int:
+        """Number of `unproven_runs`."""
+        return len(self.unproven_runs)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        # An attacker who removes digests could also mark these runs as open, or move them before the run to verify
+        # from: nothing proves a start. So with a key, runs without a digest are no success.
+        not_proven = self.with_key and bool(self.unproven_runs)
+        return exit_code({ExitCode.TOPICS_FAILED: bool(self.findings), ExitCode.CHANGES_PENDING: not_proven})
+
+    def to_json(self) -> str:
+        """Return the versioned result document."""
+        return document(self.exit_code, {"unproven": self.unproven, **asdict(self)})
 
 
 def render(verified: Verified, console: Console) -> None:

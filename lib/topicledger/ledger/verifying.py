@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, UsageError, exit_code
+from topicledger.errors import UsageError
 from topicledger.ledger.chain import NEVER, Before, Chain, RunRow, read_rows
 from topicledger.ledger.digests import RowsDigest, of_runs
 from topicledger.ledger.explained import Loads, Retention
@@ -29,88 +28,14 @@ from topicledger.ledger.proof import (
     verifier,
 )
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.verified import Kind, ProofFinding, Verified
 from topicledger.model import RunState
 from topicledger.schemas import APPROVALS, RUNS, Table
-from topicledger.text import document, show
+from topicledger.text import show
 
 log = logging.getLogger(__name__)
 
 _KEY_SET_LATER = "if proof.key was set later, verify with --since-run RUN, the first signed run"
-
-
-class Kind(StrEnum):
-    """Kind of a finding."""
-
-    ROWS_CHANGED = "rows_changed"
-    ROWS_REMOVED = "rows_removed"
-    ROWS_ADDED = "rows_added"
-    RUN_CHANGED = "run_changed"
-    RUN_REMOVED = "run_removed"
-    RUN_ADDED = "run_added"
-    NO_DIGEST = "no_digest"
-    NOT_SIGNED = "not_signed"
-    OTHER_KEY = "other_key"
-    OUT_OF_ORDER = "out_of_order"
-    TABLE_RESTORED = "table_restored"
-    NOT_FOUND = "not_found"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProofFinding:
-    """A difference from the state in which a run left the tables."""
-
-    run_id: str | None
-    """None for an expected digest, and for rows without a run id."""
-    kind: Kind
-    table: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verified:
-    """Result of a verification."""
-
-    runs: int
-    """Number of verified runs."""
-    first: str | None
-    last: str | None
-    signed: int
-    """Number of verified runs that are signed with a key."""
-    retention: Sequence[str]
-    """Verified runs whose rows a maintenance removed by age: only their row in `runs` is verified."""
-    earlier: int
-    """Number of runs that were not verified, since they are before the one to verify from."""
-    other_key_runs: Sequence[str]
-    """Ids of runs under other keys that the user named: their digests can't be verified without these keys."""
-    unproven_runs: Sequence[str]
-    """Ids of runs with rows that no digest has: they are open, began before such runs had digests, as their rows say,
-    or are plans from files that wait to be loaded, approved after their end."""
-    open_runs: Sequence[str]
-    """The open runs among `unproven_runs`."""
-    with_key: bool
-    """Whether `proof.key` is set."""
-    heads: Sequence[str]
-    """Digests that no run names as before it: keep them elsewhere, and give one as --expect."""
-    findings: Sequence[ProofFinding]
-    """In the order in which the runs ended."""
-
-    @property
-    def unproven(self) -> int:
-        """Number of `unproven_runs`."""
-        return len(self.unproven_runs)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        # An attacker who removes digests could also mark these runs as open, or move them before the run to verify
-        # from: nothing proves a start. So with a key, runs without a digest are no success.
-        not_proven = self.with_key and bool(self.unproven_runs)
-        return exit_code({ExitCode.TOPICS_FAILED: bool(self.findings), ExitCode.CHANGES_PENDING: not_proven})
-
-    def to_json(self) -> str:
-        """Return the versioned result document."""
-        return document(self.exit_code, {"unproven": self.unproven, **asdict(self)})
-
-
 _OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))
 
 
@@ -134,7 +59,9 @@ def verify(
     rows = read_rows(ledger)
     tables = [table for table in PROVEN if ledger.exists(table)]
     read = partial(_found, ledger, tables)
-    verified = verify_rows(rows, signs, read, since=since, expected=expected, other_keys=other_keys)
+    verified = verify_rows(
+        rows, signs, read, again=partial(read_rows, ledger), since=since, expected=expected, other_keys=other_keys
+    )
     restored = _restored(ledger, tables, [each for each in rows if each.digest])
     return replace(verified, findings=[*verified.findings, *restored])
 
@@ -144,11 +71,15 @@ def verify_rows(
     signs: Signer,
     read: Callable[[Collection[str]], Mapping[tuple[str, str], RowsDigest]],
     *,
+    again: Callable[[], Sequence[RunRow]] = tuple,
     since: str | None = None,
     expected: Sequence[str] = (),
     other_keys: Collection[str] = (),
 ) -> Verified:
-    """Verify all rows of `runs`; `read` digests runs' rows by table and run id, without the runs of the given ids."""
+    """Verify all rows of `runs`; `read` digests runs' rows by table and run id, without the runs of the given ids.
+
+    `again`: reads `runs` once more, after `read`. Runs may have planned in between, or removed rows by age.
+    """
     everything = [each for each in rows if each.digest]
     chain = Chain(everything, signs, other_keys)
     first = None if since is None else _first(everything, since, chain)
@@ -158,18 +89,22 @@ def verify_rows(
     if signs.key is None and (of_key := next((each for each in chosen if _needs_key(each, chain)), None)):
         raise UsageError(f"run {of_key.run_id} is signed: set [proof] key in the settings to verify it")
     found = read({each.run_id for each in earlier} - {each.run_id for each in chosen})
-    trusted = [each for each in everything if not chain.is_accepted(each) and not any(_own_row(each, chain, signs))]
-    retention, loads = Retention([*trusted, *(each for each in rows if each.intends(signs))]), Loads(trusted)
+    differing = [list(_differing(each, found)) for each in chosen]
+    unknown = {run_id for _, run_id in found} - {each.run_id for each in rows}
+    fewer = any(problem.kind is Kind.ROWS_REMOVED for its in differing for _, _, problem in its)
+    late = again() if unknown or fewer else ()
+    known = [*everything, *(each for each in late if each.digest)]
+    trusted = [each for each in known if not chain.is_accepted(each) and not any(_own_row(each, chain, signs))]
+    loads = Loads(trusted)
+    retention = Retention([*trusted, *(each for each in (*rows, *late) if each.intends(signs))])
     findings = list(_several_rows(rows))
     findings += [_out_of_order(each, first) for each in before.out_of_order if first is not None]
     retained, unproven = list[str](), list[str]()
-    for each in chosen:
+    for each, its in zip(chosen, differing, strict=True):
         findings += _own_row(each, chain, signs)
         findings += _links(each, chain, signs)
-        for table in PROVEN:
-            now = found.get((table.name, each.run_id), RowsDigest())
-            problem = _compared(each, table, now)
-            if problem is None or loads.explain(each, table, now):
+        for table, now, problem in its:
+            if loads.explain(each, table, now):
                 continue
             if problem.kind is Kind.ROWS_REMOVED and retention.explains(each, table):
                 retained.append(each.run_id)
@@ -186,10 +121,11 @@ def verify_rows(
             elif not loads.explain(each, APPROVALS, found[APPROVALS.name, each.run_id]):
                 continue
             left.discard(each.run_id)
-    without = list(without_digest(left, rows, first, signs))
+    begun = unknown & {each.run_id for each in late}
+    without = [*sorted(begun), *without_digest(left - begun, rows, first, signs)]
     findings += [each for each in without if isinstance(each, ProofFinding)]
     unproven += [each for each in without if isinstance(each, str)]
-    open_ids = {each.run_id for each in rows if _is_open(each)}
+    open_ids = begun | {each.run_id for each in rows if _is_open(each)}
     findings += list(_not_found(expected, everything, chain))
     verified = [each for each in chosen if not chain.is_accepted(each)]
     return Verified(
@@ -315,6 +251,16 @@ def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[ProofFinding]:
             "it names no run before it, but isn't the first run: a run that ended more than 10 minutes earlier names "
             "none, either. It was added, or comes from another ledger with the same key",
         )
+
+
+def _differing(
+    run: RunRow, found: Mapping[tuple[str, str], RowsDigest]
+) -> Iterator[tuple[Table, RowsDigest, ProofFinding]]:
+    """Yield each table in which a run's rows aren't those with which it ended, with the rows' digest now."""
+    for table in PROVEN:
+        now = found.get((table.name, run.run_id), RowsDigest())
+        if (problem := _compared(run, table, now)) is not None:
+            yield table, now, problem
 
 
 def _compared(run: RunRow, table: Table, now: RowsDigest) -> ProofFinding | None:
