@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -177,15 +178,24 @@ def test_after_a_change_of_keys_each_key_verifies_its_own_runs() -> None:
     assert findings(verified(rows, EARLIER_KEY, other_keys=(SIGNS.about[KEY_ID],))) == [("second", "run_changed")]
 
 
-def test_a_maintenance_under_another_key_explains_no_missing_rows() -> None:
-    swept = replace(
-        sealed("swept", FIRST, hours=30),
-        proof=FOREIGN,
-        arguments={"command": "maintain", "audit_retention_days": "0"},
-    )
-    kept = replace(FIRST, proof={**FIRST.proof, "audit_rows": "1", "audit_sha256": "0"})
-    found = verified([kept, swept], other_keys=(EARLIER_ID,))
-    assert ("first", "rows_removed") in findings(found)
+def test_a_maintenance_under_another_key_explains_missing_rows_that_only_that_key_proves() -> None:
+    """After a change of keys, maintenances are signed with the new key, and old runs with the earlier one.
+
+    A forged maintenance is found by the key that it claims: only both verifications together prove all runs.
+    """
+    new_id = SIGNS.about[KEY_ID]
+    first = sealed("first", signs=EARLIER_KEY)
+    kept = replace(first, proof={**first.proof, "audit_rows": "1", "audit_sha256": "0"})
+    swept = replace(sealed("swept", kept, hours=30), arguments=SWEEP)
+    earlier = verified([kept, swept], EARLIER_KEY, other_keys=(new_id,))
+    assert (findings(earlier), earlier.retained, earlier.other_key_runs) == ([], {"first": new_id}, ["swept"])
+    written = json.loads(earlier.to_json())
+    assert (written["retention"], written["retention_other_keys"]) == (["first"], {"first": new_id})
+    assert ("first", "rows_removed") in findings(verified([kept, swept], EARLIER_KEY)), "the key isn't accepted"
+    forged = replace(swept, text="forged")
+    assert ("swept", "run_changed") in findings(verified([kept, forged], other_keys=(EARLIER_ID,)))
+    own = replace(sealed("own", swept, signs=EARLIER_KEY, hours=31), arguments=SWEEP)
+    assert verified([kept, swept, own], EARLIER_KEY, other_keys=(new_id,)).retained == {"first": ""}
 
 
 SWEEP = {"command": "maintain", "audit_retention_days": "0"}

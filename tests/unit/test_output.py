@@ -264,7 +264,7 @@ def proved() -> None:
         first=HOSTILE,
         last=LONG,
         signed=1,
-        retention=NAMES,
+        retained=dict.fromkeys(NAMES, HOSTILE),
         earlier=1,
         other_key_runs=NAMES,
         unproven_runs=NAMES,

@@ -1,18 +1,19 @@
 """Rows of a run that differ from its digest although nobody forged them: the row of a later run explains that.
 
-An attacker who forges rows could forge such a run, too. So only runs count whose own row is proven, or their start.
+An attacker who forges rows could forge such a run, too. So only runs count whose own row is proven, or their start. Of
+maintenances, those under accepted other keys count, too: a verification with these keys proves them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from topicledger.ledger.chain import RunRow
 from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.maintain import COMMAND as MAINTAIN
 from topicledger.ledger.maintain import oldest_kept
-from topicledger.ledger.proof import PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256, PROVEN, number
+from topicledger.ledger.proof import KEY_ID, PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256, PROVEN, number
 from topicledger.ledger.run import FILES_ARGUMENT, PLAN_ARGUMENT
 from topicledger.model import RunState
 from topicledger.schemas import APPROVALS, Table
@@ -21,21 +22,34 @@ from topicledger.schemas import APPROVALS, Table
 class Retention:
     """The rows that `maintain` removed by age."""
 
-    def __init__(self, proven: Sequence[RunRow]) -> None:
-        self._before: dict[str, datetime] = {}
-        for each in proven:
-            for table in PROVEN:
-                days = each.arguments.get(f"{table.name}_retention_days", "")
-                if each.arguments.get("command") == MAINTAIN and days.isdecimal():
-                    # It may have been killed. An older topicledger counted the days from the end.
-                    over = each.digest and each.state == RunState.FINISHED
-                    kept = oldest_kept(int(days), each.finished_at if over else each.started_at)
-                    self._before[table.name] = max(kept, self._before.get(table.name, kept))
+    def __init__(self, proven: Sequence[RunRow], accepted: Sequence[RunRow] = ()) -> None:
+        """`accepted`: rows under other keys, which only those keys prove."""
+        self._own, self._others = _oldest_kept(proven), _oldest_kept(accepted)
 
-    def explains(self, run: RunRow, table: Table) -> bool:
-        """Return whether rows of the run are old enough to have been removed."""
-        before = self._before.get(table.name)
-        return before is not None and run.started_at < before
+    def explained_by(self, run: RunRow, table: Table) -> str | None:
+        """Return the id of the other key that proves why rows of the run are gone; empty if this key proves it.
+
+        None if they aren't old enough to have been removed.
+        """
+        for kept in (self._own, self._others):
+            before, key_id = kept.get(table.name, (run.started_at, ""))
+            if run.started_at < before:
+                return "" if kept is self._own else key_id
+        return None
+
+
+def _oldest_kept(maintenances: Sequence[RunRow]) -> Mapping[str, tuple[datetime, str]]:
+    """Return, by table, the moment before which rows were removed, and the id of the key that signed that."""
+    found: dict[str, tuple[datetime, str]] = {}
+    for each in maintenances:
+        for table in PROVEN:
+            days = each.arguments.get(f"{table.name}_retention_days", "")
+            if each.arguments.get("command") == MAINTAIN and days.isdecimal():
+                # It may have been killed. An older topicledger counted the days from the end.
+                over = each.digest and each.state == RunState.FINISHED
+                kept = oldest_kept(int(days), each.finished_at if over else each.started_at)
+                found[table.name] = max((kept, each.proof.get(KEY_ID, "")), found.get(table.name, (kept, "")))
+    return found
 
 
 class Loads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -50,8 +50,9 @@ class Verified:
     last: str | None
     signed: int
     """Number of verified runs that are signed with a key."""
-    retention: Sequence[str]
-    """Verified runs whose rows a maintenance removed by age: only their row in `runs` is verified."""
+    retained: Mapping[str, str]
+    """Verified run whose rows a maintenance removed by age, so that only its row in `runs` is verified -> the id of the
+    other key that signed the maintenance, and alone proves it; empty if this key proves it."""
     earlier: int
     """Number of runs that were not verified, since they are before the one to verify from."""
     other_key_runs: Sequence[str]
@@ -69,6 +70,11 @@ class Verified:
     """In the order in which the runs ended."""
 
     @property
+    def retention(self) -> Sequence[str]:
+        """Ids of the runs in `retained`."""
+        return list(self.retained)
+
+    @property
     def unproven(self) -> int:
         """Number of `unproven_runs`."""
         return len(self.unproven_runs)
@@ -82,7 +88,10 @@ class Verified:
 
     def to_json(self) -> str:
         """Return the versioned result document."""
-        return document(self.exit_code, {"unproven": self.unproven, **asdict(self)})
+        found = asdict(self)
+        others = {run_id: key_id for run_id, key_id in found.pop("retained").items() if key_id}
+        retention = {"retention": self.retention, "retention_other_keys": others}
+        return document(self.exit_code, {"unproven": self.unproven, **retention, **found})
 
 
 def render(verified: Verified, console: Console) -> None:
@@ -100,6 +109,10 @@ def render(verified: Verified, console: Console) -> None:
         count = len(verified.retention)
         first = ", ".join(map(show, verified.retention[:5]))
         say(f"rows of {count} of these runs were removed by retention (maintain): {first}")
+    if others := [run_id for run_id, key_id in verified.retained.items() if key_id]:
+        keys = ", ".join(map(show, sorted({verified.retained[run_id] for run_id in others})))
+        first = ", ".join(map(show, others[:5]))
+        say(f"of {len(others):,} of them, only verification with another key ({keys}) proves that: {first}")
     if verified.earlier:
         say(f"{verified.earlier:,} runs before the first of these were not verified")
     if verified.other_key_runs:

@@ -96,18 +96,21 @@ def verify_rows(
     known = [*everything, *(each for each in late if each.digest)]
     trusted = [each for each in known if not chain.is_accepted(each) and not any(_own_row(each, chain, signs))]
     loads = Loads(trusted)
-    retention = Retention([*trusted, *(each for each in (*rows, *late) if each.intends(signs))])
+    intended = [each for each in (*rows, *late) if each.intends(signs)]
+    # Nothing reports a start that another key didn't sign: only sealed maintenances of other keys count.
+    retention = Retention([*trusted, *intended], [each for each in known if chain.is_accepted(each)])
     findings = list(_several_rows(rows))
     findings += [_out_of_order(each, first) for each in before.out_of_order if first is not None]
-    retained, unproven = list[str](), list[str]()
+    retained, unproven = dict[str, str](), list[str]()
     for each, its in zip(chosen, differing, strict=True):
         findings += _own_row(each, chain, signs)
         findings += _links(each, chain, signs)
         for table, now, problem in its:
             if loads.explain(each, table, now):
                 continue
-            if problem.kind is Kind.ROWS_REMOVED and retention.explains(each, table):
-                retained.append(each.run_id)
+            by = retention.explained_by(each, table) if problem.kind is Kind.ROWS_REMOVED else None
+            if by is not None:
+                retained[each.run_id] = retained.get(each.run_id) or by
             elif problem.kind is Kind.ROWS_ADDED and loads.may_follow(each, table):
                 unproven.append(each.run_id)
             else:
@@ -135,7 +138,7 @@ def verify_rows(
         signed=sum(each.signed for each in verified),
         earlier=len(earlier),
         other_key_runs=[each.run_id for each in everything if chain.is_accepted(each)],
-        retention=list(dict.fromkeys(retained)),
+        retained=retained,
         unproven_runs=unproven,
         open_runs=[each for each in unproven if each in open_ids],
         with_key=signs.key is not None,
