@@ -31,21 +31,24 @@ from topicledger.ledger.run import Run
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import Announcement, of_audit, of_run
 from topicledger.notify.sending import post_all
+from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.lines import PlannedAction
 
 AT = datetime(2026, 11, 24, 2, 0, 7, tzinfo=UTC)
 
 
+ACTION = PlannedAction(owner=None, cluster="main", topic="a", resource="a", action="create", what="1 partition")
+
+
 def planned(count: int) -> Summary:
-    first = PlannedAction(owner=None, cluster="main", topic="a", resource="a", action="create", what="1 partition")
-    return replace(DONE, state="planned", pending=Pending(count=count, first=[first]))
+    return replace(DONE, state="planned", pending=Pending(count=count, first=[ACTION]))
 
 
 @pytest.mark.parametrize(
     ("summary", "event", "says"),
     [
         (REFUSED, Event.FAILED, "1 topic, ACL, quota or group config failed or refused"),
-        (replace(REFUSED, exit_code=5), Event.GUARD_STOPPED, "a guard stopped something"),
+        (replace(REFUSED, exit_code=5, pending=Pending(guarded=1)), Event.GUARD_STOPPED, "a guard stopped something"),
         (replace(DONE, exit_code=1, problems=["cluster main can't be reached"]), Event.FAILED, "not finished"),
         (planned(1), Event.APPROVAL_WANTED, "1 change waits to be applied"),
         (planned(3), Event.APPROVAL_WANTED, "3 changes wait to be applied"),
@@ -58,9 +61,34 @@ def test_a_run_announces_what_somebody_has_to_do_something_about(summary: Summar
 
 
 def test_a_run_in_which_all_went_well_announces_nothing() -> None:
-    assert of_run(DONE, "alice", AT) == ()
-    assert of_run(planned(0), "alice", AT) == ()
+    assert of_run(DONE, "alice", AT) == []
+    assert of_run(planned(0), "alice", AT) == []
     assert of_audit(drifted(), "alice", AT) == []
+
+
+WAITS = Pending(count=50, first=[ACTION])
+TWO_REFUSED = [ClusterCounts(cluster="main", outcomes={"refused": 2})]
+STOPPED_LOAD = StoppedActions(cluster="", needs={"removed_rows": 3}, actions=3)
+
+
+@pytest.mark.parametrize(
+    ("summary", "events"),
+    [
+        (replace(REFUSED, state="planned", pending=WAITS), ["failed", "approval_wanted"]),
+        (replace(REFUSED, state="planned", exit_code=5, pending=replace(WAITS, waits_for="bob")),
+         ["failed", "approval_wanted"]),
+        (replace(REFUSED, state="planned", exit_code=5, pending=replace(WAITS, guarded=1)),
+         ["guard_stopped", "approval_wanted"]),
+        (replace(REFUSED, exit_code=5, clusters=TWO_REFUSED, pending=Pending(guarded=1)), ["failed", "guard_stopped"]),
+        (replace(REFUSED, exit_code=1, pending=Pending(guarded=1)), ["failed", "guard_stopped"]),
+        (replace(DONE, state="planned", exit_code=5, pending=Pending(stopped=[STOPPED_LOAD])), ["guard_stopped"]),
+        (replace(DONE, state="planned", exit_code=1, pending=WAITS), ["failed", "approval_wanted"]),
+    ],
+    ids=["refused", "unapproved", "guarded", "both", "unfinished", "load", "not sent"],
+)  # fmt: skip
+def test_a_run_announces_everything_that_happened(summary: Summary, events: Sequence[str]) -> None:
+    """Its exit code is that of the worst: a plan with one refused topic still waits for its approval."""
+    assert [each.event for each in of_run(summary, "alice", AT)] == events
 
 
 def test_a_server_announces_a_state_once_until_it_changes() -> None:
@@ -81,6 +109,24 @@ def test_a_server_announces_a_state_once_until_it_changes() -> None:
     assert posts(more) == [1]
     assert posts(DONE) == []
     assert posts(more) == [1]
+
+
+def test_a_server_knows_the_state_of_each_event_of_a_run() -> None:
+    announced, to = Announced(), [NotifySettings(url="env:HOOK")]
+
+    def posts(summary: Summary) -> list[str]:
+        due = announced.due(to, of_run(summary, None, AT))
+        announced.arrived(due, [1])
+        return [each.event for _, _, each in due]
+
+    both = replace(REFUSED, state="planned", pending=WAITS)
+    assert posts(both) == ["failed", "approval_wanted"]
+    assert posts(both) == []
+    assert posts(replace(both, pending=replace(WAITS, count=51))) == ["approval_wanted"]
+    assert posts(replace(both, clusters=TWO_REFUSED)) == ["failed", "approval_wanted"]
+    assert posts(replace(both, failures=[])) == ["failed"]
+    assert posts(planned(50)) == []
+    assert posts(both) == ["failed"]
 
 
 def test_a_state_belongs_to_its_address_wherever_the_settings_have_it() -> None:

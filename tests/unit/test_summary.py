@@ -227,7 +227,8 @@ def test_a_plan_that_gets_too_old_is_stopped_by_a_guard(
     """Also if a move had begun by then: its row is failed, since a part of it was sent."""
     moved = ("main", "t", "t", "reassign", "apply", outcome, -1, error, "1 of 2 partitions moved", True)
     results = results_of(spark, moved)
-    assert summarise(a_run(spark, []), results, {}, planning_only=False, warned=False).exit_code == code
+    found = summarise(a_run(spark, []), results, {}, planning_only=False, warned=False)
+    assert (found.exit_code, found.pending.guarded) == (code, code == 5)
 
 
 @pytest.mark.parametrize(("planning_only", "code", "pending"), [(True, 0, 2), (False, 1, 1)])

@@ -47,6 +47,8 @@ class Pending:
     """The first rows that loading the plan's files removes, in words."""
     stopped: Sequence[StoppedActions] = ()
     """Actions of a plan that guards stopped: `runs approve --allow` lets them through."""
+    guarded: int = 0
+    """Number of topics and other resources that guards stopped, also those that no approval lets through."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:

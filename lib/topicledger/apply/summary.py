@@ -170,8 +170,8 @@ def summarise(
     warnings.
     """
     outcomes: dict[str | None, dict[str, int]] = {}
-    guarded = unreached = False
-    pending = unknown = 0
+    unreached = False
+    pending = unknown = guarded = 0
     for tally in _tallies(results) if results is not None else ():
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
@@ -187,9 +187,11 @@ def summarise(
                 unknown += topics
         if outcome is not None and not validated and not let_through:
             of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
-            guarded |= outcome == Outcome.REFUSED and phase == Phase.GUARD
-            # A move that had begun when its plan got too old failed; the guard stopped the rest of it.
-            guarded |= outcome in FAILED_OR_REFUSED and tally.guarded
+            if outcome == Outcome.REFUSED and phase == Phase.GUARD:
+                guarded += topics
+            elif outcome in FAILED_OR_REFUSED:
+                # A move that had begun when its plan got too old failed; the guard stopped the rest of it.
+                guarded += tally.guarded
             unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
@@ -208,7 +210,7 @@ def summarise(
     code = exit_code(
         {
             ExitCode.ERROR: unfinished,
-            ExitCode.GUARD_STOPPED: guarded,
+            ExitCode.GUARD_STOPPED: guarded > 0,
             ExitCode.TOPICS_FAILED: failure_count > 0,
             ExitCode.CHANGES_PENDING: planning_only and detailed_exitcode and pending > 0,
         }
@@ -232,6 +234,7 @@ def summarise(
             scope=str(run.scope) if run.scope.narrows else None,
             outside=sum(decisions.get(name, 0) for name in _OUTSIDE),
             drains=None if run.rebalances is None or run.rebalances.fills else run.rebalances.broker,
+            guarded=guarded,
         ),
         failures=shown.failures,
         query=(
@@ -310,8 +313,8 @@ class _Tally:
     outcome: str | None
     planned: bool
     """Whether an action was planned for them."""
-    guarded: bool
-    """Whether a guard stopped one of them."""
+    guarded: int
+    """Number of them that a guard stopped while the plan was being applied."""
     topics: int
 
 
@@ -335,7 +338,7 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
         results.groupBy("cluster", "phase", "outcome", "planned")
         .agg(
             F.count(F.lit(1)).alias("topics"),
-            F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
+            F.count_if(F.col("error").isin(*_GUARDS_WHILE_APPLYING)).alias("guarded"),
         )
         .collect()
     )

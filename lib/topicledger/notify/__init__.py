@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
-from topicledger.config.notify import NotifySettings
+from topicledger.config.notify import Event, NotifySettings
 from topicledger.errors import TableError
 from topicledger.ledger.run import Run, find_run, row_of
 from topicledger.ledger.sql import sql_value
@@ -35,11 +35,11 @@ _Post: TypeAlias = tuple[int, NotifySettings, Announcement]
 
 @dataclass
 class Announced:
-    """The state last announced to each [[notify]], in a process that does one run after another."""
+    """The state last announced to each [[notify]] of each event, in a process that does one run after another."""
 
     states: dict[str, str] = field(default_factory=dict)
-    """States by the text of a [[notify]], whose number differs once the settings differ; absent if there was nothing to
-    announce."""
+    """States by event and the text of a [[notify]], whose number differs once the settings differ; absent if there was
+    nothing to announce."""
 
     @classmethod
     def taken_over(cls) -> Self:
@@ -54,15 +54,21 @@ class Announced:
         """Return the announcements that each address doesn't know yet, and forget states that no longer hold."""
         posts: list[_Post] = []
         for number, to in enumerate(settings, start=1):
-            concerning = [each for each in found if each.concerns(to)]
-            if not concerning:
-                self.states.pop(repr(to), None)
-            posts += [(number, to, each) for each in concerning if self.states.get(repr(to)) != each.state]
+            concerning = {each.event: each for each in found if each.concerns(to)}
+            for event in Event:
+                if event not in concerning:
+                    self.states.pop(_key(to, event), None)
+            fresh = (each for event, each in concerning.items() if self.states.get(_key(to, event)) != each.state)
+            posts += [(number, to, each) for each in fresh]
         return posts
 
     def arrived(self, posts: Sequence[_Post], numbers: Collection[int]) -> None:
         """Remember the states of the `posts` to these `numbers`."""
-        self.states.update({repr(to): each.state for number, to, each in posts if number in numbers})
+        self.states.update({_key(to, each.event): each.state for number, to, each in posts if number in numbers})
+
+
+def _key(to: NotifySettings, event: Event) -> str:
+    return f"{event.value} {to!r}"
 
 
 def announce(

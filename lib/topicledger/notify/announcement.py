@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -104,12 +104,8 @@ class Announcement:
 
 def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence[Announcement]:
     """Return the announcements of a run of `plan`, `apply` or `provision`."""
-    event, what = _event(summary)
-    if event is None:
-        return ()
-    lines = [*summary.problems, *map(_failed, summary.failures)]
-    if event is Event.APPROVAL_WANTED:
-        lines = [f"{each.action} {each.cluster} {each.resource}" for each in summary.pending.first]
+    failed = [*summary.problems, *map(_failed, summary.failures)]
+    waiting = [f"{each.action} {each.cluster} {each.resource}" for each in summary.pending.first]
     return [
         Announcement(
             event=event,
@@ -117,10 +113,11 @@ def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence
             requested_by=requested_by,
             at=at,
             headline=f"topicledger run {summary.run_id}: {what}",
-            lines=lines[:MOST_LINES],
+            lines=(waiting if event is Event.APPROVAL_WANTED else failed)[:MOST_LINES],
             state=_state(event, summary),
             document=json.loads(summary.to_json()),
         )
+        for event, what in _events(summary)
     ]
 
 
@@ -129,34 +126,33 @@ def _state(event: Event, summary: Summary) -> str:
 
     Failures are compared by name and error, since their messages may contain times.
     """
-    failed = {
-        each.cluster or "": {name: count for name, count in each.outcomes.items() if name in FAILED_OR_REFUSED}
-        for each in summary.clusters
-    }
-    failures = [(each.cluster, each.resource, each.action, each.phase, each.error) for each in summary.failures]
-    problems = sorted(_PASSING.sub("#", each) for each in summary.problems)
-    waiting = [str(each) for each in summary.pending.first] if event is Event.APPROVAL_WANTED else []
-    found = (event.value, failed, failures, problems, waiting, summary.pending_changes if waiting else 0)
+    found: tuple[object, ...] = (event.value, [str(each) for each in summary.pending.first], summary.pending_changes)
+    if event is not Event.APPROVAL_WANTED:
+        failed = {
+            each.cluster or "": {name: count for name, count in each.outcomes.items() if name in FAILED_OR_REFUSED}
+            for each in summary.clusters
+        }
+        failures = [(each.cluster, each.resource, each.action, each.phase, each.error) for each in summary.failures]
+        found = (event.value, failed, failures, sorted(_PASSING.sub("#", each) for each in summary.problems))
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
-def _event(summary: Summary) -> tuple[Event | None, str]:
+def _events(summary: Summary) -> Iterator[tuple[Event, str]]:
+    """Yield each event with a headline. The exit code says less: one code stands for all that happened."""
     failed = _count(
         summary.failure_count,
         any_of(["topic", *(kind.one for kind in NAMES)]),
         any_of(["topics", *(kind.many for kind in NAMES)]),
     )
-    waiting = summary.state == RunState.PLANNED and summary.pending_changes
-    if summary.exit_code == ExitCode.GUARD_STOPPED and not (summary.waits_for and not summary.failure_count):
-        return Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"
     if summary.exit_code == ExitCode.ERROR:
-        return Event.FAILED, f"not finished; start it again with its id; {failed} failed or refused"
-    if summary.exit_code == ExitCode.TOPICS_FAILED:
-        return Event.FAILED, f"{failed} failed or refused"
-    if waiting:
+        yield Event.FAILED, f"not finished; start it again with its id; {failed} failed or refused"
+    elif summary.failure_count > summary.pending.guarded:
+        yield Event.FAILED, f"{failed} failed or refused"
+    if summary.pending.guarded or summary.pending.stopped:
+        yield Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"
+    if summary.state == RunState.PLANNED and summary.pending_changes:
         waits = "waits" if summary.pending_changes == 1 else "wait"
-        return Event.APPROVAL_WANTED, f"{_count(summary.pending_changes, 'change', 'changes')} {waits} to be applied"
-    return None, ""
+        yield Event.APPROVAL_WANTED, f"{_count(summary.pending_changes, 'change', 'changes')} {waits} to be applied"
 
 
 def _failed(failure: Failure) -> str:
