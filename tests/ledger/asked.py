@@ -69,8 +69,7 @@ def observed(topic: str, partitions: int = 1, replicas: int = 3, **more: Any) ->
 
 def run(run_id: str, command: str, day: float, state: str = "finished", **more: Any) -> Mapping[str, Any]:
     arguments = {"command": command, "clusters": more.pop("clusters", "")}
-    if "audited" in more:
-        arguments["audited"] = more.pop("audited")
+    arguments |= {name: more.pop(name) for name in ("audited", "removed_rows") if name in more}
     times = {"started_at": days(day), "finished_at": days(day) if state == "finished" else None}
     return {"run_id": run_id, "arguments": arguments, "state": state, **times, **more}
 
@@ -90,6 +89,7 @@ def applied(run_id: str, topic: str, action: str, **more: Any) -> Mapping[str, A
     }
 
 
+STOPPED = {"topic": "busy", "action": "delete", "phase": "guard", "outcome": "refused", "guards": {"deletes": 2}}
 ROWS: Mapping[str, Rows] = {
     "manifests": [
         {
@@ -169,6 +169,12 @@ ROWS: Mapping[str, Rows] = {
         run("hangs", "provision", 31, "applying", clusters="other"),
         run("apply-2", "provision", 32.5, exit_code=4, clusters="other"),
         *(run(plan, "plan", 1, "planned", requested_by="alice") for plan in ("plan-4", "plan-5", "plan-6")),
+        # Only its load is stopped; a cluster is missing; it is still being planned; its plan grew; it is being applied.
+        run("removes", "plan", 1, "planned", requested_by="alice", removed_rows="3"),
+        run("partial", "plan", 1, "planning", requested_by="alice", observed_at=days(1)),
+        run("planning", "plan", 1, "planning", requested_by="alice"),
+        run("grew", "provision", 1, "applying", requested_by="alice"),
+        run("applied", "provision", 1, "applying", requested_by="alice"),
     ],
     "drift": [
         {"run_id": audit, "cluster": cluster, "topic": audit, "kind": "missing", "severity": "error", "since": days(9)}
@@ -187,17 +193,18 @@ ROWS: Mapping[str, Rows] = {
         {"run_id": "plan-1", "cluster": "main", "topic": "old", "action": "delete", "planned_at": days(1)},
         {"run_id": "plan-2", "cluster": "main", "topic": "idle", "action": "delete", "planned_at": days(1)},
         *(
-            {
-                "run_id": run_id,
-                "cluster": "main",
-                "topic": "busy",
-                "action": "delete",
-                "phase": "guard",
-                "outcome": "refused",
-                "guards": {"deletes": 2},
-                "planned_at": days(1),
-            }
+            {**STOPPED, "run_id": run_id, "cluster": "main", "planned_at": days(1)}
             for run_id in ("plan-3", "plan-4", "plan-5", "plan-6")
+        ),
+        *(
+            {**STOPPED, "run_id": run_id, "cluster": cluster, "planned_at": days(at)}
+            for run_id, cluster, at in (
+                ("partial", "main", 1),
+                ("planning", "main", 1),
+                ("grew", "main", 1),
+                ("grew", "other", 2),
+                ("applied", "main", 1),
+            )
         ),
         {
             "run_id": "apply-1",

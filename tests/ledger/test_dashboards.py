@@ -75,7 +75,7 @@ def _values(tree: Any, key: str) -> Iterator[str]:
             yield from _values(each, key)
 
 
-FOUND = {"drift_errors": 3, "failed_runs": 2, "late_audits": 2, "pending_approvals": 3}
+FOUND = {"drift_errors": 3, "failed_runs": 4, "late_audits": 2, "pending_approvals": 6}
 
 
 @pytest.mark.thorough

@@ -222,21 +222,30 @@ def test_risks_are_few_replicas_and_unclean_elections(on_spark: Mapping[str, lis
 def test_plans_wait_for_approvals_that_guards_or_settings_want(
     spark: SparkSession, root: Path, on_spark: Mapping[str, list[dict[str, Any]]]
 ) -> None:
-    """An approval counts for what it allows, and for the plan that it was given for."""
+    """An approval counts for what it allows, and for the plan that it was given for.
+
+    Also plans of which only the load is stopped, that lack a cluster, or that grew while they were applied.
+    """
     assert pairs(on_spark["pending_approvals"], "run_id", "stopped", "approvals") == [
+        ("grew", 2, 0),
+        ("partial", 1, 0),
         ("plan-3", 1, 0),
         ("plan-4", 1, 1),
         ("plan-6", 1, 0),
+        ("removes", 1, 0),
     ]
     settings = settings_of(root, guards=GuardSettings(approvals=1, approvals_for={"deletes": 2}))
     rows = ask(spark, settings, "SELECT * FROM pending_approvals")
     assert pairs(rows, "run_id", "deletes", "approvals", "approvals_needed") == [
+        ("grew", 0, 0, 2),
+        ("partial", 0, 0, 2),
         ("plan-1", 1, 1, 2),
         ("plan-2", 1, 0, 2),
         ("plan-3", 0, 0, 2),
         ("plan-4", 0, 1, 2),
         ("plan-5", 0, 1, 2),
         ("plan-6", 0, 0, 2),
+        ("removes", 0, 0, 2),
     ]
 
 

@@ -545,11 +545,13 @@ SELECT cluster, topic, owner, 'unclean_election' AS risk, replication_factor, mi
 FROM current_topics
 WHERE unclean_leader_election;
 
--- Plans that wait and may need more approvals than they have.
+-- Plans that wait and may need more approvals than they have: saved ones, also those that lack a cluster, and plans that
+-- grew while they were applied.
 CREATE OR REPLACE VIEW pending_approvals AS
 WITH planned AS (
     SELECT
         run_id,
+        min(planned_at) AS first_planned_at,
         max(planned_at) AS planned_at,
         sum(CASE WHEN action IS NOT NULL AND phase IS NULL THEN 1 ELSE 0 END) AS actions,
         sum(CASE WHEN action = 'delete' AND phase IS NULL THEN 1 ELSE 0 END) AS deletes,
@@ -565,29 +567,38 @@ approved AS (
         array_sort(array_agg(DISTINCT approvals.by)) AS approved_by
     FROM approvals
     INNER JOIN runs ON approvals.run_id = runs.run_id
-    INNER JOIN planned ON approvals.run_id = planned.run_id
+    LEFT JOIN planned ON approvals.run_id = planned.run_id
     WHERE lower(trim(approvals.by)) <> lower(trim(coalesce(runs.requested_by, '')))
         -- A plan that was continued after an approval needs it again.
         AND coalesce(approvals.at >= planned.planned_at, true)
     GROUP BY approvals.run_id
 ),
-waiting AS (
+open_plans AS (
     SELECT
         runs.run_id,
         runs.started_at AS planned_at,
         runs.requested_by,
-        planned.actions,
-        planned.deletes,
-        planned.stopped,
+        coalesce(planned.actions, 0) AS actions,
+        coalesce(planned.deletes, 0) AS deletes,
+        -- The guard of removed rows stops the load of the plan's files.
+        coalesce(planned.stopped, 0) + CASE WHEN runs.arguments['removed_rows'] IS NULL THEN 0 ELSE 1 END AS stopped
+    FROM runs
+    LEFT JOIN planned ON runs.run_id = planned.run_id
+    WHERE runs.state = 'planned'
+        OR (runs.state = 'planning' AND runs.observed_at IS NOT NULL)
+        OR (runs.state = 'applying' AND planned.first_planned_at < planned.planned_at)
+),
+waiting AS (
+    SELECT
+        open_plans.*,
         coalesce(approved.approvals, 0) AS approvals,
         coalesce(approved.allowing, 0) AS allowing,
-        greatest(view_settings.most_approvals, CASE WHEN planned.stopped > 0 THEN 1 ELSE 0 END) AS approvals_needed,
+        greatest(view_settings.most_approvals, CASE WHEN open_plans.stopped > 0 THEN 1 ELSE 0 END) AS approvals_needed,
         approved.approved_by
-    FROM runs
-    INNER JOIN planned ON runs.run_id = planned.run_id
-    LEFT JOIN approved ON runs.run_id = approved.run_id
+    FROM open_plans
+    LEFT JOIN approved ON open_plans.run_id = approved.run_id
     CROSS JOIN view_settings
-    WHERE runs.state = 'planned' AND planned.actions + planned.stopped > 0
+    WHERE open_plans.actions + open_plans.stopped > 0
 )
 SELECT run_id, planned_at, requested_by, actions, deletes, stopped, approvals, approvals_needed, approved_by
 FROM waiting
