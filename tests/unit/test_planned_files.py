@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -26,8 +26,9 @@ from topicledger.files.changes import gone
 from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Removals, Replace, removals_of, split_removals
 from topicledger.files.read import files_arguments, read
-from topicledger.ledger.run import REPLACES_ARGUMENT
+from topicledger.ledger.run import REPLACES_ARGUMENT, Run
 from topicledger.ledger.runs import Files, Request
+from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
 from topicledger.model import RunState
@@ -331,6 +332,39 @@ def test_planned_removals_are_told_from_rows_that_other_merges_left(spark: Spark
     assert split_removals(many, many.digest)[0].count == 501
     with pytest.raises(ValueError, match="manifests"):
         split_removals(planned, many.digest)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_a_plan_that_was_loaded_removes_nothing_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, loaded: bool
+) -> None:
+    """Its driver died before it sent anything. Of many rows there is one hash, which no longer fits those left."""
+    loads: list[Any] = []
+    monkeypatch.setattr(planned_files, "removals_of", lambda *_: replace(OTHERS_LEFT, digest='{"manifests": ["1"]}'))
+    monkeypatch.setattr(planned_files, "unloaded", lambda *_: {})
+    monkeypatch.setattr(planned_files, "_require_declared", lambda *_: None)
+    monkeypatch.setattr(planned_files, "load", lambda *_, **given: loads.append(given))
+    row = {"arguments": {"command": "load_manifests", "plan": "r1"}, "exit_code": 0 if loaded else 5}
+    runs = frame(spark, plain(RUNS.schema), [row])
+    arguments = {"replaces": "[]", "removed_sha256": '{"manifests": "of 501 rows"}'}
+    run = Run(
+        run_id="r1",
+        ledger=cast(Ledger, SimpleNamespace(read=lambda _: runs, exists=lambda _: False)),
+        settings=Settings(path=Path("s.toml"), tables=TablesSettings(root=""), clusters={}),
+        row={"state": "planned", "arguments": arguments, "requested_by": "ann"},
+        found=RunState.PLANNED,
+    )
+    files = parsed({"a.yaml": "1"})
+    if loaded:
+        planned_files.load_planned(run, files, files)
+        (given,) = loads
+        assert (given["replace"], given["removals"].count, given["removals"].rows) == (Replace(), 0, {})
+    else:
+        with pytest.raises(UsageError, match="would by now remove other rows"):
+            planned_files.load_planned(run, files, files)
+
+
+OTHERS_LEFT = Removals(rows={}, lines=["..."], count=1, digest="{}")
 
 
 def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSession) -> None:

@@ -33,7 +33,8 @@ from topicledger.text import first_of, listed, show
 COMMAND = runs.LOAD_COMMAND
 SHOWN_REMOVED = 20
 _HASHED_ALONE = 500
-"""Largest number of rows of a table to remove that a plan keeps the hash of each of."""
+"""Largest number of rows of a table to remove that a plan keeps the hash of each of: they make 34 kB in the run's row,
+which is written again with each of its states."""
 _KEYS_SHOWN = 8
 Within: TypeAlias = Callable[[Table], Transform]
 """Returns a transform that keeps some rows of a table."""
@@ -118,8 +119,8 @@ def load(
 
     Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
     or for the given owners' topics there. `plan`: the run that the files are loaded for. `removals`: the rows that
-    `replace` removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`. `approved`: approvals of
-    `plan` that came after its end, so that only the load's own row can prove them.
+    `replace` removes, if they are known already. `compared`: by table, `then` of `Ledger.merge`. `approved`: approvals
+    of `plan` that came after its end, so that only the load's own row can prove them.
 
     Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed, UsageError if the run id exists,
     and TableError if a table can't be written: it names those that were.

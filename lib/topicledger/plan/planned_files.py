@@ -198,8 +198,11 @@ def load_planned(run: Run, parsed: ParsedManifests, beside: ParsedManifests) -> 
 def _planned_removals(run: Run, beside: ParsedManifests, replaces: Replace) -> Removals:
     """Return the rows to remove that are as they were when planned, and name the others that no file has: they stay.
 
-    An earlier start may have removed some, and another merge may leave more rows without a file.
+    An earlier start may have removed some, and another merge may leave more rows without a file. A load for the plan
+    has removed all of them: by now, none is the plan's.
     """
+    if were_loaded(run):
+        return Removals(rows={}, lines=(), count=0, digest="{}")
     planned, others = _split(run, removals_of(run.ledger, beside, replaces, partial(declarations, run.scope)))
     if others.count:
         click.echo(
