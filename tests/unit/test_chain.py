@@ -386,7 +386,7 @@ def test_a_run_that_begins_while_tables_are_read_is_open_and_not_removed() -> No
     assert (verify_rows(RUNS, SIGNS, lambda _: {}, again=lambda: pytest.fail("read")).findings, len(reads)) == ([], 2)
 
 
-def test_a_maintenance_that_begins_while_tables_are_read_explains_missing_rows() -> None:
+def test_a_maintenance_that_begins_meanwhile_explains_missing_rows() -> None:
     found = verify_rows([KEPT], SIGNS, lambda _: {}, again=lambda: [KEPT, sweeping()])
     assert (findings(found), found.retention) == ([], ["first"])
     assert findings(verify_rows([KEPT], SIGNS, lambda _: {}, again=lambda: [KEPT])) == [("first", "rows_removed")]

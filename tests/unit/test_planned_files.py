@@ -338,7 +338,7 @@ def test_planned_removals_are_told_from_rows_that_other_merges_left(spark: Spark
 def test_a_plan_that_was_loaded_removes_nothing_again(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, loaded: bool
 ) -> None:
-    """Its driver died before it sent anything. Of many rows there is one hash, which no longer fits those left."""
+    """Its driver died before it sent anything. The one hash of many rows no longer fits those that are left."""
     loads: list[Any] = []
     monkeypatch.setattr(planned_files, "removals_of", lambda *_: replace(OTHERS_LEFT, digest='{"manifests": ["1"]}'))
     monkeypatch.setattr(planned_files, "unloaded", lambda *_: {})
