@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from topicledger.plan.renames import unlike_old
+from tests.unit.frames import observed_rows, validated_rows
+from topicledger.observe.moves import ObservedMoves
+from topicledger.plan import renames
+from topicledger.plan.renames import Renames, unlike_old
+from topicledger.schemas import CONFIGS
+
+SIX: dict[str, Any] = {"replication_factor": 6, "assignments": {0: [4, 5, 6, 1, 2, 3]}}
 
 COLUMNS = (
     "num_partitions int, replication_factor int, assignments map<int,array<int>>, configs map<string,string>, "
@@ -40,3 +48,45 @@ def test_a_warning_says_what_differs_from_the_old_topic(
     rows = spark.createDataFrame([(*declared, "old", 3, 2, OLD)], COLUMNS)
     (row,) = rows.select(unlike_old().alias("found")).collect()
     assert row["found"] == (None if words is None else f"declared unlike old, which it replaces: {words}")
+
+
+@pytest.mark.parametrize(
+    ("moving", "unknown", "errors"),
+    [
+        ([], {}, {"a": None, "b": None}),
+        (["old"], {}, {"a": "REASSIGNMENT_IN_PROGRESS", "b": None}),
+        ([], {"main": "no answer"}, {"a": "NOT_PERMITTED", "b": None}),
+    ],
+    ids=["nothing moves", "the old topic moves", "unknown"],
+)
+def test_a_topic_takes_no_count_of_replicas_from_one_that_is_being_moved(
+    spark: SparkSession,
+    moving: list[str],
+    unknown: dict[str, str],
+    errors: dict[str, str | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers count old and new replicas; a row that declares its replication factor takes none."""
+    rows = [{"topic": "a", "replaces": "old"}, {"topic": "b", "replaces": "other", "replication_factor": 3}]
+    validated = validated_rows(spark, *({**each, "outcome": None} for each in rows))
+    seen: Any = SimpleNamespace(topics=observed_rows(spark, *({"topic": name, **SIX} for name in ("old", "other"))))
+    configs = observed_rows(spark, {"topic": "old"}, {"topic": "other"}).select(
+        "cluster", "topic", F.array().cast(CONFIGS).alias("configs")
+    )
+    found = ObservedMoves(
+        rows=spark.createDataFrame(
+            [("main", each, 0) for each in moving], "cluster string, topic string, partition int"
+        ),
+        unknown=unknown,
+    )
+    asked: list[str] = []
+    monkeypatch.setattr(renames, "observe_moves", lambda _, clusters, __: asked.extend(clusters) or found)
+    settings = SimpleNamespace(ignored_configs={}, kafka=None)
+    run: Any = SimpleNamespace(spark=spark, clusters=[SimpleNamespace(name="main")], settings=settings)
+    new = validated.select("cluster", "topic", "replaces", "owner", F.lit(True).alias("accepted"))
+    inherited = Renames(run=run, rows=new, before=None).inherited(validated, seen, configs).collect()
+    assert len(asked) == 1, "only clusters of rows that take the count are asked"
+    assert {row["topic"]: row["error"] for row in inherited} == errors
+    assert {row["topic"]: row["replication_factor"] for row in inherited if not row["error"]} == {
+        name: 6 if name == "a" else 3 for name, error in errors.items() if error is None
+    }

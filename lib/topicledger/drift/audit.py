@@ -267,7 +267,7 @@ def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
         return None
     changes = run.settings.changes
     asked = [each for each in clusters if each.name in changes and changes[each.name].replicas == "on"]
-    return observe_moves(run.spark, asked, run.settings.kafka) if asked else None
+    return observe_moves(run.spark, asked, run.settings.kafka).rows if asked else None
 
 
 def _warn_of_unread(run: Run, configs: DataFrame) -> None:

@@ -73,7 +73,7 @@ class Refusal(RefusalName):
     BELOW_MIN_INSYNC = "BELOW_MIN_INSYNC"
     """The replication factor would be below the topic's `min.insync.replicas`."""
     REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
-    """The topic's replicas are being moved: new partitions would copy the replicas of both places."""
+    """Replicas of the topic, or of the one that it replaces, are being moved: those of both places would count."""
     CANCELLED = "CANCELLED"
     """The topic's moves were cancelled, by `--cancel` or by another client."""
     NO_ANSWER = "NO_ANSWER"

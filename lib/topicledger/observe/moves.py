@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,17 +29,25 @@ _SCHEMA = StructType(
 )
 
 
-def observe_moves(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> DataFrame:
-    """List partitions that are being moved (ListPartitionReassignments): cluster, topic, partition.
+@dataclass(frozen=True, kw_only=True)
+class ObservedMoves:
+    """The partitions that are being moved on some clusters."""
 
-    Warns about a cluster that doesn't answer; it has no rows.
-    """
+    rows: DataFrame
+    """cluster, topic, partition."""
+    unknown: Mapping[str, str]
+    """Cluster that didn't say -> why."""
+
+
+def observe_moves(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> ObservedMoves:
+    """List partitions that are being moved (ListPartitionReassignments). Warns about clusters that don't answer."""
     found = ask_each(spark, clusters, kafka, _ask, _SCHEMA)
-    for row in found.where(F.col("error").isNotNull()).collect():
-        log.warning(
-            "cluster %s: it is unknown which replicas are being moved: %s", row["cluster"], row["error_message"]
-        )
-    return found.where(F.col("topic").isNotNull()).select("cluster", "topic", "partition")
+    failed = found.where(F.col("error").isNotNull()).collect()
+    unknown = {row["cluster"]: str(row["error_message"]) for row in failed}
+    for cluster, why in unknown.items():
+        log.warning("cluster %s: it is unknown which replicas are being moved: %s", cluster, why)
+    rows = found.where(F.col("topic").isNotNull()).select("cluster", "topic", "partition")
+    return ObservedMoves(rows=rows, unknown=unknown)
 
 
 def _ask(admin: ClusterAdmin) -> Iterator[pa.RecordBatch]:

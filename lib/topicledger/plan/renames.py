@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
+from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
 from topicledger.ledger.run import Run
@@ -22,6 +23,7 @@ from topicledger.manifests.ignored import without_ignored
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.observe.moves import observe_moves
 from topicledger.observe.topic_use import read_last_records
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import live_counts, texts
@@ -56,7 +58,8 @@ class Renames:
         """Give new topics what they take from old ones.
 
         In: the result of `manifests.rows.validate`, and `configs` of `describe`. A row is refused if the configs of its
-        old topic can't be described.
+        old topic can't be described. A row without a replication factor is refused if replicas of its old topic are, or
+        may be, being moved: brokers count those of both places.
         """
         if configs is None:
             return validated
@@ -77,18 +80,32 @@ class Renames:
         counts = inherits & F.col("assignments").isNull()
         own = F.coalesce("configs", F.create_map().cast(_VALUES))
         more = F.map_filter("_configs", lambda name, _: ~F.map_contains_key(own, name))
-        hidden = text(
-            "it replaces ",
-            F.col(REPLACES),
+        takes_replicas = counts & F.col("replication_factor").isNull()
+        rows = validated.join(old, on=["cluster", REPLACES], how="left").join(new, on=["cluster", "topic"], how="left")
+        hidden = _refused(
+            Refusal.NOT_PERMITTED,
             ", whose configs this principal can't describe: grant it DescribeConfigs, or leave out replaces",
         )
-        end = ended(
-            F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value), F.lit(Refusal.NOT_PERMITTED.value), hidden
-        )
+        asking = {row["cluster"] for row in rows.where(takes_replicas).select("cluster").distinct().collect()}
+        moves = self._moves([each for each in self.run.clusters if each.name in asking])
+        end = F.when(inherits & F.col("_configs").isNull(), hidden)
+        if moves is not None:
+            rows = rows.join(moves, on=["cluster"], how="left")
+            moving = F.array_contains("_moving", F.col(REPLACES))
+            is_moved = _refused(
+                Refusal.REASSIGNMENT_IN_PROGRESS,
+                ", whose replicas are being moved, and declares no replication_factor: wait, or declare it",
+            )
+            unknown = _refused(
+                Refusal.NOT_PERMITTED,
+                ", declares no replication_factor, and it is unknown whether replicas of the old topic are being "
+                "moved: declare it, or grant this principal Describe on the cluster",
+            )
+            end = F.coalesce(
+                end, F.when(takes_replicas & moving, is_moved), F.when(takes_replicas & F.col("_unknown"), unknown)
+            )
         return (
-            validated.join(old, on=["cluster", REPLACES], how="left")
-            .join(new, on=["cluster", "topic"], how="left")
-            .withColumn("_end", F.when(inherits & F.col("_configs").isNull(), end))
+            rows.withColumn("_end", end)
             .withColumns(
                 {
                     "num_partitions": F.when(counts, F.coalesce("num_partitions", "_partitions")).otherwise(
@@ -106,6 +123,18 @@ class Renames:
             .select(*validated.columns)
             .transform(materialised)
         )
+
+    def _moves(self, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
+        """Return the topics that are being moved: cluster, `_moving` (topics), `_unknown`; None without clusters."""
+        if not clusters:
+            return None
+        spark = self.run.spark
+        found = observe_moves(spark, clusters, self.run.settings.kafka)
+        moving: dict[str, set[str]] = {each.name: set() for each in clusters}
+        for row in found.rows.select("cluster", "topic").distinct().collect():
+            moving[row["cluster"]].add(row["topic"])
+        rows = [(name, sorted(topics), name in found.unknown) for name, topics in moving.items()]
+        return F.broadcast(spark.createDataFrame(rows, "cluster string, _moving array<string>, _unknown boolean"))
 
     def decided(self, decisions: DataFrame, configs: DataFrame | None) -> DataFrame:
         """Mark creates of new topics, and decide on old ones. In and out: `phases.DECIDED`; `configs`: of `describe`.
@@ -213,6 +242,12 @@ class Renames:
             .withColumn("alters", F.when(resets, kept).otherwise(F.col("alters")))
             .select(*decisions.columns)
         )
+
+
+def _refused(error: Refusal, why: str) -> Column:
+    """Return the end of a row that replaces a topic, for this reason."""
+    message = text("it replaces ", F.col(REPLACES), why)
+    return ended(F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value), F.lit(error.value), message)
 
 
 def _set_on_topic() -> Column:

@@ -41,7 +41,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.PLAN_EXPIRED: "Plan and apply again.",
     Refusal.BELOW_MIN_INSYNC: "Declare a replication factor of min.insync.replicas or more, or lower that first.",
     Refusal.FEWER_PARTITIONS: "Declare as many partitions as there are: Kafka can't remove partitions.",
-    Refusal.REASSIGNMENT_IN_PROGRESS: "Wait until the topic's replicas have moved, then run again.",
+    Refusal.REASSIGNMENT_IN_PROGRESS: "Wait until the replicas have moved, then run again.",
     Refusal.CANCELLED: "See the message for where the replicas are now; plan again to move them after all.",
     Refusal.NO_ANSWER: "The cluster answers about others: see the broker's log, then run again.",
     Refusal.TOO_FEW_BROKERS: "Declare fewer replicas, or add brokers that its placement allows.",
