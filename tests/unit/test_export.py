@@ -34,6 +34,7 @@ LIVE = StructType(
         StructField("configs", CONFIGS),
         StructField("config_error", StringType()),
         StructField("moving", BooleanType()),
+        StructField("unknown", StringType()),
     ]
 )
 OUT = StructType([*MANIFEST_ROWS, StructField("not_exported", StringType()), StructField("note", StringType())])
@@ -60,6 +61,7 @@ TOPICS: list[dict[str, Any]] = [
         "moving": True,
     },
     {"topic": "hidden", **TWO, "config_error": "TOPIC_AUTHORIZATION_FAILED"},
+    {"topic": "silent", "unknown": "UNKNOWN_SERVER_ERROR"},
 ]
 
 
@@ -88,6 +90,8 @@ def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSessi
     hidden = rows["main", "hidden"]
     assert hidden["not_exported"] == "its configs can't be described: TOPIC_AUTHORIZATION_FAILED"
     assert hidden["note"] is None
+    silent = rows["main", "silent"]
+    assert silent["not_exported"] == "brokers answer an error about it: UNKNOWN_SERVER_ERROR"
 
 
 def test_a_given_owner_that_may_not_declare_a_topic_is_noted(spark: SparkSession) -> None:

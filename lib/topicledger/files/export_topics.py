@@ -66,9 +66,11 @@ def export(
         wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").transform(materialised)
     described = observe_configs(spark, reached, settings.kafka, wanted)
     configs = described.configs.select("cluster", "topic", "configs", "config_error")
-    moves = observe_moves(spark, reached, settings.kafka).select("cluster", "topic", F.lit(True).alias("moving"))
+    moves = observe_moves(spark, reached, settings.kafka).rows.select("cluster", "topic", F.lit(True).alias("moving"))
     rows = (
-        wanted.join(configs, on=["cluster", "topic"], how="inner")
+        # A topic about which brokers answer an error has no configs: a file without a word about it would remove it.
+        wanted.where(~F.col("cluster").isin(*described.errors))
+        .join(configs, on=["cluster", "topic"], how="left")
         .join(moves.distinct(), on=["cluster", "topic"], how="left")
         .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
         .transform(as_declared(MANIFESTS, declared, (*KEPT, "placement")))
@@ -119,6 +121,10 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
         F.when(uneven, F.lit("its partitions have different numbers of replicas: replication_factor is left out")),
         F.when(moving, F.lit("its replicas are being moved: replication_factor is left out")),
     )
+    why = F.coalesce(
+        F.concat(F.lit("its configs can't be described: "), F.col("config_error")),
+        F.concat(F.lit("brokers answer an error about it: "), F.col("unknown")),
+    )
     usual = ~uneven & ~moving
     assigned = F.lit(with_assignments) & usual
     values = {
@@ -132,9 +138,7 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
         "placement": F.lit(None),
         "replaces": F.lit(None),
         "description": F.lit(None),
-        REASON: F.when(
-            F.col("configs").isNull(), F.concat(F.lit("its configs can't be described: "), F.col("config_error"))
-        ),
+        REASON: F.when(F.col("configs").isNull(), F.coalesce(why, F.lit("its configs can't be described"))),
         NOTE: F.when((notes != "") & F.col("configs").isNotNull(), notes),
     }
 
