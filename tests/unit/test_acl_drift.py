@@ -107,18 +107,24 @@ def test_rights_that_are_wider_than_declared(spark: SparkSession) -> None:
 
 @pytest.mark.thorough
 def test_denies_that_hide_what_is_declared(spark: SparkSession) -> None:
-    """A declared DENY is meant."""
+    """A declared DENY is meant. READ implies DESCRIBE, without which no client gets metadata."""
     allowed, meant = right("a", "t", pattern_type="PREFIXED"), right("a", "t", permission="DENY")
     denies = [
         right("a", "t.1", permission="DENY", host="10.0.0.1"),
         right("*", "*", permission="DENY", operation="ALL"),
+        right("a", "t.2", permission="DENY", operation="DESCRIBE"),
     ]
     others = [right("b", "t.1", permission="DENY"), right("a", "t", permission="DENY", operation="WRITE")]
     text = "User:a ALLOW READ TOPIC PREFIXED t *"
     assert found(spark, [allowed, meant], [allowed, meant, *denies, *others]) == {
         ("t.1", "acl_denied", "User:a DENY READ TOPIC LITERAL t.1 10.0.0.1", text),
         (None, "acl_denied", "User:* DENY ALL TOPIC LITERAL * *", text),
+        ("t.2", "acl_denied", "User:a DENY DESCRIBE TOPIC LITERAL t.2 *", text),
     }
+    describes = right("a", "t.2", operation="DESCRIBE")
+    reads = [right("a", "t.2", permission="DENY", operation="READ")]
+    kinds = {kind for _, kind, *_ in found(spark, [describes], [describes, *reads])}
+    assert "acl_denied" not in kinds, "a DENY implies nothing"
 
 
 @pytest.mark.thorough

@@ -73,6 +73,7 @@ def estate(
             "topic": each["topic"],
             "configs": each.pop("live", []),
             "config_error_code": each.pop("config_error_code", 0),
+            "config_error": "SOME_ERROR",
         }
         for each in complete
     ]
@@ -210,6 +211,11 @@ CASES: dict[str, tuple[Row, Row, list[Found]]] = {
     "configs that may not be described": (
         {"configs": {"retention.ms": "1"}},
         {"config_error_code": 29},
+        [("not_permitted", None, None, None)],
+    ),
+    "configs about which brokers answer an error": (
+        {"configs": {"retention.ms": "1"}},
+        {"config_error_code": -1},
         [("not_permitted", None, None, None)],
     ),
     "configs of a topic that went meanwhile": ({"configs": {"retention.ms": "1"}}, {"config_error_code": 3}, []),

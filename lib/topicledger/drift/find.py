@@ -79,10 +79,10 @@ def side_by_side(estate: Estate) -> Transform:
     In: the result of `manifests.rows.validate`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`,
     `configs`, `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`,
     `internal`, `permitted`, `unknown`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and
-    `live_by_name` (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`,
-    name -> value; `known_id`; `known_run`; `racks`, broker -> rack, of brokers that are up; `moving`, partitions whose
-    replicas are being moved; `uneven`, the number of partitions of a spread topic that a run would move; `pinned`, true
-    if a default value doesn't satisfy a declared config.
+    `live_by_name` (name -> config), without configs that others manage, or `config_error_code` and `config_error`;
+    `earlier_defaults`, name -> value; `known_id`; `known_run`; `racks`, broker -> rack, of brokers that are up;
+    `moving`, partitions whose replicas are being moved; `uneven`, the number of partitions of a spread topic that a run
+    would move; `pinned`, true if a default value doesn't satisfy a declared config.
     """
     key = ["cluster", "topic"]
     audited = F.col("cluster").isin(*estate.cluster_ids)
@@ -102,7 +102,9 @@ def side_by_side(estate: Estate) -> Transform:
         configs = (
             estate.configs.where(audited)
             .withColumn("live_configs", ours)
-            .select(*key, "live_configs", by_name("live_configs").alias("live_by_name"), "config_error_code")
+            .select(
+                *key, "live_configs", by_name("live_configs").alias("live_by_name"), "config_error_code", "config_error"
+            )
         )
         return (
             declared.join(live, on=key, how="full_outer")

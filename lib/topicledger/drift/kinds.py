@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger import kafka
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import DriftKind
 from topicledger.drift import placement
@@ -149,9 +150,19 @@ def _owner(settings: AuditSettings) -> Column:
 
 
 def _configs_not_permitted() -> Column:
+    code = F.col("config_error_code")
+    answered = F.concat(
+        F.lit("brokers only answer "),
+        F.col("config_error"),
+        F.lit(" about the topic's configs: they were not compared"),
+    )
     return F.when(
-        F.col("config_error_code").isin(*AUTHORIZATION_FAILED),
+        code.isin(*AUTHORIZATION_FAILED),
         one(DriftKind.NOT_PERMITTED, "this principal may not describe the topic's configs; grant it DescribeConfigs"),
+    ).when(
+        # A topic that was deleted meanwhile is the next audit's.
+        ~code.isin(kafka.NONE, kafka.UNKNOWN_TOPIC_OR_PARTITION),
+        F.array(finding(DriftKind.NOT_PERMITTED, answered)),
     )
 
 

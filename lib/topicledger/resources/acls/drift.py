@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,6 +14,7 @@ from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.decide import covers, managed
+from topicledger.resources.acls.effective import IMPLIED
 from topicledger.resources.acls.names import AclDrift
 from topicledger.resources.acls.overlaps import name_covers
 from topicledger.resources.acls.rows import covered_topics, text_of
@@ -134,11 +136,13 @@ def _denied(rows: DataFrame) -> DataFrame:
     def meet(name: str, every: str) -> Column:
         return (deny[name] == allow[name]) | (deny[name] == every) | (allow[name] == every)
 
+    # Clients need what the allowed operation implies: without DESCRIBE, a consumer gets no metadata.
+    implied = [(allow["operation"] == each) & deny["operation"].isin(*names) for each, names in IMPLIED.items()]
     overlap = (
         (F.col("cluster") == F.col("_cluster"))
         & ((deny["principal"] == allow["principal"]) | (deny["principal"] == EVERYONE))
         & (deny["resource_type"] == allow["resource_type"])
-        & meet("operation", "ALL")
+        & (meet("operation", "ALL") | reduce(or_, implied))
         & meet("host", WILDCARD)
         & (name_covers("acl", "_allow") | name_covers("_allow", "acl"))
     )
