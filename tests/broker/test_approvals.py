@@ -12,7 +12,7 @@ from tests.broker.direct import live, make
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import GuardStopped, UsageError
-from topicledger.ledger import runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.run import require_run
 from topicledger.ledger.verifying import verify
 from topicledger.plan.approvals import SHOWN_DIGEST, classes_of, digest_of, needed
@@ -82,7 +82,7 @@ def test_approvals_lapse_with_the_plan_and_need_a_plan(
     estate.ledger.update(PLANS, "run_id = 'deletes'", {"topic_id": "'another'"})
     assert estate.run("apply", "deletes").exit_code == 5
     assert set(live(kafka, "approvals-lapse.")) == {"approvals-lapse.a"}
-    runs.abandon(estate.ledger, estate.settings, "deletes")
+    abandon(estate.ledger, estate.settings, "deletes")
     with pytest.raises(UsageError, match="run deletes was abandoned: plan again"):
         estate.approve("deletes", by="bob")
     with pytest.raises(UsageError, match="there is no run nobody"):

@@ -24,7 +24,7 @@ from topicledger.apply.dispatch import Stop, Stopped
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
-from topicledger.ledger import runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.model import Outcome
 from topicledger.schemas import AUDIT, THROTTLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
@@ -69,7 +69,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     assert estate.run("provision", "other", only=("creates",)).exit_code == 0
     estate.declare({"topic": "stay.new", "num_partitions": 1, "replication_factor": 1})
     estate.run("plan", "given", only=("creates",))
-    runs.abandon(estate.ledger, estate.settings, "given")
+    abandon(estate.ledger, estate.settings, "given")
     assert estate.run("provision", "creates", only=("creates",)).exit_code == 0
     with admin_of(kafka_three) as admin:
         listed = admin.list_reassignments()
@@ -95,7 +95,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     some_seconds = replace(SLOW, throttle=400_000)
     estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=100), replicas=some_seconds)
     stopped_while_it_moves(estate, kafka_three, "again")
-    runs.abandon(estate.ledger, estate.settings, "again")
+    abandon(estate.ledger, estate.settings, "again")
     assert throttles_on(kafka_three, ["stay.moved"])
     with admin_of(kafka_three) as admin:
         until(lambda: admin.list_reassignments() == {}, seconds=300)

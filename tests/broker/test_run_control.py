@@ -28,6 +28,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import UsageError
 from topicledger.ledger import leases, runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.run import Run
 from topicledger.model import TopicInfo
 from topicledger.pipeline import Planned
@@ -369,7 +370,7 @@ def test_empty_manifests_are_nothing_to_do(estate: Estate) -> None:
 def test_an_abandoned_run_is_not_taken_up_again(estate: Estate, kafka: EmbeddedKafka) -> None:
     estate.declare({"topic": "abandoned.topic"})
     runs.start(estate.ledger, estate.settings, runs.Request(command="plan", run_id="abandoned"))
-    runs.abandon(estate.ledger, estate.settings, "abandoned")
+    abandon(estate.ledger, estate.settings, "abandoned")
     for command in ("plan", "apply", "provision"):
         with pytest.raises(UsageError, match="was abandoned"):
             estate.run(command, run_id="abandoned")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from tests.fault.effort import THOROUGH
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.run import row_of
 from topicledger.ledger.runs import Request
 from topicledger.ledger.tables import Ledger
@@ -70,10 +72,10 @@ def test_older_table_accepts_simultaneous_runs(spark: SparkSession, tmp_path: Pa
         list(pool.map(lambda name: a_run(Ledger(spark, ledger.root), name, together), names))
 
     settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
-    runs.abandon(ledger, settings, "given up")
+    abandon(ledger, settings, "given up")
     assert ledger.update(RUNS, row_of("done"), {"state": "'finished'"}) == 1
     with pytest.raises(UsageError, match="run done is finished"):
-        runs.abandon(ledger, settings, "done")
+        abandon(ledger, settings, "done")
     states = {row["run_id"]: row["state"] for row in ledger.read(RUNS).collect()}
     assert states == {**dict.fromkeys([*names, "done"], "finished"), "given up": "abandoned"}
 
@@ -100,3 +102,29 @@ def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
         first.commit_state(RunState.FINISHED)
     assert caught.value.exit_code == ExitCode.ERROR, "it may have changed clusters"
     assert ledger.read(RUNS).count() == 1
+
+
+@pytest.mark.parametrize("ended", [RunState.FINISHED, RunState.ABANDONED])
+def test_a_start_leaves_a_run_as_it_is_that_ends_meanwhile(
+    ended: RunState, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read the row before the end. The digest of an ended run covers its epoch: `verify` would call it changed."""
+    settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
+    request = Request(command="provision", run_id="ending")
+    ledger.ensure(RUNS)
+    runs._begin(ledger, settings, request, "ending", (), {"command": "provision", "clusters": ""})
+    require_fresh = runs.require_fresh
+
+    def ends(run_id: str, *more: Any) -> None:
+        ledger.update(RUNS, row_of(run_id), {"state": f"'{ended.value}'", "exit_code": "0"})
+        require_fresh(run_id, *more)
+
+    monkeypatch.setattr(runs, "require_fresh", ends)
+    if ended is RunState.ABANDONED:
+        with pytest.raises(UsageError, match="run ending was resumed by another start, or abandoned"):
+            runs.start(ledger, settings, request)
+    else:
+        found = runs.start(ledger, settings, request)
+        assert (found.state, found.epoch, found.exit_code) == (RunState.FINISHED, 1, 0)
+    (row,) = ledger.read(RUNS).collect()
+    assert (row["state"], row["epoch"]) == (ended.value, 1)

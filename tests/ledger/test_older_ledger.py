@@ -15,7 +15,7 @@ from tests import clusters
 from tests.harness import Estate
 from tests.ledger.exercise import OLDER, OLDER_CLUSTER_ID
 from topicledger import report
-from topicledger.ledger import runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.run import find_run
 from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
 from topicledger.schemas.tables import Table
@@ -64,7 +64,7 @@ def test_finished_runs_of_an_older_ledger_are_reported(estate: Estate) -> None:
 
 @pytest.mark.thorough
 def test_open_plan_of_an_older_ledger_can_be_abandoned(estate: Estate) -> None:
-    runs.abandon(estate.ledger, estate.settings, "planned")
+    abandon(estate.ledger, estate.settings, "planned")
     row = find_run(estate.ledger, "planned")
     assert row is not None
     assert row["state"] == "abandoned"

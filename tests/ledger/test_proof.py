@@ -26,6 +26,7 @@ from topicledger.config.proof import ProofSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, SecretError, UsageError
 from topicledger.ledger import appended, digests, maintain, proof, runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.verified import Verified, render
@@ -452,7 +453,7 @@ def test_abandoned_run_is_proven_like_a_finished_one(signed: Ledger) -> None:
     before = verify(signed, settings)
     assert (found(before), before.unproven_runs) == ([], ["given-up"])
 
-    runs.abandon(signed, settings, "given-up")
+    abandon(signed, settings, "given-up")
     row = find_run(signed, "given-up")
     assert row is not None
     assert (row["state"], row["proof"]["audit_rows"]) == ("abandoned", "1")
@@ -462,7 +463,7 @@ def test_abandoned_run_is_proven_like_a_finished_one(signed: Ledger) -> None:
     # The state that an older topicledger would leave; abandoning the run again gives it its digest.
     set_in_runs(signed, "run_id = 'given-up'", digest="NULL", proof="NULL", previous_digest="NULL")
     assert found(verify(signed, settings)) == [("given-up", "no_digest", "runs")]
-    runs.abandon(signed, settings, "given-up")
+    abandon(signed, settings, "given-up")
     assert found(verify(signed, settings)) == []
     tampered(signed, AUDIT).update("run_id = 'given-up'", {"outcome": "'ok'"})
     assert found(verify(signed, settings)) == [("given-up", "rows_changed", "audit")]

@@ -376,6 +376,7 @@ def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSes
     digests = {"a.yaml": "1", "b.yaml": "2"}
     files, replaces = ParsedManifests(rows=[*rows, theirs], errors=[], digests=digests), Replace(owners=("a",))
     row: dict[str, Any] = {"run_id": "r", "state": "planning", "manifest_version": 3, "scope": None}
+    row["requested_by"] = "ann"
     kept: list[Any] = []
     ledger: Any = SimpleNamespace(
         spark=spark,
@@ -385,9 +386,12 @@ def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSes
         read_at=lambda table, version: then if version == 3 else frame(spark, plain(table.schema), []),
     )
 
+    # Whoever starts the run again: `apply` loads what its requester may declare.
+    owners = Owners(names={"a": OwnerSettings(topics=(), requested_by=("ann",))})
+
     def files_of(parsed: ParsedManifests, run_id: str) -> Files:
-        settings: Any = SimpleNamespace(owners=Owners(), guards=GuardSettings())
-        request = Request(command="plan", run_id=run_id, requested_by="ann")
+        settings: Any = SimpleNamespace(owners=owners, guards=GuardSettings())
+        request = Request(command="plan", run_id=run_id, requested_by="eve" if kept else "ann")
         return loading.files_of(ledger, settings, parsed, ["."], replaces, request)
 
     def removed(found: Files) -> set[str]:
@@ -408,6 +412,19 @@ def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSes
     found = files_of(changed, "r")
     assert (removed(found), found.argument) == ({"gone"}, arguments["files"])
     assert {each["topic"] for each in found.unloaded[MANIFESTS.name].rows.collect()} == {"kept"}
+
+
+def test_a_plan_from_files_is_continued_with_the_values_of_its_variables() -> None:
+    """`apply` reads the files with the first values: with others, a cluster would be planned from other rows."""
+    row: Any = {"run_id": "r", "arguments": {"variables": '{"COUNT": "2", "ENV": "dev"}'}}
+
+    def files(**values: str) -> Any:
+        return Request(command="plan", run_id="r", manifests=Files(argument="{}", unloaded={}, variables=values))
+
+    for accepted in (files(COUNT="2", ENV="dev"), files(), files(NEW="1"), Request(command="plan", run_id="r")):
+        _require_same_variables(row, accepted)
+    with pytest.raises(UsageError, match="run r started with --var COUNT=2, not 3; the same id needs the same"):
+        _require_same_variables(row, files(COUNT="3"))
 
 
 def frame_of(rows: list[dict[str, Any]]) -> Any:

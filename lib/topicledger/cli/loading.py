@@ -86,13 +86,14 @@ def files_of(
     Rows of the files outside of the request's scope are not loaded, and count as pending outside. A run that is being
     applied has loaded its files: for clusters that it has not reached yet, it goes by those that are still as planned.
     """
-    requester = request.requested_by or os_user()
+    begun = planned_files.begun(ledger, settings, request.run_id)
+    # `apply` loads what the requester of the run may declare, whoever starts it again.
+    requester = str(begun.row["requested_by"]) if begun is not None else request.requested_by or os_user()
     barred = ownership.barred(settings.owners, requester)
     if replacing is not None:
         _require_may_replace(replacing, barred, requester)
     for line in left_behind(ledger, parsed, replacing):
         click.echo(line, err=True)
-    begun = planned_files.begun(ledger, settings, request.run_id)
     removals = None
     if replacing is not None and begun is None:
         removals = removals_of(ledger, parsed, replacing, partial(declarations, request.scope))

@@ -26,7 +26,8 @@ from topicledger.cli.options import (
 from topicledger.cli.plans import revert
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
-from topicledger.ledger import runs, verifying
+from topicledger.ledger import verifying
+from topicledger.ledger.abandoned import abandon, take_over
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, clusters_left
@@ -208,7 +209,7 @@ def runs_abandon(options: Options, cancel: bool) -> int:
     ledger = open_ledger(options, settings, "runs")
     if cancel:
         _cancel(ledger, settings, options.run_id)
-    runs.abandon(ledger, settings, options.run_id)
+    abandon(ledger, settings, options.run_id)
     with display_only("the result", instead="`runs list` shows the run's state"):
         click.echo(abandoned(options.run_id))
     _take_away_throttles(ledger, settings, options.run_id)
@@ -238,7 +239,7 @@ def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, 
 
 def _cancel(ledger: Ledger, settings: Settings, run_id: str) -> None:
     """Cancel a run's moves. Raises ClusterError if the outcome of any is unknown; the run then stays open."""
-    with runs.take_over(ledger, settings, run_id) as run:
+    with take_over(ledger, settings, run_id) as run:
         problems = cancel_of(run, Context(progress=Progress(), stop=Stop()))
     if problems:
         raise ClusterError(f"run {run_id} is not abandoned: {'; '.join(problems.values())}")

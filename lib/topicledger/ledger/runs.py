@@ -1,4 +1,4 @@
-"""Start, resume and abandon runs."""
+"""Start and resume runs."""
 
 from __future__ import annotations
 
@@ -286,6 +286,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
             )
     if request.command != "apply":
         _require_same_scope(row, request.scope)
+        _require_same_variables(row, request)
     if request.usage is not None and request.usage != (USAGE_ARGUMENT in arguments):
         began = "with" if USAGE_ARGUMENT in arguments else "without"
         raise UsageError(f"run {run_id} started {began} usage; the same id needs the same arguments")
@@ -299,16 +300,15 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         # A plan takes no lease: the run's other driver would send more, without a row for it.
         if held := lease_rows.of_live(ledger, run_id):
             raise UsageError(f"{lease_rows.holders(held)}: start the plan again when it has ended")
-    # An unfinished `plan` observes clusters again.
-    again = request.command == "plan" and state is RunState.PLANNING
-    if request.command != AUDIT_COMMAND and state in (RunState.PLANNING, RunState.PLANNED) and not again:
+    if request.command != AUDIT_COMMAND and state in (RunState.PLANNING, RunState.PLANNED):
+        # Also if `plan` would observe clusters again: the plan's age counts from the first start.
         require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING and row["observed_at"] is None:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
     run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state, unloaded=request.unloaded)
     if state is RunState.FINISHED or (request.command == "plan" and state is RunState.PLANNED):
         return run
-    return _with_next_epoch(run)
+    return with_next_epoch(run)
 
 
 def _require_same_scope(row: Row, asked: Scope) -> None:
@@ -318,6 +318,18 @@ def _require_same_scope(row: Row, asked: Scope) -> None:
         raise UsageError(
             f"run {row['run_id']} started with scope: {began}, not {now}; the same id needs the same arguments"
         )
+
+
+def _require_same_variables(row: Row, request: Request) -> None:
+    """Raise UsageError if a run's files got another value for a variable: `apply` reads them with the first one."""
+    then = json.loads((row["arguments"] or {}).get(VARIABLES_ARGUMENT, "{}"))
+    now = request.manifests.variables if isinstance(request.manifests, Files) else {}
+    for name, value in now.items():
+        if then.get(name, value) != value:
+            raise UsageError(
+                f"run {row['run_id']} started with --var {name}={then[name]}, not {value}; the same id needs the same "
+                "arguments"
+            )
 
 
 def _lacks_a_plan(ledger: Ledger, run_id: str) -> bool:
@@ -343,58 +355,24 @@ def require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None
         )
 
 
-def _with_next_epoch(run: Run) -> Run:
-    """Return the run under a new epoch, so that Delta ignores what an earlier start appends from now on.
+def with_next_epoch(run: Run) -> Run:
+    """Return an open run under a new epoch, so that Delta ignores what an earlier start appends from now on.
 
-    Only after that is the run's state read.
+    Only after that is the run's state read. A run that has ended meanwhile is returned as it ended: its digest covers
+    the epoch. Raises UsageError if it was abandoned.
     """
     audited = (DRIFT, USAGE) if USAGE_ARGUMENT in run.arguments else (DRIFT,)
     tables = audited if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
-    before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
+    ended = ", ".join(sql_value(each.value) for each in (RunState.FINISHED, RunState.ABANDONED))
+    before = f"{row_of(run.run_id)} AND epoch = {run.epoch} AND NOT state IN ({ended})"
     own = {"epoch": run.epoch + 1, "spark_app_id": spark_app_id(run.spark), "start_id": secrets.token_hex(8)}
-    run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
+    if run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()}) == 0:
+        now = find_run(run.ledger, run.run_id)
+        if now is not None and now["state"] == RunState.FINISHED:
+            return replace(run, row=now.asDict(), found=RunState.FINISHED)
     ours = replace(run, row={**run.row, **own})
     for table in tables:
         run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=ours.epoch * EPOCH_STEP)
     row = ours.require_ownership().asDict()
     return replace(ours, row=row, found=RunState(row["state"]))
-
-
-def take_over(ledger: Ledger, settings: Settings, run_id: str) -> Run:
-    """Take an open run from a driver that may still apply it, to end its actions that are under way.
-
-    That driver can't write any more. The current settings may differ from the run's. Raises UsageError if the run is
-    unknown, finished or abandoned, or changed no cluster.
-    """
-    ledger.ensure(RUNS)
-    row = _to_abandon(ledger, run_id)
-    if row["state"] == RunState.ABANDONED:
-        raise UsageError(f"run {run_id} was abandoned: it is unknown which moves under way are its own")
-    if (row["arguments"] or {}).get("command") not in PROVISIONING:
-        raise UsageError(f"run {run_id} changed no cluster: there is nothing to cancel")
-    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=RunState(row["state"]))
-    return _with_next_epoch(run)
-
-
-def _to_abandon(ledger: Ledger, run_id: str) -> Row:
-    row = require_run(ledger, run_id)
-    if row["state"] == RunState.FINISHED:
-        raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
-    return row
-
-
-def abandon(ledger: Ledger, settings: Settings, run_id: str) -> None:
-    """Abandon a run on request: it can't be resumed any more, and gets a digest as finished runs do.
-
-    A run that an older topicledger abandoned without a digest gets one. Raises UsageError if the run is finished or
-    unknown, and SecretError if `proof.key` can't be read here.
-    """
-    ledger.ensure(RUNS)
-    signs = proof.signer(settings)
-    _to_abandon(ledger, run_id)
-    unless = f"state <> {sql_value(RunState.FINISHED.value)}"
-    new = {"state": sql_value(RunState.ABANDONED.value)}
-    if ledger.update(RUNS, f"{row_of(run_id)} AND {unless} AND digest IS NULL", new) == 0:
-        _to_abandon(ledger, run_id)
-    proof.seal_abandoned(ledger, signs, run_id)
