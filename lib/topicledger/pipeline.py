@@ -44,7 +44,7 @@ from topicledger.plan.approvals import Approvals
 from topicledger.plan.decided import NOTHING, Decided, Observed, commit_plan
 from topicledger.plan.history import warn_of_changed_back
 from topicledger.plan.kinds import GOALS
-from topicledger.plan.planned_files import paths_in
+from topicledger.plan.planned_files import apply_command, paths_in
 from topicledger.plan.prune import rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import in_batches, sendable, standing
@@ -251,6 +251,11 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
             summary = replace(summary, pending=pending, exit_code=int(code))
         # An earlier start found something to apply: approvals may allow by now all that waited.
         waits = planning_only and (summary.is_pending or run.found is RunState.PLANNED)
+        if planning_only and run.found is RunState.APPLYING:
+            # What an earlier start applied may still be unverified, and this start verifies nothing.
+            command = apply_command(run.run_id, paths_in(run.arguments))
+            ends = f"an earlier start applied some of it; to verify that and to end the run: {command}"
+            return replace(summary, problems=[*summary.problems, ends])
         if summary.exit_code == ExitCode.ERROR or waits:
             return summary
         ended: Mapping[str, object] = {

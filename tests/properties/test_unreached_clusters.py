@@ -39,12 +39,22 @@ def unreached(planned: DataFrame) -> DataFrame:
     return DataFrame(planned.columns, rows)
 
 
+def needless(planned: DataFrame) -> DataFrame:
+    """Rows of a plan for which the second cluster needs nothing."""
+    end = {"action": None, "phase": "policy", "outcome": "skipped", "error": None}
+    return DataFrame(planned.columns, [row if row["cluster"] == EAST else {**row, **end} for row in planned.rows])
+
+
 def made(walk: Walk, cluster: str) -> set[str]:
     return CREATES[cluster] & walk.world.clusters[cluster].topics.keys()
 
 
-def test_a_plan_is_applied_although_a_cluster_was_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`apply` sends what is planned, leaves the rest open and says how to plan it; a later plan completes the run."""
+@pytest.mark.parametrize("needed", [True, False], ids=["something to do", "nothing to do"])
+def test_a_plan_is_applied_although_a_cluster_was_not_reached(needed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`apply` sends what is planned, leaves the rest open and says how to plan it; a later plan completes the run.
+
+    Only `apply` ends the run: it verifies what an earlier start applied.
+    """
     with installed():
         walk = Walk(Estate(), Counter())
         planned, seen = STAGE.plans, driver._seen
@@ -63,6 +73,14 @@ def test_a_plan_is_applied_although_a_cluster_was_not_reached(monkeypatch: pytes
         assert (summary.exit_code, summary.state) == (1, "applying")
         assert [each for each in summary.problems if "cluster west has no plan" in each] == list(summary.problems)
         assert (made(walk, EAST), made(walk, WEST)) == (CREATES[EAST], set())
-        assert started(walk, "plan").pending_changes == 2
+        if not needed:
+            STAGE.plans = lambda kind, version: needless(planned(kind, version))
+        later = started(walk, "plan")
+        assert (later.exit_code, later.state, later.pending_changes > 0) == (0, "applying", needed)
+        assert [each for each in later.problems if "to end the run: apply --run-id topics-1" in each] == list(
+            later.problems
+        )
         assert made(walk, WEST) == set()
-        assert (started(walk, "apply").exit_code, made(walk, WEST)) == (0, CREATES[WEST])
+        last = started(walk, "apply")
+        assert (last.exit_code, last.state, made(walk, WEST)) == (0, "finished", CREATES[WEST] if needed else set())
+        STAGE.plans = planned
