@@ -450,8 +450,9 @@ def test_query_finds_a_table_under_a_relative_root(spark: SparkSession, pristine
 
 
 def test_reading_a_missing_table_or_version_is_an_error(ledger: Ledger) -> None:
-    with pytest.raises(TableError, match="can't be read"):
+    with pytest.raises(TableError, match="can't be read") as missing:
         Ledger(ledger.spark, ledger.root + "/nowhere").latest_version(MANIFESTS)
+    assert "tried" not in str(missing.value), "no retry creates it"
     with pytest.raises(PySparkException):
         ledger.read(MANIFESTS, version=7)
 

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField, StructType
 from topicledger.arrow import arrow_schema
 from topicledger.config.roots import is_in_catalog, missing_root
 from topicledger.errors import TableError, UsageError
-from topicledger.ledger.retries import condition, retried
+from topicledger.ledger.retries import SPARK_ERRORS, condition, retried
 from topicledger.ledger.session import is_local
 from topicledger.ledger.sql import column_definition, definition, other_types, run_on_create, sql_text
 from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
@@ -348,8 +348,9 @@ class Definitions:
         latest = None
         try:
             _ = self._load(table, _NO_VERSION).schema
-        except PySparkException as error:
-            if condition(error) == _VERSION_NOT_FOUND:
+        except SPARK_ERRORS as error:
+            # Of a missing table, Delta only says that it finds no file; the history says that there is no table.
+            if isinstance(error, PySparkException) and condition(error) == _VERSION_NOT_FOUND:
                 latest = (error.getMessageParameters() or {}).get("latest")
         return int(latest if latest is not None else self._history(table).limit(1).collect()[0]["version"])
 
