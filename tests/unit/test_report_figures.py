@@ -262,6 +262,22 @@ def test_the_last_of_several_runs_counts(spark: SparkSession) -> None:
     assert [(row["topic"], row["change"]) for row in found] == [("b", "new")]
 
 
+def test_a_problem_counts_although_another_action_on_the_topic_succeeded_later(spark: SparkSession) -> None:
+    """One run may change a topic in several ways: its refused change is not hidden by the one that was made."""
+    refused = {"topic": "a", "action": "alter_configs", "outcome": "refused", "error": "MAX_LOSSES_EXCEEDED"}
+    grown = {"topic": "a", "action": "add_partitions", "completed_at": at(60)}
+    both, earlier = audit_rows(spark, refused, grown), audit_rows(spark, {**refused, "run_id": "zero"})
+    mended = audit_rows(spark, refused, {**grown, "run_id": "two"})
+    nothing = plan_rows(spark)
+    results = {name: figures.results(rows, nothing, []) for name, rows in (("both", both), ("mended", mended))}
+    first = figures.results(earlier, nothing, [])
+    found = {name: dicts(figures.changes(first, now)) for name, now in results.items()}
+    assert [(row["change"], row["now"]) for row in found["both"]] == [
+        ("still there", "apply refused: MAX_LOSSES_EXCEEDED")
+    ]
+    assert [row["change"] for row in found["mended"]] == ["gone"]
+
+
 @pytest.mark.parametrize(
     ("days", "age"),
     [(0, "under a day"), (0.99, "under a day"), (1, "1 to 7 days"), (7, "7 to 30 days"), (30, "over 30 days")],

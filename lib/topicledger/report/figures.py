@@ -218,8 +218,8 @@ def worst_first(found: DataFrame) -> DataFrame:
 def changes(before: DataFrame, now: DataFrame) -> DataFrame:
     """Find topics whose problems are new, gone, unchanged or different.
 
-    In: `RESULTS` twice. Out: `facts.ChangedProblem`. If several runs have a topic, the last one counts. Rows without a
-    topic can't be compared.
+    In: `RESULTS` twice. Out: `facts.ChangedProblem`. If several runs have a topic, the last one counts; if that has
+    several results for it, a problem does. Rows without a topic can't be compared.
     """
     problem = F.col("outcome").isin(*(each.value for each in PROBLEMS))
     stand = F.struct(
@@ -230,7 +230,13 @@ def changes(before: DataFrame, now: DataFrame) -> DataFrame:
     when = F.coalesce("completed_at", F.lit(_LONG_AGO))
     sides = {"before": before, "now": now}
     rows = [frame.where("topic IS NOT NULL").withColumn("_side", F.lit(name)) for name, frame in sides.items()]
-    last = [F.max_by(stand, F.when(F.col("_side") == name, when)).alias(f"_{name}") for name in sides]
+    worst = F.max_by(stand, F.struct(problem, when)).alias("_stand")
+    of_runs = (
+        reduce(DataFrame.unionByName, rows)
+        .groupBy("_side", "run_id", "cluster", "topic")
+        .agg(worst, F.max(when).alias("_when"))
+    )
+    last = [F.max_by("_stand", F.when(F.col("_side") == name, F.col("_when"))).alias(f"_{name}") for name in sides]
     was, is_now = (F.coalesce(F.col(f"_{name}.problem"), F.lit(False)) for name in sides)
     change = (
         F.when(~was & is_now, Changed.NEW.value)
@@ -243,8 +249,7 @@ def changes(before: DataFrame, now: DataFrame) -> DataFrame:
         for name in sides
     ]
     return (
-        reduce(DataFrame.unionByName, rows)
-        .groupBy("cluster", "topic")
+        of_runs.groupBy("cluster", "topic")
         .agg(*last)
         .select(change.alias("change"), "cluster", "topic", *stands)
         .where(F.col("change").isNotNull())
