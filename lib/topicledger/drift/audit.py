@@ -20,17 +20,18 @@ from topicledger.config.patterns import any_matches
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.beside import find_resource_drift
+from topicledger.drift.earlier import found_before
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.scoping import on_resources, on_topics
 from topicledger.drift.summary import IGNORED, REFUSED, DriftSummary, summarise
 from topicledger.drift.usage import record_usage
 from topicledger.frames import materialised
+from topicledger.ledger.comparable import AUDITED_ARGUMENT
 from topicledger.ledger.run import Run
-from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS, USAGE_ARGUMENT
+from topicledger.ledger.runs import EARLIER_CONFIGS, USAGE_ARGUMENT
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
-from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.listed import Listed
@@ -51,15 +52,9 @@ from topicledger.schemas import (
     MANIFESTS,
     OBSERVED,
     OBSERVED_CONFIGS,
-    RUNS,
 )
 
 log = logging.getLogger(__name__)
-
-_AUDITED = "audited"
-"""Key in an audit's arguments: the clusters that it has compared, by name, with commas; older audits have none."""
-_AUDITS_BEFORE = 100
-"""Number of earlier audits to search for the last one of a cluster."""
 
 
 def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> DriftSummary:
@@ -112,7 +107,7 @@ def _audit_clusters(
             mine = on_resources(run, kind, estate, found, declared)
             differing = differing.unionByName(declared.transform(beside_topics).transform(mine))
         rows = (
-            differing.transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
+            differing.transform(with_since(found_before(run, list(estate.cluster_ids)), now))
             .transform(partial(_as_drift, run=run, now=now))
             .transform(materialised)
         )
@@ -279,44 +274,6 @@ def _warn_of_unread(run: Run, configs: DataFrame) -> None:
         )
 
 
-def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
-    """Rows of `drift` that the last audit of each cluster found.
-
-    It is the latest audit that compared the cluster, whether it reached the others or not.
-    """
-    rows = (
-        run.ledger.read(RUNS)
-        .where((F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("run_id") != run.run_id))
-        .orderBy(F.desc("started_at"))
-        .limit(_AUDITS_BEFORE)
-        .select(
-            "run_id",
-            "state",
-            F.col("arguments")["clusters"].alias("clusters"),
-            F.col("arguments")[_AUDITED].alias("audited"),
-            "scope",
-        )
-        .collect()
-    )
-    # An audit of another scope may have left out what this one finds.
-    rows = [row for row in rows if Scope.from_json(row["scope"]).limits in (EVERYTHING, run.scope.limits)]
-    drift = run.ledger.read(DRIFT)
-    earlier = drift.where(F.col("run_id").isin(*(row["run_id"] for row in rows)))
-    found = {(row["run_id"], row["cluster"]) for row in earlier.select("run_id", "cluster").distinct().collect()}
-    last: dict[str, str] = {}
-    for row in rows:
-        finished = row["state"] == RunState.FINISHED
-        about = (row["audited"] or (finished and row["clusters"]) or "").split(",")
-        of_all = finished and not row["audited"] and not row["clusters"]
-        for name in clusters:
-            if of_all or name in about or (row["run_id"], name) in found:
-                last.setdefault(name, row["run_id"])
-    of_last = F.lit(False)
-    for name, run_id in last.items():
-        of_last = of_last | ((F.col("cluster") == name) & (F.col("run_id") == run_id))
-    return earlier.where(of_last)
-
-
 def _close(
     run: Run,
     observed_since: datetime,
@@ -327,10 +284,10 @@ def _close(
 ) -> DriftSummary:
     summary = summarise(run, refused, audited, problems, fail_on=fail_on)
     # An earlier start may have compared a cluster that had no drift.
-    names = filter(None, {*audited, *run.arguments.get(_AUDITED, "").split(",")})
-    arguments = {**run.arguments, _AUDITED: ",".join(sorted(names))}
+    names = filter(None, {*audited, *run.arguments.get(AUDITED_ARGUMENT, "").split(",")})
+    arguments = {**run.arguments, AUDITED_ARGUMENT: ",".join(sorted(names))}
     if problems:
-        if arguments[_AUDITED]:
+        if arguments[AUDITED_ARGUMENT]:
             run.commit_state(run.state, arguments=arguments)
         return summary
     summary = replace(summary, ignored=_ignored(run))

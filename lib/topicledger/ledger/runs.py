@@ -313,7 +313,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
 
 def _require_same_scope(row: Row, asked: Scope) -> None:
     """Raise UsageError if a run started with another scope. Clusters and kinds are compared as arguments."""
-    began, now = (replace(each.limits, barred=()) for each in (Scope.from_json(row["scope"]), asked))
+    began, now = Scope.from_json(row["scope"]).asked, asked.asked
     if began != now:
         raise UsageError(
             f"run {row['run_id']} started with scope: {began}, not {now}; the same id needs the same arguments"

@@ -38,6 +38,11 @@ class Scope:
         return replace(self.in_order(), clusters=(), kinds=())
 
     @property
+    def asked(self) -> Self:
+        """`limits` without `barred`, which follows from who asked: two runs with the same are about the same."""
+        return replace(self.limits, barred=())
+
+    @property
     def narrows(self) -> bool:
         """Whether some resources of the clusters may be outside."""
         return self.limits != type(self)()

@@ -1,0 +1,43 @@
+"""Runs that can be compared: those of the same scope, and audits by the clusters that they compared."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.ledger.run import CLUSTERS_ARGUMENT
+from topicledger.ledger.runs import AUDIT_COMMAND
+from topicledger.model import RunState
+from topicledger.model.scope import Scope
+
+AUDITED_ARGUMENT = "audited"
+"""Key in an audit's arguments: the clusters that it has compared, by name, with commas; older audits have none."""
+COMPARED = "compared_cluster"
+"""Column (string): a cluster that an audit compared; empty for all clusters of the settings."""
+
+_TYPES = {tuple: "array<string>", bool: "boolean"}
+
+
+def of_scope(scope: Scope) -> Column:
+    """Return whether a row of `runs` has the limits of this scope, as `Scope.asked` (boolean)."""
+    asked = {name: value for name, value in vars(scope.asked).items() if name not in ("clusters", "kinds", "barred")}
+    kept = F.from_json("scope", ", ".join(f"{name} {_TYPES[type(value)]}" for name, value in asked.items()))
+    same = F.lit(True)
+    for name, value in asked.items():
+        same = same & (F.coalesce(kept[name], _literal(type(value)())) == _literal(value))
+    return same
+
+
+def _literal(value: tuple[str, ...] | bool) -> Column:
+    return F.lit(value) if isinstance(value, bool) else F.array(*map(F.lit, value)).cast("array<string>")
+
+
+def audits(runs: DataFrame) -> DataFrame:
+    """Keep the audits, once for each cluster that they compared, in `COMPARED`. In: rows of `runs`.
+
+    Audits that didn't reach all clusters count for those that they reached. Older ones didn't name their clusters.
+    """
+    arguments = F.col("arguments")
+    finished = F.when(F.col("state") == RunState.FINISHED.value, F.coalesce(arguments[CLUSTERS_ARGUMENT], F.lit("")))
+    names = F.coalesce(arguments[AUDITED_ARGUMENT], finished)
+    return runs.where(arguments["command"] == AUDIT_COMMAND).withColumn(COMPARED, F.explode(F.split(names, ",")))
