@@ -12,12 +12,13 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, manifest_rows, plain, validated_rows
 from topicledger.config.settings import Owners, OwnerSettings
-from topicledger.drift.scoping import compared_with, on_topics
+from topicledger.drift.find import Estate
+from topicledger.drift.scoping import compared_with, configs_to_keep, on_topics
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.model.scope import Scope
 from topicledger.plan.former import UNDECLARED, former
 from topicledger.report.limits import of_rows
-from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS
+from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOPIC = {"cluster": "main", "resource_type": "topic"}
@@ -194,3 +195,35 @@ def test_an_audit_of_an_owner_has_its_removed_topics(spark: SparkSession) -> Non
     assert inside("a") == {"removed"}
     assert inside("b") == {"declared"}
     assert inside("pay") == {"pay.removed", "pay.unknown"}
+
+
+def test_an_audit_of_an_owner_leaves_the_recorded_configs_of_other_topics(spark: SparkSession) -> None:
+    """The next whole audit compares them with these, and reports a broker's default that changed meanwhile."""
+
+    def configs(value: str, *topics: str, cluster: str = "main") -> DataFrame:
+        entry = {"name": "retention.ms", "value": value}
+        rows = [{"cluster": cluster, "topic": name, "configs": [entry], "run_id": "earlier"} for name in topics]
+        return frame(spark, plain(OBSERVED_CONFIGS.schema), rows)
+
+    declared = validated_rows(spark, {"topic": "mine", "owner": "a"}, {"topic": "new", "owner": "a"}, {"topic": "b"})
+    recorded = configs("1", "mine", "theirs", "b", "mine.gone").unionByName(configs("1", "mine", cluster="lost"))
+    gone = frame(spark, FEED, [change("delete", "mine.gone", owner="a")])
+    run = run_of(spark, lambda *_: gone, scope=Scope(owners=("a",)), prunes=None)
+    earlier, tables = run.ledger.read, {OBSERVED_CONFIGS.name: recorded}
+    run.ledger.read = lambda table, _=None: tables[table.name] if table.name in tables else earlier(table)
+    seen = configs("2", "mine", "new", "theirs", "b", "stranger").unionByName(configs("2", "mine", cluster="lost"))
+    none = spark.createDataFrame([], "cluster string")
+    estate = Estate(
+        cluster_ids={"main": "id"}, topics=none, configs=seen.drop("run_id"), earlier_configs=none, audit=none
+    )
+
+    def kept() -> dict[tuple[str, str], str]:
+        rows = dicts(configs_to_keep(run, estate, declared))
+        assert len(rows) == len({(row["cluster"], row["topic"]) for row in rows})
+        return {(row["cluster"], row["topic"]): row["configs"][0]["value"] for row in rows}
+
+    assert kept() == {
+        ("main", name): value for name, value in (("mine", "2"), ("new", "2"), ("theirs", "1"), ("b", "1"))
+    }
+    run.scope = Scope()
+    assert kept() == {("main", name): "2" for name in ("mine", "new", "theirs", "b", "stranger")}

@@ -22,7 +22,7 @@ from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.earlier import found_before
 from topicledger.drift.find import Estate, find_drift, with_since
-from topicledger.drift.scoping import on_resources, on_topics
+from topicledger.drift.scoping import configs_to_keep, on_resources, on_topics
 from topicledger.drift.summary import IGNORED, REFUSED, DriftSummary, summarise
 from topicledger.drift.usage import record_usage
 from topicledger.frames import materialised
@@ -115,6 +115,8 @@ def _audit_clusters(
             run.keep_row()
             run.require_ownership()
             run.ledger.append(DRIFT, rows, app_id=run.run_id, version=run.next_version())
+        # The next audit compares with these configs: an audit that ends before its drift is stored leaves the earlier.
+        keep(run, OBSERVED_CONFIGS, configs_to_keep(run, estate, validated), list(estate.cluster_ids))
     return set(estate.cluster_ids), problems
 
 
@@ -214,7 +216,7 @@ def _refused(validated: DataFrame) -> int:
 
 
 def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], validated: DataFrame) -> tuple[Estate, list[str]]:
-    """Observe clusters and their configs, and store each table's observations in one commit.
+    """Observe clusters and their configs, and store topics and brokers, each table in one commit.
 
     Also returns why some clusters are left out.
     """
@@ -230,8 +232,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], validated: Da
     for error in problems:
         log.info("%s; the other clusters are still audited", error)
     of_audited = F.col("cluster").isin(*ids)
-    kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
-    for table, rows in kept:
+    for table, rows in ((OBSERVED, seen.topics), (BROKERS, seen.brokers)):
         keep(run, table, rows.where(of_audited), list(ids))
     _warn_of_unread(run, described.configs.where(of_audited))
     estate = Estate(

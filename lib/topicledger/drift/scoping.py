@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.drift.find import Estate
+from topicledger.frames import materialised
 from topicledger.ledger.run import Run
 from topicledger.manifests import owners
 from topicledger.manifests.rows import Transform
@@ -15,6 +16,7 @@ from topicledger.plan import scoping
 from topicledger.plan.former import former
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.scoped import INSIDE, with_inside
+from topicledger.schemas import OBSERVED_CONFIGS
 
 
 def on_topics(run: Run, declared: DataFrame) -> Transform:
@@ -37,6 +39,23 @@ def on_topics(run: Run, declared: DataFrame) -> Transform:
         return owned.transform(inside).where(INSIDE).select(*found.columns)
 
     return transform
+
+
+def configs_to_keep(run: Run, estate: Estate, declared: DataFrame) -> DataFrame:
+    """Return the configs that an audit records, the columns of `Estate.configs`.
+
+    Those of topics outside stay as recorded, for the next audit that compares them. `declared`: as for `on_topics`.
+    """
+    audited = F.col("cluster").isin(*estate.cluster_ids)
+    seen = estate.configs.where(audited)
+    if not run.scope.narrows:
+        return seen
+    inside, key = on_topics(run, declared), ["cluster", "topic"]
+    recorded = run.ledger.read(OBSERVED_CONFIGS).where(audited).select(*seen.columns)
+    mine = recorded.select(*key).transform(inside)
+    outside = recorded.join(mine, on=key, how="left_anti")
+    # It reads the table that it replaces.
+    return seen.transform(inside).unionByName(outside).transform(materialised)
 
 
 def on_resources(run: Run, kind: ResourceKind, estate: Estate, listed: Listed, declared: DataFrame) -> Transform:
