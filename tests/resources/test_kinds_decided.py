@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
-from tests.harness import cluster_settings
+from tests.harness import UNREACHABLE, Estate, cluster_settings
 from tests.resources.examples import EXAMPLES, Example
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
@@ -379,3 +379,23 @@ def test_names_of_a_kind_agree_with_what_it_registers(example: Example) -> None:
     assert set(guards) == set(kind.names.guards) <= set(OF_KINDS)
     assert set(kind.drift.advice) == set(kind.names.drift)
     assert all(advice.of_error(each.value) != advice.UNKNOWN for each in kind.names.refusals)
+
+
+def test_an_audit_counts_and_names_the_invalid_rows_of_every_kind(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They aren't compared, whether the cluster is reached or not; those outside the audit's scope don't count."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": UNREACHABLE}, kafka=KafkaSettings(connect_timeout=1.0))
+    estate.declare({"topic": "wrong topic"}, {"topic": "fine"})
+    for example in EXAMPLES:
+        table = example.kind.table
+        rows = [*declared(example), {"cluster": "main", **example.row("theirs", owner="b"), **example.refused}]
+        made = frame(spark, table.schema, rows)
+        made.write.format("delta").mode("append").save(estate.ledger.location(table))
+    with caplog.at_level("WARNING", "topicledger"):
+        found = estate.run_audit()
+    assert (found.exit_code, found.manifests_refused) == (1, 1 + 2 * len(EXAMPLES))
+    invalid = {record.getMessage().split(" on main: ")[0] for record in caplog.records}
+    # Other columns than the key may be what is wrong.
+    assert {each.split(": ")[0] for each in invalid} >= {"manifests", *(each.table for each in EXAMPLES)}
+    assert estate.run_audit(scope=Scope(owners=("B",))).manifests_refused == len(EXAMPLES)

@@ -7,7 +7,7 @@ that can't be reached keeps its earlier rows, and a restart with the same run id
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -43,7 +43,6 @@ from topicledger.plan.moving import uneven
 from topicledger.resources import ignoring
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
-from topicledger.resources.scoped import INSIDE
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -52,9 +51,14 @@ from topicledger.schemas import (
     MANIFESTS,
     OBSERVED,
     OBSERVED_CONFIGS,
+    Table,
 )
 
 log = logging.getLogger(__name__)
+
+_Declared = Sequence[tuple[ResourceKind, DataFrame]]
+_WARNINGS = 20
+"""Most invalid rows of a table that are named."""
 
 
 def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> DriftSummary:
@@ -71,24 +75,24 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
         .transform(manifests.validated_by(run.settings, run.selected))
         .transform(materialised)
     )
-    inside = scoping.inside(run)
-    refused = _refused(validated if inside is None else validated.transform(inside).where(INSIDE))
+    beside = _validated_beside(run)
+    refused = _refused(run, [(MANIFESTS, validated), *((kind.table, rows) for kind, rows in beside)])
     clusters = _clusters_without_drift(run)
     audited = {each.name for each in run.clusters} - {each.name for each in clusters}
     problems: Sequence[str] = []
     if clusters:
-        compared, problems = _audit_clusters(run, progress, clusters, validated)
+        compared, problems = _audit_clusters(run, progress, clusters, validated, beside)
         audited |= compared
     return _close(run, now, refused, audited, problems, fail_on)
 
 
 def _audit_clusters(
-    run: Run, progress: Progress, clusters: Sequence[ClusterSettings], validated: DataFrame
+    run: Run, progress: Progress, clusters: Sequence[ClusterSettings], validated: DataFrame, others: _Declared
 ) -> tuple[set[str], Sequence[str]]:
     """Observe clusters and append their drift in one commit; return those audited, and why others were not."""
     with progress.phase("observe", len(clusters)):
         estate, problems = _observe_estate(run, clusters, validated)
-        beside = list(_declared_beside(run, estate))
+        beside = _declared_beside(run, estate, others)
         listed = []
         for kind, declared in beside:
             estate, found = _list(run, estate, kind, declared, problems)
@@ -127,17 +131,26 @@ def _without_ignored(settings: Settings) -> Transform:
     return lambda topics: topics.where(~any_matches("topic", names))
 
 
-def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceKind, DataFrame]]:
-    """Kinds that are declared or managed on audited clusters, with the validated rows of their tables."""
-    for kind in KINDS if estate.cluster_ids else ():
-        declared, managed = run.ledger.exists(kind.table), kind.deciding.manages(run.settings)
-        if not (declared or managed):
-            continue
-        rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
-        validated_by = ignoring.validated_by(kind, run.settings, list(estate.cluster_ids))
-        validated = rows.transform(validated_by).transform(materialised)
-        if managed or not validated.isEmpty():
-            yield kind, validated
+def _validated_beside(run: Run) -> _Declared:
+    """Return the validated rows of the run's clusters, for kinds beside topics that are declared or managed."""
+    found = []
+    for kind in KINDS:
+        declared = run.ledger.exists(kind.table)
+        if declared or kind.deciding.manages(run.settings):
+            rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
+            validated_by = ignoring.validated_by(kind, run.settings, run.selected)
+            found.append((kind, rows.transform(validated_by).transform(materialised)))
+    return found
+
+
+def _declared_beside(run: Run, estate: Estate, validated: _Declared) -> _Declared:
+    """Return the kinds that are declared or managed on audited clusters, with the rows of these."""
+    found = [(kind, rows.where(F.col("cluster").isin(*estate.cluster_ids))) for kind, rows in validated]
+    return [
+        (kind, rows)
+        for kind, rows in found
+        if estate.cluster_ids and (kind.deciding.manages(run.settings) or not rows.isEmpty())
+    ]
 
 
 def _list(
@@ -207,12 +220,17 @@ def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
     return [cluster for cluster in run.clusters if cluster.name not in done]
 
 
-def _refused(validated: DataFrame) -> int:
-    refused = validated.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
-    count = refused.count()
-    for row in refused.limit(20).collect() if count else ():
-        log.warning("manifest of %s on %s: %s", row["topic"], row["cluster"], row["error_message"])
-    return count
+def _refused(run: Run, declared: Iterable[tuple[Table, DataFrame]]) -> int:
+    """Count the invalid rows of tables that are inside the scope, and warn of the first ones."""
+    counts = 0
+    for table, validated in declared:
+        rows = validated.where("outcome = 'refused'").transform(scoping.declarations(run.scope, table))
+        name = "topic" if table is MANIFESTS else "resource"
+        count = rows.count()
+        for row in rows.select("cluster", name, "error_message").limit(_WARNINGS).collect() if count else ():
+            log.warning("%s: %s on %s: %s", table.name, row[name], row["cluster"], row["error_message"])
+        counts += count
+    return counts
 
 
 def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], validated: DataFrame) -> tuple[Estate, list[str]]:
