@@ -26,6 +26,7 @@ from topicledger.report.facts import (
     Result,
     RunFacts,
     RunOfSpan,
+    ShownAudit,
     Tally,
     Waiting,
 )
@@ -381,7 +382,6 @@ def dotted() -> Report:
     """Return the same run with long names of many parts in every word from outside, and drift of such topics."""
     facts = run_facts(
         requested_by=DOTTED[0],
-        approved_by=[*DOTTED],
         principal=f"User:{DOTTED[1]}",
         arguments={"command": "provision", "clusters": ", ".join(DOTTED)},
     )
@@ -389,8 +389,12 @@ def dotted() -> Report:
     tallies = [replace(each, cluster=DOTTED[2]) for each in drift.tallies]
     rows = [replace(each, cluster=name, topic=name, owner=name) for each in drift.rows[:3] for name in DOTTED]
     compared = replace(drift.compared, rows=_changed(DOTTED)) if drift.compared else None
+    worded = _worded(DOTTED, DOTTED[0])
     return replace(
-        _worded(DOTTED, DOTTED[0]), run=facts, drift=replace(drift, tallies=tallies, rows=rows, compared=compared)
+        worded,
+        run=facts,
+        history=replace(worded.history, approved_by=[*DOTTED]),
+        drift=replace(drift, tallies=tallies, rows=rows, compared=compared),
     )
 
 
@@ -465,7 +469,7 @@ def _drift(facts: RunFacts) -> DriftReport:
         for number in range(min(count, 8))
     ]
     return DriftReport(
-        run=facts,
+        audits=[ShownAudit(run=facts)],
         tallies=tallies,
         rows=rows,
         query="SELECT severity, kind FROM delta.`/data/ledger/drift`",

@@ -180,6 +180,56 @@ def test_span_contains_runs_that_ended_in_it_and_its_last_audit(told: Ledger) ->
 
 
 @pytest.mark.thorough
+def test_audits_of_a_part_or_of_some_clusters_hide_no_findings(told: Ledger, tmp_path: Path) -> None:
+    """An owner's audit found nothing; one that didn't reach cluster orders found something on payments."""
+    ledger, later = copy(told, tmp_path / "parts"), TUESDAY + timedelta(hours=2)
+
+    def audit(run_id: str, hours: int, state: str, scope: Scope, **more: str) -> dict[str, Any]:
+        arguments = {"command": "audit", "clusters": "", **more}
+        at = later + timedelta(hours=hours)
+        return {"run_id": run_id, "started_at": at, "state": state, "arguments": arguments, "scope": scope.to_json()}
+
+    mine = Scope(owners=("payments",))
+    put(
+        ledger,
+        RUNS,
+        {},
+        audit("partly", 0, "planning", Scope(), audited="payments"),
+        audit("mine", 1, "finished", mine, audited="orders,payments"),
+    )
+    put(
+        ledger,
+        DRIFT,
+        {"kind": "missing", "cluster": "payments", "severity": "error"},
+        {"run_id": "partly", "topic": "p"},
+    )
+    spanned = gather(ledger, span(TUESDAY, NOW, ()), NOW)
+    assert spanned.drift is not None
+    assert [(each.run.run_id, list(each.clusters)) for each in spanned.drift.audits] == [
+        ("partly", ["payments"]),
+        ("audit-2", []),
+    ]
+    assert sorted(str(row.topic) for row in spanned.drift.rows) == ["p", "x", "z"]
+    assert {row["topic"] for row in ledger.spark.sql(spanned.drift.query).collect()} == {"p", "x", "z"}
+    assert spanned.drift.compared is not None
+    assert spanned.drift.compared.counts == {"new": 2, "gone": 1, "still there": 1}
+    # Cluster orders wasn't compared, so its findings aren't gone.
+    partly = of(ledger, "partly").drift
+    assert partly is not None
+    assert partly.compared is not None
+    assert (partly.compared.counts, partly.compared.last) == ({"new": 1}, "audit audit-2 (2026-11-17T13:00:00Z)")
+    found = of(ledger, "mine")
+    assert found.drift is not None
+    assert (found.drift.rows, found.drift.compared) == ([], None)
+    assert "Scope</dt><dd><bdi>owner payments" in render(found)
+    only = gather(ledger, span(TUESDAY, NOW, ["payments"]), NOW).drift
+    assert only is not None
+    assert [row.topic for row in only.rows] == ["p"]
+    hours = span(later + timedelta(minutes=30), NOW, ())
+    assert gather(ledger, hours, NOW).drift is None
+
+
+@pytest.mark.thorough
 def test_span_is_compared_with_the_previous_span(told: Ledger) -> None:
     found = gather(told, span(moment("2026-11-17", "--since"), moment("2026-11-18", "--until"), ()), NOW)
     assert found.compared is not None

@@ -42,6 +42,7 @@ from topicledger.report.facts import (
     DriftFinding,
     History,
     PlannedChange,
+    ShownAudit,
     ShownState,
 )
 from topicledger.report.scope import span
@@ -410,13 +411,34 @@ def test_headline_speaks_of_actions_if_acls_are_among_them() -> None:
 
 
 def test_header_names_the_requester_and_the_approvers() -> None:
-    facts = replace(reports.run_facts(), approved_by=["bob", "beyond guards: deletes=2"])
-    text = told(render(replace(reports.run(), run=facts, limits=Scope(owners=("payments",), topics=("^pay",))))).text()
+    history = History(approved_by=["bob", "beyond guards: deletes=2"])
+    text = told(
+        render(replace(reports.run(), history=history, limits=Scope(owners=("payments",), topics=("^pay",))))
+    ).text()
     assert "Requested byalice" in text
     assert "Approved bybob, beyond guards: deletes=2" in text
     assert "Onlyowner payments; topic ^pay" in text
     assert "left alone" not in text, "the run's own counts are about everything"
     assert "also those of other owners and topics" in text
+
+
+def test_an_audit_of_a_part_says_its_scope_and_its_clusters() -> None:
+    arguments = {"command": "audit", "clusters": "", "audited": "eu,us"}
+    facts = reports.run_facts("audit", state="planning", arguments=arguments, scope=Scope(owners=("payments",)))
+    text = told(render(replace(reports.audit(), run=facts, drift=None))).text()
+    assert "No drift in its scope; the audit is planning" in text
+    assert "Scopeowner payments" in text
+    assert "Comparedeu, us" in text
+
+
+def test_a_span_says_which_audit_has_the_findings_of_which_cluster() -> None:
+    report = reports.span()
+    assert report.drift is not None
+    audits = [ShownAudit(run=reports.run_facts("audit", run_id=f"a-{each}"), clusters=[each]) for each in ("eu", "us")]
+    text = told(render(replace(report, drift=replace(report.drift, audits=audits)))).text()
+    at = "2026-11-21T14:15:00Z"
+    assert f"Found by audit a-eu of {at} on eu, audit a-us of {at} on us, the last ones of these clusters in" in text
+    assert "; the last audits have 1,498 findings" in text
 
 
 def test_findings_with_the_same_message_are_folded() -> None:

@@ -1,4 +1,4 @@
-"""What earlier audits found."""
+"""The findings of earlier audits."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from topicledger.config.settings import Settings
+from topicledger.ledger.comparable import AUDITED_ARGUMENT
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
 from topicledger.model import TOPIC
@@ -77,8 +78,7 @@ class RunFacts:
     arguments: Mapping[str, str]
     versions: Mapping[str, str]
     counts: Mapping[str, int]
-    approved_by: Sequence[str] = ()
-    """People who approved its plan, with what they allowed beyond guards."""
+    scope: Scope = EVERYTHING
 
     @property
     def command(self) -> str:
@@ -93,6 +93,11 @@ class RunFacts:
     def clusters(self) -> str:
         """The requested clusters, separated by commas; empty for all in the settings."""
         return self.arguments.get(CLUSTERS_ARGUMENT, "")
+
+    @property
+    def audited(self) -> Sequence[str]:
+        """The clusters that an audit has compared, by name; empty if there are none, or for an older audit."""
+        return [name for name in self.arguments.get(AUDITED_ARGUMENT, "").split(",") if name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,10 +251,20 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriftReport:
-    """The findings of one audit."""
+class ShownAudit:
+    """An audit whose findings are shown."""
 
     run: RunFacts
+    clusters: Sequence[str] = ()
+    """The clusters with these findings; empty if the audit didn't name them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftReport:
+    """The findings of one audit, or of the last audit of each cluster."""
+
+    audits: Sequence[ShownAudit]
+    """The newest first."""
     tallies: Sequence[DriftTally]
     rows: Sequence[DriftFinding]
     query: str
@@ -258,6 +273,11 @@ class DriftReport:
     """None if there is no earlier audit."""
     settings: Settings | None = None
     """The settings that stand in the way of what is advised; None if they are unknown."""
+
+    @property
+    def run(self) -> RunFacts:
+        """The newest audit."""
+        return self.audits[0].run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,8 +315,10 @@ class RunOfSpan:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The runs of a span, and the changes of resources beside topics."""
+    """The runs of a span, the approvals of a run, and the changes of resources beside topics."""
 
+    approved_by: Sequence[str] = ()
+    """People who approved the run's plan, with what they allowed beyond guards."""
     owned: Sequence[Owned] = ()
     """Each kind of resource with declarations or changes."""
     runs: Sequence[RunOfSpan] = ()

@@ -278,11 +278,11 @@ def drift_worst_first(drift: DataFrame) -> DataFrame:
     return drift.orderBy(F.desc(order), F.asc_nulls_last("since"), *_FOUND)
 
 
-def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) -> DataFrame:
+def drift_changes(before: DataFrame, now: DataFrame, both: Column) -> DataFrame:
     """Find findings that are new, gone, unchanged or different.
 
-    In: rows of `drift` twice. Out: `facts.ChangedProblem`. `unseen`: clusters that couldn't be observed now; their
-    earlier findings aren't gone and are left out.
+    In: rows of `drift` twice. Out: `facts.ChangedProblem`. `both`: whether both audits compared a row's cluster
+    (boolean); elsewhere, nothing is new or gone.
     """
     words = F.concat_ws(
         "",
@@ -291,10 +291,9 @@ def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) ->
         F.concat(F.lit(": declared "), F.col("declared")),
         F.concat(F.lit(", live "), F.col("live")),
     )
-    known = before.where(~F.coalesce(F.col("cluster").isin(*unseen), F.lit(False)))
     rows = [
-        frame.select(*_FOUND, words.alias("_words")).withColumn("_side", F.lit(name))
-        for name, frame in {"before": known, "now": now}.items()
+        frame.where(both).select(*_FOUND, words.alias("_words")).withColumn("_side", F.lit(name))
+        for name, frame in {"before": before, "now": now}.items()
     ]
     sides = [
         F.max(F.when(F.col("_side") == name, F.substring("_words", 1, MESSAGE_CHARACTERS))).alias(name)

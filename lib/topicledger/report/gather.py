@@ -15,10 +15,11 @@ from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.ledger.run import require_run
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Refusal, RunState
+from topicledger.model import RunState
+from topicledger.model.scope import EVERYTHING
 from topicledger.plan import approvals
 from topicledger.plan.lines import in_words
-from topicledger.report import figures, limits, scope, times
+from topicledger.report import audits, figures, limits, scope, times
 from topicledger.report.facts import (
     LISTED_WAITS,
     PROBLEMS,
@@ -39,6 +40,7 @@ from topicledger.report.facts import (
     Result,
     RunFacts,
     RunOfSpan,
+    ShownAudit,
     Tally,
     Waiting,
 )
@@ -98,8 +100,9 @@ def gather(
         made_at=made_at,
         limits=replace(asked.limits, clusters=tuple(asked.clusters)),
         span=asked.span,
-        run=None if asked.run is None else _approved(ledger, asked.run),
+        run=asked.run,
         history=History(
+            approved_by=[] if asked.run is None else _approved_by(ledger, asked.run),
             runs=runs,
             run_count=run_count,
             done=done,
@@ -113,7 +116,7 @@ def gather(
         rows=_with_histories(ledger, _rows(ledger, found, tallies, listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
-        drift=_drift(ledger, asked, tallies, listed, settings),
+        drift=_drift(ledger, asked, listed, settings),
     )
 
 
@@ -132,13 +135,13 @@ def _requests(ledger: Ledger, asked: ReportScope, sent: DataFrame) -> RequestTim
     )
 
 
-def _approved(ledger: Ledger, run: RunFacts) -> RunFacts:
-    """Add the people who approved a run's plan as it is, with what they allowed beyond guards."""
+def _approved_by(ledger: Ledger, run: RunFacts) -> Sequence[str]:
+    """Return the people who approved a run's plan as it is, with what they allowed beyond guards."""
     if not ledger.exists(APPROVALS) or ledger.read(APPROVALS).where(F.col("run_id") == run.run_id).isEmpty():
-        return run
+        return []
     found = approvals.of_run(ledger, GuardSettings(), require_run(ledger, run.run_id))
     allowed = f"beyond guards: {found.allowed_in_words}" if found.passing else ""
-    return replace(run, approved_by=[*found.by, *filter(None, [allowed])])
+    return [*found.by, *filter(None, [allowed])]
 
 
 def _rows(ledger: Ledger, found: DataFrame, tallies: Sequence[Tally], listed: int) -> list[Result]:
@@ -348,37 +351,41 @@ def _as_compared(changes: DataFrame, last: str) -> Compared:
     return Compared(last=last, counts=counts, rows=rows)
 
 
-def _drift(
-    ledger: Ledger, asked: ReportScope, tallies: Sequence[Tally], listed: int, settings: Settings | None
-) -> DriftReport | None:
-    """Findings of the audit that the report is about, or of the last audit in the span."""
+def _drift(ledger: Ledger, asked: ReportScope, listed: int, settings: Settings | None) -> DriftReport | None:
+    """Findings of the audit that the report is about, or of the last whole audit of each cluster in the span."""
+    run, any_time = asked.run, replace(asked, run=None, span=None)
     if asked.span is not None:
         since, until = asked.span
-        run, last = scope.last_audit(ledger, until, since), scope.last_audit(ledger, since)
-    elif asked.run is not None and asked.run.kind is ReportKind.AUDIT:
-        run, last = asked.run, scope.previous(ledger, asked.run)
+        now, before = audits.last(ledger, EVERYTHING, until, since), audits.last(ledger, EVERYTHING, since)
+    elif run is not None and run.kind is ReportKind.AUDIT:
+        now, before = audits.of_run(run), audits.last(ledger, run.scope, run.started_at)
     else:
         return None
-    if run is None:
+    now = now.of(asked.clusters)
+    shown = now.shown() if run is None else [ShownAudit(run=run, clusters=run.audited)]
+    if not shown:
         return None
-    one = replace(asked, run=run, span=None)
     if not ledger.exists(DRIFT):
-        return DriftReport(run=run, tallies=[], rows=[], query="", compared=None)
+        return DriftReport(audits=shown, tallies=[], rows=[], query="", compared=None)
     ledger.ensure(DRIFT)
-    drift = one.rows(ledger.read(DRIFT), "observed_at")
-    unseen = {each.cluster for each in tallies if each.error == Refusal.CLUSTER_UNREACHABLE and each.cluster}
-    compared = None
-    if last is not None:
-        before = replace(asked, run=last, span=None).rows(ledger.read(DRIFT), "observed_at")
-        words = f"audit {last.run_id} ({iso_time(last.started_at)})"
-        compared = _as_compared(figures.drift_changes(before, drift, sorted(unseen)), words)
+    table = ledger.read(DRIFT)
+    if run is None:
+        drift = any_time.rows(table.where(now.findings()), "observed_at")
+        condition = " AND ".join(filter(None, [f"({now.condition()})", any_time.condition("observed_at")]))
+    else:
+        drift, condition = asked.rows(table, "observed_at"), asked.condition("observed_at")
+    compared, before = None, before.of([*now.by_cluster])
+    if now.by_cluster and before.by_cluster:
+        both = now.compared() & before.compared()
+        earlier = any_time.rows(table.where(before.findings()), "observed_at")
+        compared = _as_compared(figures.drift_changes(earlier, drift, both), before.words(now))
     return DriftReport(
-        run=run,
+        audits=shown,
         tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),
         rows=_all(DriftFinding, _owned_findings(ledger, drift, listed)),
         query=(
             "SELECT severity, kind, cluster, topic, what, declared, live, message, since\n"
-            f"FROM {ledger.sql_name(DRIFT)}\nWHERE {one.condition('observed_at')}\n"
+            f"FROM {ledger.sql_name(DRIFT)}\nWHERE {condition}\n"
             "ORDER BY severity, kind, cluster, topic"
         ),
         compared=compared,

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
-from topicledger.ledger.run import require_run
-from topicledger.ledger.runs import AUDIT_COMMAND, PROVISIONING
+from topicledger.ledger.comparable import AUDITED_ARGUMENT, of_scope
+from topicledger.ledger.run import (
+    CLUSTERS_ARGUMENT,
+    FILES_ARGUMENT,
+    MANIFESTS_ARGUMENT,
+    ONLY_ARGUMENT,
+    PRUNES_ARGUMENT,
+    REBALANCE_ARGUMENT,
+    REVERTS_ARGUMENT,
+    require_run,
+)
+from topicledger.ledger.runs import AUDIT_COMMAND, PATHS_ARGUMENT, PROVISIONING, VARIABLES_ARGUMENT
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -20,6 +32,15 @@ from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
 from topicledger.text import iso_time, show, utc_time
 
+_REQUEST = (
+    CLUSTERS_ARGUMENT,
+    ONLY_ARGUMENT,
+    MANIFESTS_ARGUMENT,
+    REVERTS_ARGUMENT,
+    REBALANCE_ARGUMENT,
+    PRUNES_ARGUMENT,
+)
+"""Arguments that say what a run is about, beside its scope and files."""
 _SQL_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
 
@@ -90,11 +111,39 @@ def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> ReportScope:
 
 
 def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
-    """The previous run of the same kind, for the same clusters, that got as far as a plan."""
+    """Return the last run before it that can be compared with it: one of the same request and scope, that got as far.
+
+    A plan from files is comparable with plans from the same files, and with runs without files, which aren't with it.
+    """
     alike = PROVISIONING if run.command in PROVISIONING else (run.command,)
-    command = F.col("arguments")["command"].isin(*alike)
-    same_clusters = F.coalesce(F.col("arguments")["clusters"], F.lit("")) == run.clusters
-    return _newest(ledger, (F.col("started_at") < F.lit(run.started_at)) & command & same_clusters)
+    same = F.col("arguments")["command"].isin(*alike) & of_scope(run.scope) & _same(run, *_REQUEST)
+    loaded = _argument(FILES_ARGUMENT) == ""
+    files = loaded | _same(run, PATHS_ARGUMENT, VARIABLES_ARGUMENT) if run.arguments.get(FILES_ARGUMENT) else loaded
+    before = F.col("started_at") < F.lit(run.started_at)
+    rows = ledger.read(RUNS).where(before & same & files & _got_as_far_as(run))
+    newest = rows.orderBy(F.desc("started_at"), F.desc("run_id")).limit(1).collect()
+    return run_facts(newest[0]) if newest else None
+
+
+def _argument(name: str) -> Column:
+    return F.coalesce(F.col("arguments")[name], F.lit(""))
+
+
+def _same(run: RunFacts, *names: str) -> Column:
+    """Whether a row of `runs` has the run's arguments of these names."""
+    return reduce(and_, (_argument(name) == run.arguments.get(name, "") for name in names))
+
+
+def _got_as_far_as(run: RunFacts) -> Column:
+    """Whether a row of `runs` is of an audit that compared a cluster, or of a run with results like the run's."""
+    state = F.col("state")
+    if run.kind is ReportKind.AUDIT:
+        return (state == RunState.FINISHED.value) | F.col("arguments")[AUDITED_ARGUMENT].isNotNull()
+    # Where nothing was sent, nothing could fail that only brokers refuse.
+    states = [RunState.APPLYING, RunState.FINISHED]
+    if run.state in (RunState.PLANNING, RunState.PLANNED):
+        states.append(RunState.PLANNED)
+    return state.isin(*(each.value for each in states))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,20 +167,6 @@ def changes_told(ledger: Ledger, asked: ReportScope) -> ChangesTold:
     return ChangesTold(scope=replace(asked, run=None, span=(since, run.started_at)), words=words)
 
 
-def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) -> RunFacts | None:
-    """The newest audit that began before `before`, and not before `since`."""
-    audits = (F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("started_at") < F.lit(before))
-    return _newest(ledger, audits if since is None else audits & (F.col("started_at") >= F.lit(since)))
-
-
-def _newest(ledger: Ledger, condition: Column) -> RunFacts | None:
-    observed = F.col("state").isin(RunState.PLANNED.value, RunState.APPLYING.value, RunState.FINISHED.value)
-    rows = (
-        ledger.read(RUNS).where(condition & observed).orderBy(F.desc("started_at"), F.desc("run_id")).limit(1).collect()
-    )
-    return run_facts(rows[0]) if rows else None
-
-
 def run_facts(row: Row) -> RunFacts:
     """Convert a row of `runs`."""
     return RunFacts(
@@ -146,6 +181,7 @@ def run_facts(row: Row) -> RunFacts:
         arguments=row["arguments"] or {},
         versions=row["versions"] or {},
         counts=row["counts"] or {},
+        scope=Scope.from_json(row["scope"]),
     )
 
 

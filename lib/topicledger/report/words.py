@@ -161,7 +161,8 @@ def _of_audit(report: Report) -> Headline:
     if report.run is not None and report.run.state != RunState.FINISHED:
         also += f"; the audit is {report.run.state}"
     if not findings:
-        return Headline(text=f"No drift{also}", tone="open" if also else "good")
+        within = " in its scope" if report.run is not None and report.run.scope.narrows else ""
+        return Headline(text=f"No drift{within}{also}", tone="open" if also else "good")
     errors = sum(each.findings for each in drift.tallies if each.severity == "error") if drift else 0
     worst = f", including {counted(errors, 'error')}" if errors else ", no errors"
     return Headline(text=f"{counted(findings, 'finding')} of drift{worst}{also}", tone="bad" if errors else "open")

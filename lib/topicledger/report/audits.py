@@ -1,0 +1,106 @@
+"""The audits whose findings a report shows, and those that it compares them with: the last one of each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger.ledger.comparable import COMPARED, audits, of_scope
+from topicledger.ledger.sql import sql_text
+from topicledger.ledger.tables import Ledger
+from topicledger.model import RunState
+from topicledger.model.scope import Scope
+from topicledger.report.facts import RunFacts, ShownAudit
+from topicledger.report.scope import run_facts
+from topicledger.schemas import RUNS
+from topicledger.text import iso_time
+
+_OTHERS = ""
+"""Stands for all clusters without an audit of their own: older audits didn't name their clusters."""
+_SAID = 3
+"""Most audits to name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audits:
+    """Audits, and the clusters whose findings are taken from each."""
+
+    by_cluster: Mapping[str, RunFacts]
+    """Name of a cluster, or `_OTHERS` -> its audit."""
+
+    def shown(self) -> Sequence[ShownAudit]:
+        """Return the audits with their clusters, the newest first."""
+        clusters: dict[str, list[str]] = {}
+        runs = {run.run_id: run for run in self.by_cluster.values()}
+        for name, run in sorted(self.by_cluster.items()):
+            clusters.setdefault(run.run_id, []).append(name)
+        newest = sorted(runs.values(), key=lambda run: (run.started_at, run.run_id), reverse=True)
+        return [ShownAudit(run=run, clusters=tuple(filter(None, clusters[run.run_id]))) for run in newest]
+
+    def of(self, clusters: Collection[str]) -> Audits:
+        """Return the audits of some clusters; of all if none is named."""
+        if not clusters or _OTHERS in clusters:
+            return self
+        return Audits(by_cluster={name: run for name, run in self.by_cluster.items() if name in (*clusters, _OTHERS)})
+
+    def compared(self) -> Column:
+        """Return whether one of them compared the cluster of a row (boolean)."""
+        return F.lit(True) if _OTHERS in self.by_cluster else F.col("cluster").isin(*self.by_cluster)
+
+    def findings(self) -> Column:
+        """Return whether a row of `drift` is a finding of its cluster's audit (boolean)."""
+        named = [name for name in self.by_cluster if name != _OTHERS]
+        own = (
+            (F.col("run_id") == each.run.run_id)
+            & (F.col("cluster").isin(*each.clusters) if each.clusters else ~F.col("cluster").isin(*named))
+            for each in self.shown()
+        )
+        return reduce(or_, own, F.lit(False))
+
+    def condition(self) -> str:
+        """Return the condition of `findings` as SQL."""
+        named = ", ".join(sql_text(name) for name in self.by_cluster if name != _OTHERS)
+        parts = []
+        for each in self.shown():
+            others = f" AND cluster NOT IN ({named})" if named else ""
+            own = f" AND cluster IN ({', '.join(map(sql_text, each.clusters))})" if each.clusters else others
+            parts.append(f"run_id = {sql_text(each.run.run_id)}{own}")
+        return "\n  OR ".join(parts)
+
+    def words(self, now: Audits) -> str:
+        """Name the audits with which `now` is compared, and their clusters if not all of `now` are compared."""
+        found = self.shown()
+        complete = len(found) == 1 and (_OTHERS in self.by_cluster or set(now.by_cluster) <= set(self.by_cluster))
+        said = [_in_words(each, complete=complete) for each in found[:_SAID]]
+        more = [f"{len(found) - _SAID} more"] if len(found) > _SAID else []
+        return "; ".join([*said, *more])
+
+
+def _in_words(audit: ShownAudit, *, complete: bool) -> str:
+    text = f"audit {audit.run.run_id} ({iso_time(audit.run.started_at)})"
+    return text if complete else f"{text} of {', '.join(audit.clusters) or 'other clusters'}"
+
+
+def of_run(run: RunFacts) -> Audits:
+    """Return one audit, with the clusters that it has compared so far."""
+    finished = run.clusters.split(",") if run.state == RunState.FINISHED else []
+    return Audits(by_cluster=dict.fromkeys(run.audited or finished, run))
+
+
+def last(ledger: Ledger, scope: Scope, before: datetime, since: datetime | None = None) -> Audits:
+    """Return the last audit in a scope of each cluster that began before `before`, and not before `since`."""
+    began = F.col("started_at") < F.lit(before)
+    if since is not None:
+        began = began & (F.col("started_at") >= F.lit(since))
+    row = F.max_by(F.struct(*RUNS.schema.names), F.struct("started_at", "run_id")).alias("run")
+    newest = audits(ledger.read(RUNS).where(began & of_scope(scope))).groupBy(COMPARED).agg(row).collect()
+    found = {each[COMPARED]: run_facts(each["run"]) for each in newest}
+    if (of_all := found.get(_OTHERS)) is not None:
+        found = {name: run for name, run in found.items() if name == _OTHERS or run.started_at > of_all.started_at}
+    return Audits(by_cluster=found)
