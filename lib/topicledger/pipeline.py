@@ -252,7 +252,7 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
         # An earlier start found something to apply: approvals may allow by now all that waited.
         waits = planning_only and (summary.is_pending or run.found is RunState.PLANNED)
         if planning_only and run.found is RunState.APPLYING:
-            # What an earlier start applied may still be unverified, and this start verifies nothing.
+            # Actions that an earlier start applied may be unverified, and this start verifies nothing.
             command = apply_command(run.run_id, paths_in(run.arguments))
             ends = f"an earlier start applied some of it; to verify that and to end the run: {command}"
             return replace(summary, problems=[*summary.problems, ends])

@@ -27,7 +27,7 @@ from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Removals, Replace, removals_of, split_removals
 from topicledger.files.read import files_arguments, read
 from topicledger.ledger.run import REPLACES_ARGUMENT, Run
-from topicledger.ledger.runs import Files, Request
+from topicledger.ledger.runs import Files, Request, _require_same_variables
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ManifestRow, ParsedManifests, ResourceRow
@@ -386,7 +386,7 @@ def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSes
         read_at=lambda table, version: then if version == 3 else frame(spark, plain(table.schema), []),
     )
 
-    # Whoever starts the run again: `apply` loads what its requester may declare.
+    # Another person may start the run again: `apply` loads what its requester may declare.
     owners = Owners(names={"a": OwnerSettings(topics=(), requested_by=("ann",))})
 
     def files_of(parsed: ParsedManifests, run_id: str) -> Files:

@@ -349,7 +349,7 @@ class Definitions:
         try:
             _ = self._load(table, _NO_VERSION).schema
         except SPARK_ERRORS as error:
-            # Of a missing table, Delta only says that it finds no file; the history says that there is no table.
+            # Delta only says that it finds no file of a missing table; the history says that there is no table.
             if isinstance(error, PySparkException) and condition(error) == _VERSION_NOT_FOUND:
                 latest = (error.getMessageParameters() or {}).get("latest")
         return int(latest if latest is not None else self._history(table).limit(1).collect()[0]["version"])
