@@ -357,8 +357,8 @@ def test_an_unreachable_cluster_is_audited_later_by_the_same_id(
     # The views count the clusters that it compared.
     assert [row["arguments"]["audited"] for row in estate.rows(RUNS, "partly")] == ["main,other"]
     now = {row["cluster"]: row["run_id"] for row in estate.rows(BROKERS)}
-    # Unchanged rows keep the run that first saw them.
-    assert now == {"main": "partly", "other": seen["other"], "dark": seen["dark"]}
+    # Unchanged rows keep the run that first saw them. Main has three brokers, and any of them may be named controller.
+    assert now in ({**seen, "main": each} for each in ("partly", seen["main"]))
     assert {row["cluster"] for row in estate.rows(OBSERVED_CONFIGS)} == {"main", "dark", "other"}
 
     estate.settings = good
