@@ -49,7 +49,7 @@ def _min_insync_unknown(configs: TopicConfigs | None) -> tuple[Refusal, str]:
 
 
 def _fewer_replicas(target: Target) -> int | None:
-    """Return the fewest replicas of a partition after the move; None if no partition has fewer than before."""
+    """Return the fewest replicas of a partition that has fewer after the move than before; None if none has."""
     before, after = target.replicas_before, target.replicas_after
-    lowered = any(len(brokers) < len(before.get(partition, ())) for partition, brokers in after.items())
-    return min(map(len, after.values())) if lowered else None
+    lowered = (len(brokers) for partition, brokers in after.items() if len(brokers) < len(before.get(partition, ())))
+    return min(lowered, default=None)

@@ -321,7 +321,7 @@ def with_moves(answers: DataFrame, validated: DataFrame, seen: Observation, conf
     """Add moves and elections as separate actions; they replace the row of a topic that needs no other action.
 
     In and out: `phases.DECIDED`. `validated` is from `manifests.rows.validate`, and `configs` from `changes.describe`.
-    `resolved_configs` of a move are the topic's configs after the run's open alters.
+    `resolved_configs` of a move are the topic's configs after the run's open alters; `live_configs` those of now.
     """
     declared = validated.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
     counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
@@ -365,7 +365,8 @@ def _with_live_configs(configs: DataFrame | None) -> Transform:
     if configs is None:
         return lambda rows: rows.withColumn("resolved_configs", F.lit(None).cast("map<string,string>"))
     shown = F.filter("configs", lambda each: ~each["is_sensitive"])
-    described = configs.select("cluster", "topic", values_by_name(shown).alias("resolved_configs"))
+    values = values_by_name(shown).alias("resolved_configs")
+    described = configs.select("cluster", "topic", F.col("configs").alias("live_configs"), values)
     return lambda rows: rows.join(described, on=["cluster", "topic"], how="left")
 
 

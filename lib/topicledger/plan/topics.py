@@ -58,14 +58,16 @@ class ObservedTopics:
             removed = removals.with_removed(run, MANIFESTS, validated_by(settings, None), deleting(run), seen)
             wanted = replace(wanted, validated=wanted.validated.transform(removed))
         known = facts(run.ledger, settings, clusters, seen.brokers)
-        answers = None
+        answers, described = None, self.configs
         if any(name in wanted.replicas.clusters for name in seen.known):
             moving_on = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
             sizes = sizes_on(run.spark, moving_on, settings.kafka)
             answers = moving.planned(wanted.marked, seen, sizes, wanted.replicas, wanted.refused)
+            if any(rule.action is ReplicaAction.REASSIGN and rule.settings is not None for rule in policies):
+                described = _with_moved(run, moving_on, seen, answers, self.configs)
 
         def made() -> Decided:
-            transform = decided(seen, wanted, self.configs, policies, known, settings, answers)
+            transform = decided(seen, wanted, self.configs, policies, known, settings, answers, described)
             return _of_topics(run, wanted.validated.transform(transform), clusters, seen, again=again)
 
         found = made()
@@ -126,6 +128,18 @@ def sizes_on(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: Ka
     return Sizes(replicas=found.sizes, rooms=rooms)
 
 
+def _with_moved(
+    run: Run, clusters: Sequence[ClusterSettings], seen: Observation, answers: DataFrame, configs: DataFrame | None
+) -> DataFrame:
+    """Add the configs of topics to move to `configs` of `describe`: policies may need them."""
+    moves = answers.where(F.col("decision") == ReplicaAction.REASSIGN.value).select("cluster", "topic").distinct()
+    topics = seen.topics.join(moves, on=["cluster", "topic"], how="left_semi")
+    if configs is not None:
+        topics = topics.join(configs.select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
+    _, found = describe(run.spark, run.settings.kafka, clusters, topics, seen)
+    return found if configs is None else configs.unionByName(found)
+
+
 def _of_topics(
     run: Run, rows: DataFrame, clusters: Sequence[ClusterSettings], seen: Observation, *, again: bool
 ) -> Decided:
@@ -168,10 +182,12 @@ def decided(
     known: Facts,
     settings: Settings,
     answers: DataFrame | None = None,
+    described: DataFrame | None = None,
 ) -> Transform:
     """Return phases decide, policy and guard as one transform. In: `phases.DECLARED`. Out: `phases.EVALUATED`.
 
-    `answers`: the answers of the planner of replicas (`moving.planned`), if it was asked.
+    `answers`: the answers of the planner of replicas (`moving.planned`), if it was asked. `described`: `configs`, also
+    of topics that only move.
     """
 
     make_partitions = [rule for rule in rules if rule.action in MAKE_PARTITIONS]
@@ -199,7 +215,7 @@ def decided(
             rows = rows.transform(with_alters).transform(_evaluated_alone(Action.ALTER_CONFIGS, rules, known))
             rows = rows.transform(guards.max_changes(settings.guards.max_changes))
         if answers is not None:
-            moves = moving.with_moves(answers, validated, seen, configs)
+            moves = moving.with_moves(answers, validated, seen, configs if described is None else described)
             rows = rows.transform(moves).transform(_evaluated_alone(ReplicaAction.REASSIGN, rules, known))
         if wanted.changes is not None or answers is not None:
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))

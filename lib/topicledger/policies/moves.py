@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from topicledger.kafka.config_values import trimmed
 from topicledger.model import Refusal, ReplicaAction
 from topicledger.policies.built_in import always_on, built_in
-from topicledger.policies.contract import Facts, RowRule, SetRule, config, fewer_replicas, moved_replicas, text
+from topicledger.policies.contract import Facts, RowRule, SetRule, config, fewer_replicas, text
 
 
 @always_on(ReplicaAction.REASSIGN, Refusal.BELOW_MIN_INSYNC)
@@ -16,7 +16,9 @@ def enough_replicas() -> RowRule:
     """A move leaves no partition with fewer replicas than its topic's min.insync.replicas."""
     name = "min.insync.replicas"
     value, lowered = config(name), F.size(fewer_replicas()) > 0
-    least, needed = moved_replicas(), trimmed(value).try_cast("int")
+    # Another partition that moves may have too few replicas already.
+    least = F.array_min(F.transform(fewer_replicas(), lambda each: each["after"]))
+    needed = trimmed(value).try_cast("int")
     return RowRule(
         reason=F.when(
             lowered & (least < needed),
