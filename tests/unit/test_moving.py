@@ -1,18 +1,25 @@
-"""Requests to the planner of replicas, and its answers, without Spark."""
+"""Requests to the planner of replicas, its answers, and the rows that they become."""
 
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.unit.frames import moves_of
+from tests.unit.frames import decision_rows, frame, moves_of, observed_rows, plain, validated_rows
+from topicledger.actions.min_insync import MIN_INSYNC
 from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.model.moves import Rebalance, parse_assignments
-from topicledger.plan.moving import CREATES, Asked, answer
+from topicledger.model.placement import allows, parse_placement
+from topicledger.plan.changes import DESCRIBED
+from topicledger.plan.guards import max_disruptions
+from topicledger.plan.moving import _ANSWER, CREATES, Asked, answer, with_moves
 from topicledger.plan.replicas import LiveCluster
+from topicledger.schemas import OBSERVED_CONFIGS
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}
 ON = Asked(moves=["main"], elections=["main"])
@@ -207,3 +214,36 @@ def test_totals_of_moves_are_shown_by_broker() -> None:
         ["│", "2", "│", "3,000", "│", "0", "│"],
     ]
     assert lines[-1] == "Moves on other: 1,234 partitions of 2 topics, 0 bytes, 2 topics of unknown size"
+
+
+@pytest.mark.parametrize(
+    ("placement", "brokers"),
+    [("any", [1, 4]), ("spread", [1, 4]), ("racks", [1]), ("rack:a", [1]), ("brokers:4", [4])],
+)
+def test_a_broker_without_a_rack_gets_no_replicas_of_placement_racks(placement: str, brokers: list[int]) -> None:
+    """The next plan would move them back: it counts racks."""
+    racks = {1: "a", 4: None}
+    assert [each for each, rack in racks.items() if allows(parse_placement(placement), each, rack)] == brokers
+
+
+@pytest.mark.parametrize(
+    ("needed", "stopped"), [("1", None), ("2", "MAX_DISRUPTIONS_EXCEEDED"), (None, "MAX_DISRUPTIONS_EXCEEDED")]
+)
+def test_a_move_to_fewer_replicas_goes_by_the_configs_that_were_described(
+    spark: SparkSession, needed: str | None, stopped: str | None
+) -> None:
+    """Unknown only if they weren't: min.insync.replicas may be as many as there are replicas then."""
+    (move,) = answers(row("t", {0: [1, 2, 3]}, replication_factor=2)).values()
+    found = frame(spark, plain(_ANSWER), [{"cluster": "main", **move}])
+    live = [] if needed is None else [{"name": MIN_INSYNC, "value": needed, "is_sensitive": False}]
+    configs = frame(spark, plain(OBSERVED_CONFIGS.schema), [{"cluster": "main", "topic": "t", "configs": live}])
+    seen: Any = SimpleNamespace(
+        topics=observed_rows(spark, {"topic": "t", "assignments": {0: [1, 2, 3]}, "replication_factor": 3}),
+        known=["main"],
+        statuses={"main": SimpleNamespace(cluster_id="K")},
+    )
+    validated = validated_rows(spark, {"topic": "t", "replication_factor": 2})
+    moves = with_moves(found, validated, seen, configs.select(*DESCRIBED))
+    (planned,) = decision_rows(spark).transform(moves).transform(max_disruptions(0)).collect()
+    assert (planned["decision"], planned["error"]) == ("reassign", stopped)
+    assert planned["resolved_configs"] == ({} if needed is None else {MIN_INSYNC: needed})

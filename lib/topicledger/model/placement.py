@@ -44,6 +44,8 @@ def allows(placement: Placement, broker: int, rack: str | None) -> bool:
     """Whether `placement` allows replicas on a broker in this rack."""
     if placement.kind is PlacementKind.RACK:
         return rack == placement.rack
+    if placement.kind is PlacementKind.RACKS:
+        return bool(rack)
     return placement.kind is not PlacementKind.BROKERS or broker in placement.brokers
 
 
