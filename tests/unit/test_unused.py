@@ -11,12 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.unit.frames import decision_rows, frame, policy_facts
 from topicledger.drift.usage import with_growth
 from topicledger.plan.idle import seen_since
 from topicledger.plan.unused import declared_without_use, no_live_groups_in_audits
-from topicledger.policies.delete import END_OFFSET
+from topicledger.policies.delete import END_OFFSET, not_written_for
 from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, USAGE, USAGES
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -191,3 +192,26 @@ def test_growth_counts_from_the_last_known_row_of_the_same_topic(spark: SparkSes
         "bytes_since": "the previous audit couldn't read the topic's bytes",
     }
     assert set(grown["again"]["reasons"]) == set(grown["no.id"]["reasons"]) == {"since", "records_since", "bytes_since"}
+
+
+def test_records_with_old_timestamps_are_use(spark: SparkSession) -> None:
+    """Mirrored records keep their timestamps: the end offset says that somebody wrote."""
+    usage = [
+        seen("mirrored", 2),
+        *[seen("quiet", 40, end_offset=9), seen("quiet", 2, end_offset=9)],
+        *[seen("long.ago", 40), seen("long.ago", 35, end_offset=9)],
+        seen("another", 2, topic_id="of another"),
+    ]
+    names = ["mirrored", "quiet", "long.ago", "another", "never.seen"]
+    old = NOW - timedelta(400)
+    last = [{"topic": each, "end_offset": 9, "last_record_at": old} for each in names]
+    facts = replace(policy_facts(spark, last_records=last), now=NOW)
+    earlier = seen_since(frame(spark, PLANS.schema, []), frame(spark, USAGE.schema, usage))
+    topics = [{"topic": each, "topic_id": f"id of {each}", "decision": "delete"} for each in names]
+    rows = decision_rows(spark, *topics).withColumn("asked", F.lit(True))
+    found = {
+        row["topic"]: (row["reason"], row["unjudgeable"])
+        for row in not_written_for(30, lambda: earlier)(rows, facts).collect()
+    }
+    why = "its end offset was 7 at 2026-11-24T12:00:00Z, now it is 9; delete it after 30 quiet days"
+    assert found == {"mirrored": (why, None), **dict.fromkeys(names[1:], (None, None))}

@@ -171,6 +171,8 @@ def _topic_offsets(
     asked = {"start_offset": starts, "end_offset": ends, "last_record_at": [*starts, *ends, *times]}
     unknown = {name: why for name, answers in asked.items() if (why := _why_unknown(answers)) is not None}
     codes = {answer.error_code for answers in asked.values() for answer in answers} - {NONE}
+    if any(each.error_code == NONE and each.lost is None and each.timestamp < 0 for each in times):
+        unknown.setdefault("last_record_at", "a partition has records without timestamps")
     timestamp = max((each.timestamp for each in times), default=-1)
     last_record_at = None
     if "last_record_at" not in unknown and timestamp >= 0:

@@ -31,7 +31,7 @@ def rules_of_use(run: Run, days: int) -> Mapping[str, SetRule]:
 
 
 def seen_since(plans: DataFrame, usage: DataFrame) -> DataFrame:
-    """Return the end offsets that plans and audits saw: cluster, topic, topic_id, end_offset, and the first time.
+    """Return the end offsets that plans and audits saw: cluster, topic, topic_id, end_offset, first and last time.
 
     In: rows of `plans` and of `usage`.
     """
@@ -41,7 +41,7 @@ def seen_since(plans: DataFrame, usage: DataFrame) -> DataFrame:
     )
     by_audits = usage.where(F.col("end_offset").isNotNull())
     seen = by_plans.unionByName(by_audits.select(*key, "end_offset", F.col("observed_at").alias("_at")))
-    return seen.groupBy(*key, "end_offset").agg(F.min("_at").alias("seen_since"))
+    return seen.groupBy(*key, "end_offset").agg(F.min("_at").alias("seen_since"), F.max("_at").alias("seen_until"))
 
 
 def never_idle() -> Column:

@@ -127,7 +127,8 @@ def no_recent_records(*, days: int) -> SetRule:
 def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> SetRule:
     """Return the rule of `no_recent_records`; with `seen`, also for topics that keep no records.
 
-    `seen` returns earlier end offsets: cluster, topic, topic_id, end_offset, seen_since. If a topic without records has
+    `seen` returns earlier end offsets: cluster, topic, topic_id, end_offset, seen_since, seen_until. A topic that had
+    another one in the last `days` days isn't deleted: records may have old timestamps. If a topic without records has
     had the same end offset for `days` days, nobody wrote meanwhile; otherwise it can't be evaluated. A topic whose end
     offset differs from `before` isn't deleted, either.
     """
@@ -140,9 +141,15 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
         )
         since = F.lit(facts.now - timedelta(days=days))
         rows = topics.join(last, on=["cluster", "topic"], how="left")
-        unknown = F.col("_error")
+        unknown, changed = F.col("_error"), F.lit(None).cast("string")
         if seen is not None:
-            rows = rows.join(seen(), on=["cluster", "topic", "topic_id", "end_offset"], how="left")
+            rows = rows.transform(_with_earlier, seen())
+            was, at = F.col("_other")["end_offset"], F.col("_other")["seen_until"]
+            changed = F.when(
+                at > since,
+                text("its end offset was ", was, " at ", iso_times(at), ", now it is ", F.col("end_offset"),
+                     f"; delete it after {days} quiet days"),
+            )  # fmt: skip
             known = F.coalesce(F.col("seen_since") <= since, F.lit(False))
             unknown = F.when(
                 F.col("end_offset").isNotNull() & F.col("_last").isNull() & ~known, _never_known(days, facts.now)
@@ -158,7 +165,8 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
                         iso_times(F.col("_last")),
                         f"; delete it after {days} quiet days",
                     ),
-                ).when(
+                )
+                .when(
                     F.col("end_offset") != planned,
                     text(
                         "records came since it was planned: its end offset was ",
@@ -166,13 +174,27 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
                         ", now it is ",
                         F.col("end_offset"),
                     ),
-                ),
+                )
+                .otherwise(changed),
                 "unjudgeable": unknown,
                 "inputs": text("last record ", iso_times(F.col("_last"))),
             }
         )
 
     return rule
+
+
+def _with_earlier(rows: DataFrame, seen: DataFrame) -> DataFrame:
+    """Add `seen_since` of the topic's end offset, and `_other`, the last different one that was seen."""
+    key, ends = ["cluster", "topic", "topic_id"], F.col("_ends")
+    earlier = seen.groupBy(*key).agg(F.collect_list(F.struct("seen_until", "seen_since", "end_offset")).alias("_ends"))
+    same = F.get(F.filter(ends, lambda each: each["end_offset"] == F.col("end_offset")), F.lit(0))
+    other = F.array_max(F.filter(ends, lambda each: each["end_offset"] != F.col("end_offset")))
+    return (
+        rows.join(earlier, on=key, how="left")
+        .withColumns({"seen_since": same["seen_since"], "_other": other})
+        .drop("_ends")
+    )
 
 
 def _never_known(days: int, now: datetime) -> Column:
