@@ -33,8 +33,8 @@ from topicledger.config.settings import KafkaSettings
 from topicledger.errors import GuardStopped, TableError, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.ledger import leases, runs
+from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.leases import LeaseHeld, Leases
-from topicledger.ledger.runs import abandon
 from topicledger.ledger.sql import sql_value
 from topicledger.model import Action, PhaseResult, Target
 from topicledger.resources import building
