@@ -167,13 +167,6 @@ def read_acl(
     _row(reader, entry, acl, item.line)
 
 
-def rights_of(kind: str, names: Mapping[str, Sequence[str]], *flags: str) -> Iterator[Right]:
-    """Yield the ACLs of a shorthand. `names` are its lists; missing lists are empty. `flags` are set to true."""
-    shorthand = SHORTHANDS[kind]
-    every = {**dict.fromkeys(shorthand.lists, ()), **names}
-    return shorthand.rights(every, {flag: flag in flags for flag in shorthand.flags})
-
-
 def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int, reader: Reader) -> None:
     shorthand = SHORTHANDS[kind]
     known = ("principal", "host", *shorthand.lists, *shorthand.flags)

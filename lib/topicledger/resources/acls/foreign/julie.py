@@ -1,54 +1,58 @@
 """ACLs of Julie's descriptors: for consumers, producers, streams and connectors of projects, and of single topics.
 
-According to its documentation (https://julieops.readthedocs.io, "Understanding the descriptor files"). Each client gets
-the ACLs of our corresponding shorthand, on all topics of its project or on its own topic. As in Julie, a consumer
-without a group may use every group. Access to ksqlDB, the schema registry and RBAC has no corresponding Kafka ACLs.
+According to its documentation (https://julieops.readthedocs.io, "Understanding the descriptor files") and its class
+AclsBindingsBuilder. As in Julie, a consumer without a group may use every group, and only the group of a consumer and
+the transactional id of a producer may be `prefix*`. Access to ksqlDB, the schema registry and RBAC has no
+corresponding Kafka ACLs.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.resources.acls.acl import WILDCARD
-from topicledger.resources.acls.foreign.rows import Client
-
-_OF_TOPICS = ("consumers", "producers")
-"""Kinds of clients that a single topic may have."""
-_OF_PROJECTS = (*_OF_TOPICS, "streams", "connectors")
+from topicledger.resources.acls.acl import CLUSTER_NAME, PREFIXED, WILDCARD
+from topicledger.resources.acls.entries import pattern_of
+from topicledger.resources.acls.foreign.rows import Client, Right, rights
 
 
 def read_project(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
     """Report the rows of a project with these topics."""
-    _read(_OF_PROJECTS, fields, topics, reader, cluster)
+    read_topic(fields, topics, reader, cluster)
+    for each, client in _clients(fields, "streams", reader, cluster):
+        _streams(each, client)
+        each.rest()
+    where = fields.mapping("connectors") if fields.is_mapping("connectors") else None
+    if where is not None:
+        where.leave_out(("artifacts", "artefacts", "connectors"), "the connectors' tasks; no ACLs")
+    of = fields if where is None else where
+    for each, client in _clients(of, "connectors", reader, cluster):
+        _connector(each, client)
+        each.rest()
+    if where is not None:
+        where.rest()
 
 
 def read_topic(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
-    """Report the rows of a topic; `topics` is its name."""
-    _read(_OF_TOPICS, fields, topics, reader, cluster)
+    """Report the rows of consumers and producers of these topics."""
+    for each, client in _clients(fields, "consumers", reader, cluster):
+        group = [each.text("group") or WILDCARD]
+        client.grant(
+            "consumer", rights("TOPIC", topics, "READ", "DESCRIBE"), _names_or_prefixes("GROUP", group, "READ")
+        )
+        each.rest()
+    for each, client in _clients(fields, "producers", reader, cluster):
+        _producer(each, topics, client)
+        each.rest()
 
 
-def _read(keys: Sequence[str], fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
-    for key in keys:
-        where = fields.mapping(key) if key == "connectors" and fields.is_mapping(key) else None
-        if where is not None:
-            where.leave_out(("artifacts", "artefacts", "connectors"), "the connectors' tasks; no ACLs")
-        for each, client in _clients(fields if where is None else where, key, reader, cluster):
-            if key == "consumers":
-                client.grant("consumer", topics=topics, groups=(each.text("group") or WILDCARD,))
-            elif key == "producers":
-                transaction = each.text("transactionId")
-                idempotent = each.scalar("idempotence") == "true" or transaction is not None
-                transactions = () if transaction is None else (transaction,)
-                flags = ("idempotent",) if idempotent else ()
-                client.grant("producer", *flags, topics=topics, transactional_id=transactions)
-            else:
-                _with_topics(key, each, client)
-            each.rest()
-        if where is not None:
-            where.rest()
+def _names_or_prefixes(resource_type: str, names: Sequence[str], *operations: str) -> Iterator[Right]:
+    for name in names:
+        of = pattern_of(name)
+        yield from rights(resource_type, [of["resource_name"]], *operations, pattern_type=of["pattern_type"])
 
 
 def _clients(fields: Fields, key: str, reader: Reader, cluster: str | None) -> Iterator[tuple[Fields, Client]]:
@@ -62,22 +66,49 @@ def _clients(fields: Fields, key: str, reader: Reader, cluster: str | None) -> I
             yield each, Client(report=reader.report, cluster=cluster, principal=principal, line=each.line)
 
 
-def _with_topics(key: str, fields: Fields, client: Client) -> None:
+def _producer(fields: Fields, topics: Sequence[str], client: Client) -> None:
+    transaction = fields.text("transactionId")
+    idempotent = fields.scalar("idempotence") == "true" or transaction is not None
+    client.grant(
+        "producer",
+        rights("TOPIC", topics, "WRITE", "DESCRIBE"),
+        _names_or_prefixes("TRANSACTIONAL_ID", [] if transaction is None else [transaction], "WRITE", "DESCRIBE"),
+        rights("CLUSTER", [CLUSTER_NAME] if idempotent else [], "IDEMPOTENT_WRITE"),
+    )
+
+
+def _topics(fields: Fields) -> Iterator[Right]:
+    """Return the rights on the topics that are read and written."""
     topics = fields.mapping("topics")
     reads, writes = ([] if topics is None else topics.names(each, "names of topics") for each in ("read", "write"))
     if topics is not None:
         topics.rest()
-    if key == "connectors":
-        internal = [fields.text(f"{kind}_topic") or f"connect-{kind}" for kind in ("status", "offset", "configs")]
-        group = fields.text("group") or "connect-cluster"
-        fields.leave_out(("connectors", "cluster_id"), "RBAC, not a Kafka ACL")
-        client.grant("connect", group=(group,), internal=internal, reads=reads, writes=writes)
-        return
+    return itertools.chain(rights("TOPIC", reads, "READ"), rights("TOPIC", writes, "WRITE"))
+
+
+def _streams(fields: Fields, client: Client) -> None:
     application = fields.text("applicationId")
     if application is None:
         what = "without an `applicationId`: ACLs for its internal topics and its group are left out"
         client.report.leave_out(fields.line, fields.path, what)
-        client.grant("producer", topics=writes)
-        client.grant("consumer", topics=reads, groups=())
-    else:
-        client.grant("streams", application_id=(application,), inputs=reads, outputs=writes)
+    own = [] if application is None else [application]
+    exactly_once = own if fields.scalar("exactlyOnce") == "true" else []
+    client.grant(
+        "streams",
+        _topics(fields),
+        rights("TOPIC", own, "ALL", pattern_type=PREFIXED),
+        rights("GROUP", own, "READ", pattern_type=PREFIXED),
+        rights("TRANSACTIONAL_ID", exactly_once, "WRITE", "DESCRIBE", pattern_type=PREFIXED),
+    )
+
+
+def _connector(fields: Fields, client: Client) -> None:
+    internal = [fields.text(f"{kind}_topic") or f"connect-{kind}" for kind in ("status", "offset", "configs")]
+    fields.leave_out(("connectors", "cluster_id"), "RBAC, not a Kafka ACL")
+    client.grant(
+        "connect",
+        rights("TOPIC", internal, "READ", "WRITE"),
+        rights("GROUP", [fields.text("group") or "connect-cluster"], "READ"),
+        rights("CLUSTER", [CLUSTER_NAME], "CREATE"),
+        _topics(fields),
+    )

@@ -1,24 +1,23 @@
 """Services, users and custom ACLs of kafka-gitops' desired state files.
 
 According to the project's pages "Desired State Specification" and "Services"
-(https://github.com/devshawn/kafka-gitops/docs). A service gets the ACLs of our corresponding shorthand. These equal
-those of kafka-gitops, but contain an explicit DESCRIBE, which READ and WRITE imply. Kafka Streams also gets ALL on
-topics with its application id as prefix.
+(https://github.com/devshawn/kafka-gitops/docs) and its classes of services. All names are literal, except those of
+the internal topics of Kafka Streams, which begin with its application id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl
-from topicledger.resources.acls.foreign.rows import Client, add_right, kafka_name, pattern_type_of
+from topicledger.resources.acls.acl import CLUSTER_NAME, PREFIXED, WILDCARD, Acl
+from topicledger.resources.acls.foreign.rows import Client, Right, add_right, kafka_name, pattern_type_of, rights
 from topicledger.text import nearest, show
 
 _NO_PRINCIPAL = "without a principal (Confluent Cloud's service accounts): write the `principal`"
-_EVERY = (WILDCARD,)
 
 
 def read_rights(fields: Fields, reader: Reader, cluster: str | None) -> None:
@@ -70,16 +69,33 @@ def _service(name: str, fields: Fields, client: Client) -> None:
 
 
 def _application(name: str, fields: Fields, client: Client) -> None:
-    consumes, group = fields.names("consumes"), fields.text("group-id") or name
-    client.grant("producer", topics=fields.names("produces"))
-    if consumes:
-        client.grant("consumer", topics=consumes, groups=(group,))
+    group = fields.text("group-id") or name
+    client.grant("application", _produced(fields), _consumed(fields, group))
+
+
+def _produced(fields: Fields) -> Iterator[Right]:
+    return rights("TOPIC", fields.names("produces"), "WRITE", "DESCRIBE")
+
+
+def _consumed(fields: Fields, group: str | None) -> Iterator[Right]:
+    consumes = fields.names("consumes")
+    groups = [group] if consumes and group is not None else []
+    return itertools.chain(rights("TOPIC", consumes, "READ", "DESCRIBE"), rights("GROUP", groups, "READ"))
 
 
 def _streams(name: str, fields: Fields, client: Client) -> None:
-    application = fields.text("application-id") or name
-    inputs, outputs = fields.names("consumes"), fields.names("produces")
-    client.grant("streams", application_id=(application,), inputs=inputs, outputs=outputs)
+    own = [fields.text("application-id") or name]
+    client.grant(
+        "kafka-streams",
+        _produced(fields),
+        _consumed(fields, None),
+        rights("TOPIC", own, *_OWN_TOPICS, pattern_type=PREFIXED),
+        rights("GROUP", own, "READ", "DESCRIBE", "DELETE"),
+        rights("CLUSTER", [CLUSTER_NAME], "DESCRIBE_CONFIGS"),
+    )
+
+
+_OWN_TOPICS = ("READ", "WRITE", "DESCRIBE", "DELETE", "CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS")
 
 
 def _connect(name: str, fields: Fields, client: Client) -> None:
@@ -90,23 +106,15 @@ def _connect(name: str, fields: Fields, client: Client) -> None:
     ]
     if storage is not None:
         storage.rest()
-    client.grant(
-        "connect",
-        group=(fields.text("group-id") or name,),
-        internal=internal,
-        reads=(),
-        writes=fields.names("produces"),
-    )
+    group = [fields.text("group-id") or name]
+    workers = rights("TOPIC", internal, "READ", "WRITE"), rights("GROUP", group, "READ")
+    client.grant("kafka-connect", _produced(fields), *workers)
     connectors = fields.mapping("connectors")
     for connector, _ in [] if connectors is None else connectors.others():
         each = connectors.mapping(connector) if connectors is not None else None
-        if each is None:
-            continue
-        consumes = each.names("consumes")
-        client.grant("producer", topics=each.names("produces"))
-        if consumes:
-            client.grant("consumer", topics=consumes, groups=(f"connect-{connector}",))
-        each.rest()
+        if each is not None:
+            client.grant("kafka-connect", _produced(each), _consumed(each, f"connect-{connector}"))
+            each.rest()
 
 
 _SERVICES: Mapping[str, Callable[[str, Fields, Client], None]] = {
@@ -118,26 +126,24 @@ _SERVICES: Mapping[str, Callable[[str, Fields, Client], None]] = {
 
 def _user(name: str, fields: Fields, client: Client) -> None:
     for role, line in fields.items("roles"):
-        if role == "reader":
-            client.grant("consumer", topics=_EVERY, groups=_EVERY)
-        elif role == "writer":
-            client.grant("producer", topics=_EVERY)
-        elif role == "operator":
-            for operation, kind, resource in _OPERATOR:
-                acl = Acl(client.principal, ALLOW, operation, kind, "LITERAL", resource, WILDCARD)
-                add_right(client.report, client.cluster, acl, fields.line)
+        if isinstance(role, str) and role in _ROLES:
+            client.grant(role, _ROLES[role])
         else:
             found = show(role) if isinstance(role, str) else describe(role)
-            fields.error("roles", line, f"has {found}; known: reader, writer, operator")
+            fields.error("roles", line, f"has {found}; known: {', '.join(_ROLES)}")
 
 
-_OPERATOR = (
-    ("DESCRIBE", "CLUSTER", CLUSTER_NAME),
-    ("DESCRIBE", "TOPIC", WILDCARD),
-    ("DESCRIBE_CONFIGS", "TOPIC", WILDCARD),
-    ("READ", "GROUP", WILDCARD),
-    ("DESCRIBE", "GROUP", WILDCARD),
-)
+_ROLES: Mapping[str, Sequence[Right]] = {
+    "reader": (Right("READ", "TOPIC", WILDCARD), Right("READ", "GROUP", WILDCARD)),
+    "writer": (Right("WRITE", "TOPIC", WILDCARD),),
+    "operator": (
+        Right("DESCRIBE", "CLUSTER", CLUSTER_NAME),
+        Right("DESCRIBE", "TOPIC", WILDCARD),
+        Right("DESCRIBE_CONFIGS", "TOPIC", WILDCARD),
+        Right("READ", "GROUP", WILDCARD),
+        Right("DESCRIBE", "GROUP", WILDCARD),
+    ),
+}
 
 
 def _custom(fields: Fields, line: int, principal: str | None, reader: Reader, cluster: str | None) -> None:

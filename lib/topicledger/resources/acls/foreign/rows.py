@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from topicledger.files.foreign.contract import unknown_principal
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.report import Report
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
-from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, WILDCARD, Acl
-from topicledger.resources.acls.entries import pattern_of, rights_of
+from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, LITERAL, WILDCARD, Acl
+from topicledger.text import show
 
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -73,6 +75,20 @@ def add_right(
         )
 
 
+class Right(NamedTuple):
+    """What a tool allows a client on one resource."""
+
+    operation: str
+    resource_type: str
+    name: str
+    pattern_type: str = LITERAL
+
+
+def rights(resource_type: str, names: Sequence[str], *operations: str, pattern_type: str = LITERAL) -> Iterator[Right]:
+    """Yield each operation on each name."""
+    return (Right(operation, resource_type, name, pattern_type) for name in names for operation in operations)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Client:
     """A client whose needs a tool's file declares: its principal and cluster."""
@@ -82,20 +98,17 @@ class Client:
     principal: str
     line: int
 
-    def grant(self, kind: str, *flags: str, **names: Sequence[str]) -> None:
-        """Report the ACLs of one of our shorthands; `names` are its lists, and a name ending with `*` is a prefix."""
+    def grant(self, kind: str, *all_rights: Iterable[Right]) -> None:
+        """Report what the tool allows this kind of client; list what no name can match."""
         if not self.principal.startswith("User:"):
             self.report.leave_out(self.line, kind, unknown_principal(self.principal))
             return
-        for operation, resource_type, name in rights_of(kind, names, *flags):
-            acl = Acl(
-                principal=self.principal,
-                permission=ALLOW,
-                operation=operation,
-                resource_type=resource_type,
-                host=WILDCARD,
-                **pattern_of(name),
-            )
+        for operation, resource_type, name, pattern_type in itertools.chain(*all_rights):
+            if resource_type == "TOPIC" and name.endswith(WILDCARD) and (name, pattern_type) != (WILDCARD, LITERAL):
+                what = f"{operation} on {show(name)}: no topic's name has a *, and the tool makes no prefix of it"
+                self.report.leave_out(self.line, kind, what)
+                continue
+            acl = Acl(self.principal, ALLOW, operation, resource_type, pattern_type, name, WILDCARD)
             add_right(self.report, self.cluster, acl, self.line, shorthand=kind)
 
 
