@@ -200,7 +200,7 @@ def test_roles_of_julie_become_rights(read: Read) -> None:
         "User:mirror": [
             *(
                 f"{operation} TOPIC {topic}"
-                for topic in ("mirror-status", "connect-offset", "connect-configs")
+                for topic in ("mirror-status", "connect-offsets", "connect-configs")
                 for operation in ("READ", "WRITE")
             ),
             "READ GROUP mirrors",

@@ -102,8 +102,11 @@ def _streams(fields: Fields, client: Client) -> None:
     )
 
 
+_INTERNAL = {"status": "connect-status", "offset": "connect-offsets", "configs": "connect-configs"}
+
+
 def _connector(fields: Fields, client: Client) -> None:
-    internal = [fields.text(f"{kind}_topic") or f"connect-{kind}" for kind in ("status", "offset", "configs")]
+    internal = [fields.text(f"{kind}_topic") or topic for kind, topic in _INTERNAL.items()]
     fields.leave_out(("connectors", "cluster_id"), "RBAC, not a Kafka ACL")
     client.grant(
         "connect",
