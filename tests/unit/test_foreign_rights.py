@@ -221,6 +221,8 @@ projects:
   - name: shop
     producers:
       - {principal: "User:writer", idempotence: "true"}
+      - {principal: "User:other", idempotence: false}
+      - {principal: "User:plain"}
     connectors:
       artefacts:
         - {path: connectors/source.json, server: connector0, name: source}
@@ -238,7 +240,8 @@ projects:
 """
     parsed = read("julie", text)
     found = rights(parsed)
-    assert found["User:writer"][-1] == "IDEMPOTENT_WRITE CLUSTER kafka-cluster"
+    assert found["User:writer"][-1] == found["User:other"][-1] == "IDEMPOTENT_WRITE CLUSTER kafka-cluster"
+    assert found["User:plain"] == ["WRITE TOPIC retail.shop.carts", "DESCRIBE TOPIC retail.shop.carts"]
     assert {"READ GROUP mirrors", "WRITE TOPIC configs", "WRITE TOPIC copied"} <= set(found["User:mirror"])
     assert {"projects.connectors.artefacts", "projects.connectors.connectors.cluster_id"} == set(leftovers(parsed))
 

@@ -68,7 +68,8 @@ def _clients(fields: Fields, key: str, reader: Reader, cluster: str | None) -> I
 
 def _producer(fields: Fields, topics: Sequence[str], client: Client) -> None:
     transaction = fields.text("transactionId")
-    idempotent = fields.scalar("idempotence") == "true" or transaction is not None
+    # Julie only asks whether `idempotence` is there: false grants the right, too.
+    idempotent = fields.scalar("idempotence") is not None or transaction is not None
     client.grant(
         "producer",
         rights("TOPIC", topics, "WRITE", "DESCRIBE"),
