@@ -343,6 +343,42 @@ spec: {authentications: [{type: scram-sha-512}]}
     assert parsed.skipped == {"KafkaUser": 1}
 
 
+def test_clients_of_a_project_of_julie_without_topics_get_no_rights(read: Read) -> None:
+    """Julie grants on one topic after the other: without topics, its consumers don't get every group either."""
+    text = """\
+context: retail
+projects:
+  - name: shop
+    consumers: [{principal: "User:reader"}]
+    producers: [{principal: "User:writer", transactionId: tx}]
+    streams: [{principal: "User:counter", applicationId: app, topics: {read: [a]}}]
+"""
+    parsed = read("julie", text)
+    assert list(rights(parsed)) == ["User:counter"]
+    assert leftovers(parsed) == {"projects.consumers": 4, "projects.producers": 5}
+
+
+def test_only_the_first_producer_of_a_principal_counts_as_in_julie(read: Read) -> None:
+    text = """\
+context: retail
+projects:
+  - name: shop
+    producers: [{principal: "User:a", transactionId: one}, {principal: "User:a", transactionId: two}]
+    topics:
+      - {name: t, config: {num.partitions: "1", replication.factor: "1"}}
+"""
+    parsed = read("julie", text)
+    names = {acl.values["resource_name"] for acl in parsed.rows_of("acls")}
+    assert names == {"retail.shop.t", "one", "kafka-cluster"}
+    assert leftovers(parsed) == {"projects.producers": 4}
+
+
+def test_an_empty_group_of_julie_is_not_every_group(read: Read) -> None:
+    parsed = read("julie", JULIE.replace("group: readers", 'group: ""'))
+    groups = [acl.values["resource_name"] for acl in parsed.rows_of("acls") if acl.values["principal"] == "User:reader"]
+    assert groups == ["retail.shop.carts", "retail.shop.carts", "retail.shop.orders", "retail.shop.orders", ""]
+
+
 def test_a_role_without_a_principal_is_an_error(read: Read) -> None:
     (error,) = errors(read("julie", JULIE.replace('principal: "User:reader", ', ""), plans_yaml=PLANS))
     assert error == "f.yaml:5: `projects.consumers.principal` is missing"

@@ -21,6 +21,8 @@ from topicledger.resources.acls.foreign.rows import Client, Right, rights
 
 def read_project(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
     """Report the rows of a project with these topics."""
+    if not topics:
+        fields.leave_out(("consumers", "producers"), "of a project without topics, to whom Julie grants nothing")
     read_topic(fields, topics, reader, cluster)
     for each, client in _clients(fields, "streams", reader, cluster):
         _streams(each, client)
@@ -39,20 +41,24 @@ def read_project(fields: Fields, topics: Sequence[str], reader: Reader, cluster:
 def read_topic(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
     """Report the rows of consumers and producers of these topics."""
     for each, client in _clients(fields, "consumers", reader, cluster):
-        group = [each.text("group") or WILDCARD]
-        client.grant(
-            "consumer", rights("TOPIC", topics, "READ", "DESCRIBE"), _names_or_prefixes("GROUP", group, "READ")
-        )
+        group = each.text("group")
+        of_group = _name_or_prefix("GROUP", WILDCARD if group is None else group, "READ")
+        client.grant("consumer", rights("TOPIC", topics, "READ", "DESCRIBE"), of_group)
         each.rest()
+    found: set[str] = set()
     for each, client in _clients(fields, "producers", reader, cluster):
+        if client.principal in found:
+            # Julie has producers in a set, in which those of the same principal are equal.
+            reader.report.leave_out(each.line, each.path, "another producer of a principal: Julie takes the first")
+            continue
+        found.add(client.principal)
         _producer(each, topics, client)
         each.rest()
 
 
-def _names_or_prefixes(resource_type: str, names: Sequence[str], *operations: str) -> Iterator[Right]:
-    for name in names:
-        of = pattern_of(name)
-        yield from rights(resource_type, [of["resource_name"]], *operations, pattern_type=of["pattern_type"])
+def _name_or_prefix(resource_type: str, name: str, *operations: str) -> Iterator[Right]:
+    of = pattern_of(name)
+    return rights(resource_type, [of["resource_name"]], *operations, pattern_type=of["pattern_type"])
 
 
 def _clients(fields: Fields, key: str, reader: Reader, cluster: str | None) -> Iterator[tuple[Fields, Client]]:
@@ -73,7 +79,7 @@ def _producer(fields: Fields, topics: Sequence[str], client: Client) -> None:
     client.grant(
         "producer",
         rights("TOPIC", topics, "WRITE", "DESCRIBE"),
-        _names_or_prefixes("TRANSACTIONAL_ID", [] if transaction is None else [transaction], "WRITE", "DESCRIBE"),
+        () if transaction is None else _name_or_prefix("TRANSACTIONAL_ID", transaction, "WRITE", "DESCRIBE"),
         rights("CLUSTER", [CLUSTER_NAME] if idempotent else [], "IDEMPOTENT_WRITE"),
     )
 
