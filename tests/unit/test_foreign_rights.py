@@ -120,6 +120,18 @@ def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
     assert "principal" in parsed.not_carried_over[0].what
 
 
+def test_roles_in_any_case_and_custom_rights_without_a_permission_are_as_in_kafka_gitops(read: Read) -> None:
+    """There, a custom ACL allows from any host unless it says otherwise."""
+    text = """\
+users:
+  bob: {principal: "User:bob", roles: [Writer]}
+customUserAcls:
+  bob:
+    one: {name: logs, type: TOPIC, pattern: LITERAL, operation: READ}
+"""
+    assert rights(read("kafka-gitops", text)) == {"User:bob": ["WRITE TOPIC *", "READ TOPIC logs"]}
+
+
 def test_services_files_of_a_state_must_be_given_too(read: Read) -> None:
     state = "settings:\n  files: {services: services.yaml}\ntopics: {}\n"
     services = "services:\n  a: {type: application, principal: 'User:a', produces: [t]}\n"

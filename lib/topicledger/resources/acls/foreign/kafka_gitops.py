@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.resources.acls.acl import CLUSTER_NAME, PREFIXED, WILDCARD, Acl
+from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, PREFIXED, WILDCARD, Acl
 from topicledger.resources.acls.foreign.rows import Client, Right, add_right, kafka_name, pattern_type_of, rights
 from topicledger.text import nearest, show
 
@@ -126,8 +126,8 @@ _SERVICES: Mapping[str, Callable[[str, Fields, Client], None]] = {
 
 def _user(name: str, fields: Fields, client: Client) -> None:
     for role, line in fields.items("roles"):
-        if isinstance(role, str) and role in _ROLES:
-            client.grant(role, _ROLES[role])
+        if isinstance(role, str) and role.lower() in _ROLES:
+            client.grant(role.lower(), _ROLES[role.lower()])
         else:
             found = show(role) if isinstance(role, str) else describe(role)
             fields.error("roles", line, f"has {found}; known: {', '.join(_ROLES)}")
@@ -149,11 +149,20 @@ _ROLES: Mapping[str, Sequence[Right]] = {
 def _custom(fields: Fields, line: int, principal: str | None, reader: Reader, cluster: str | None) -> None:
     own = fields.text("principal") or principal
     name = fields.text("name", required=True)
-    words = [fields.text(key, required=True) for key in ("permission", "operation", "type")]
-    pattern, host = pattern_type_of(fields.text("pattern")), fields.text("host") or WILDCARD
+    operation, kind = (fields.text(key, required=True) for key in ("operation", "type"))
+    permission, host = fields.text("permission"), fields.text("host")
+    pattern = pattern_type_of(fields.text("pattern"))
     fields.rest()
     if own is None:
         reader.report.leave_out(line, fields.path, _NO_PRINCIPAL)
-    elif name is not None and None not in words:
-        permission, operation, kind = (kafka_name(word or "") for word in words)
-        add_right(reader.report, cluster, Acl(own, permission, operation, kind, pattern, name, host), line)
+    elif name is not None and operation is not None and kind is not None:
+        acl = Acl(
+            principal=own,
+            permission=ALLOW if permission is None else kafka_name(permission),
+            operation=kafka_name(operation),
+            resource_type=kafka_name(kind),
+            pattern_type=pattern,
+            resource_name=name,
+            host=WILDCARD if host is None else host,
+        )
+        add_right(reader.report, cluster, acl, line)
