@@ -86,7 +86,7 @@ def test_a_mistake_in_a_manifest_is_not_taken_for_another_format(tmp_path: Path,
 
 
 EVERY_YAML = pytest.mark.parametrize(
-    "form", [form for form in OF_TOPICS if FOREIGN_FORMATS[form].suffixes == YAML_SUFFIXES]
+    "form", [form for form in OF_TOPICS if set(YAML_SUFFIXES) <= set(FOREIGN_FORMATS[form].suffixes)]
 )
 
 
@@ -850,6 +850,7 @@ def test_julie_topics_are_named_by_what_stands_above_them(read: Read) -> None:
         ("topology.topic.prefix.format = {{context}}-{{ topic }}\r\n", "retail-carts"),
         ("topology.project.prefix.format={{project}}\nsasl.password=x\n", "shop.carts"),
         ("topology.topic.prefix.format=name", "carts"),
+        ("topology.topic.prefix.format name", "carts"),
         ("#topology.topic.prefix.format=name", "retail.acme.1.web.shop.carts"),
     ],
 )
@@ -871,6 +872,36 @@ def test_a_name_that_cannot_be_made_is_an_error(read: Read, format: str, message
     found = errors(read("julie", JULIE, plans_yaml=PLANS, julie_properties=properties))
     assert found[0].startswith("f.yaml:10: topic carts has no name: topology.topic.prefix.format is ")
     assert all(message in error for error in found)
+
+
+def test_the_properties_in_a_folder_of_julie_are_read_too(tmp_path: Path) -> None:
+    """Else all topics would get other names, without a word."""
+    (tmp_path / "shop.yaml").write_text(SMALLEST["julie"])
+    (tmp_path / "julie.properties").write_text("topology.topic.prefix.separator=_\nsasl.password=x\n")
+    parsed = read_foreign_files([tmp_path], NOTHING, FOREIGN_FORMATS["julie"], cluster="main")
+    assert only(parsed).topic == "a_b_t"
+
+
+def test_properties_that_change_what_julie_makes_are_listed(read: Read) -> None:
+    properties = """\
+topology.acls.optimized=true
+topology.dlq.topics.generate = true
+topology.dlq.topics.allow.list=x
+topology.translation.principal.enabled:true
+topology.builder.access.control.class = com.purbon.kafka.topology.roles.RBACProvider
+topology.topic.managed.prefixes.0=retail
+topology.service.accounts.managed.prefixes.0=User:App
+topology.connector.allow.topic.create=false
+bootstrap.servers=localhost:9092
+"""
+    parsed = read("julie", "", julie_properties=properties)
+    assert (errors(parsed), list(leftovers(parsed).values())) == ([], [1, 2, 4, 5, 6, 7])
+    defaults = """\
+topology.acls.optimized=false
+topology.dlq.topics.generate=false
+topology.builder.access.control.class=com.purbon.kafka.topology.roles.SimpleAclsProvider
+"""
+    assert leftovers(read("julie", "", julie_properties=defaults)) == {}
 
 
 def test_two_properties_files_that_differ_are_an_error(read: Read) -> None:

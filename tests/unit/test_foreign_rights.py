@@ -355,6 +355,13 @@ spec: {authentications: [{type: scram-sha-512}]}
     assert parsed.skipped == {"KafkaUser": 1}
 
 
+def test_connectors_of_julie_create_no_topics_if_its_properties_forbid_it(read: Read) -> None:
+    forbidden = "topology.connector.allow.topic.create=false\n"
+    found = rights(read("julie", JULIE, julie_properties=forbidden))
+    assert "CREATE CLUSTER kafka-cluster" not in found["User:mirror"]
+    assert "READ GROUP mirrors" in found["User:mirror"]
+
+
 def test_clients_of_a_project_of_julie_without_topics_get_no_rights(read: Read) -> None:
     """Julie grants on one topic after the other: without topics, its consumers don't get every group either."""
     text = """\

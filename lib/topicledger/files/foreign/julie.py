@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
-from topicledger.files.foreign.julie_names import Naming, NamingError, read_naming
+from topicledger.files.foreign.julie_names import NamingError
+from topicledger.files.foreign.julie_properties import SUFFIX, Properties, read_properties
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
@@ -40,15 +41,15 @@ class _Setting:
     """The context in which a topic is read."""
 
     cluster: str | None
-    naming: Naming
+    properties: Properties
     plans: Plans
     reader: Reader
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
-    properties = [source for source in sources if source.report.file.lower().endswith(".properties")]
-    files = [YamlFile(source) for source in sources if source not in properties]
-    naming = read_naming(properties)
+    with_properties = [source for source in sources if source.report.file.lower().endswith(SUFFIX)]
+    files = [YamlFile(source) for source in sources if source not in with_properties]
+    properties = read_properties(with_properties)
     plans: Plans = {}
     descriptors: list[tuple[Fields, Reader]] = []
 
@@ -65,7 +66,7 @@ def _read(sources: Sequence[Source], cluster: str | None) -> None:
         file.each(sort)
     for fields, reader in descriptors:
         with measured(reader.report):
-            _descriptor(fields, _Setting(cluster=cluster, naming=naming, plans=plans, reader=reader))
+            _descriptor(fields, _Setting(cluster=cluster, properties=properties, plans=plans, reader=reader))
 
 
 def _plans(fields: Fields, plans: Plans) -> None:
@@ -108,12 +109,13 @@ def _project(fields: Fields, context: dict[str, str], setting: _Setting) -> None
     fields.leave_out(_OTHER_ACCESS, "access control of other systems than Kafka")
 
     def name(topic: str, data_type: str | None) -> str:
-        return setting.naming.name(context, project, topic, data_type)
+        return setting.properties.naming.name(context, project, topic, data_type)
 
     names = [_topic(value, line, "projects.topics", setting, name) for value, line in topics]
     for part in _PARTS:
         if part.project is not None:
-            part.project(fields, [each for each in names if each], setting.reader, setting.cluster)
+            own = [each for each in names if each]
+            part.project(fields, own, setting.properties, setting.reader, setting.cluster)
     fields.leave_out([key for key, _ in fields.others()], "access control by a custom role")
 
 
@@ -168,4 +170,4 @@ def _counts(row: TopicRow, fields: Fields, config: dict[str, str] | None, reader
     row.entry.configs = configs or None
 
 
-JULIE = ForeignFormat(name="julie", suffixes=YAML_SUFFIXES, names_cluster=False, sign=_SIGN, read=_read)
+JULIE = ForeignFormat(name="julie", suffixes=(*YAML_SUFFIXES, SUFFIX), names_cluster=False, sign=_SIGN, read=_read)

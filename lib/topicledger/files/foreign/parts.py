@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from topicledger.files.foreign.contract import ForeignFormat
 from topicledger.files.foreign.fields import Fields
+from topicledger.files.foreign.julie_properties import Properties
 from topicledger.files.foreign.resources import Resource
 from topicledger.manifests.files.entries import Reader
 
@@ -36,8 +37,8 @@ class JuliePart:
 
     descriptor: Read | None
     """Those of a descriptor as a whole."""
-    project: Callable[[Fields, Sequence[str], Reader, str | None], None] | None
-    """Those of a project, with the names of its topics."""
+    project: Callable[[Fields, Sequence[str], Properties, Reader, str | None], None] | None
+    """Those of a project, with the names of its topics, and Julie's properties."""
     topic: Callable[[Fields, Sequence[str], Reader, str | None], None] | None
     """Those of a topic, with its name, if it has one."""
 

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from topicledger.files.foreign.fields import Fields
+from topicledger.files.foreign.julie_properties import Properties
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
 from topicledger.resources.acls.acl import CLUSTER_NAME, PREFIXED, WILDCARD
@@ -19,7 +20,9 @@ from topicledger.resources.acls.entries import pattern_of
 from topicledger.resources.acls.foreign.rows import Client, Right, rights
 
 
-def read_project(fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None) -> None:
+def read_project(
+    fields: Fields, topics: Sequence[str], properties: Properties, reader: Reader, cluster: str | None
+) -> None:
     """Report the rows of a project with these topics."""
     if not topics:
         fields.leave_out(("consumers", "producers"), "of a project without topics, to whom Julie grants nothing")
@@ -32,7 +35,7 @@ def read_project(fields: Fields, topics: Sequence[str], reader: Reader, cluster:
         where.leave_out(("artifacts", "artefacts", "connectors"), "the connectors' tasks; no ACLs")
     of = fields if where is None else where
     for each, client in _clients(of, "connectors", reader, cluster):
-        _connector(each, client)
+        _connector(each, client, properties)
         each.rest()
     if where is not None:
         where.rest()
@@ -112,13 +115,13 @@ def _streams(fields: Fields, client: Client) -> None:
 _INTERNAL = {"status": "connect-status", "offset": "connect-offsets", "configs": "connect-configs"}
 
 
-def _connector(fields: Fields, client: Client) -> None:
+def _connector(fields: Fields, client: Client, properties: Properties) -> None:
     internal = [fields.text(f"{kind}_topic") or topic for kind, topic in _INTERNAL.items()]
     fields.leave_out(("connectors", "cluster_id"), "RBAC, not a Kafka ACL")
     client.grant(
         "connect",
         rights("TOPIC", internal, "READ", "WRITE"),
         rights("GROUP", [fields.text("group") or "connect-cluster"], "READ"),
-        rights("CLUSTER", [CLUSTER_NAME], "CREATE"),
+        rights("CLUSTER", [CLUSTER_NAME] if properties.connectors_create else [], "CREATE"),
         _topics(fields),
     )
