@@ -810,9 +810,9 @@ projects:
         dataType: avro
         plan: gold
         schemas: {value.schema.file: a.avsc}
-        config: {num.partitions: 1, replication.factor: 1, retention.ms: 1}
+        config: {replication.factor: 1, retention.ms: 1}
 special_topics:
-  - {name: _heartbeat}
+  - {name: _heartbeat, dataType: avro}
 platform: {schema_registry: {}}
 """
 
@@ -831,7 +831,7 @@ def test_julie_topics_are_named_by_what_stands_above_them(read: Read) -> None:
         "labels": {"owner": "checkout", "domain": "sales"},
     }
     assert orders.topic == "retail.acme.1.web.shop.orders.avro"
-    assert (orders.num_partitions, orders.configs) == (8, {"retention.ms": "5000"})
+    assert (orders.num_partitions, orders.configs) == (8, {"retention.ms": "1"})
     assert said(special) == {"cluster": "main", "topic": "_heartbeat"}
     assert leftovers(parsed) == {
         "plans.gold.alias": 2,
@@ -920,7 +920,7 @@ def test_two_properties_files_that_differ_are_an_error(read: Read) -> None:
         ("- name: carts\n        metadata", "- metadata", "f.yaml:10: `projects.topics.name` is missing"),
         ("plan: gold", "plan: godl", "f.yaml:13: `projects.topics.plan` is godl, which no file here has; did you mea"),
         ('"4"', "four", "f.yaml:10: `projects.topics.config.num.partitions` must be an integer, not the string"),
-        ("- {name: _heartbeat}", "- _heartbeat", "f.yaml:19: each of `special_topics` must be a mapping with a `name"),
+        ("- {name: _heartbeat, dataType: avro}", "- _heartbeat", "f.yaml:19: each of `special_topics` must be a mapping with a `name"),
     ],
 )
 def test_errors_of_a_descriptor_have_their_line(read: Read, old: str, new: str, message: str) -> None:

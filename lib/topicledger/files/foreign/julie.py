@@ -3,8 +3,8 @@
 According to its documentation (https://julieops.readthedocs.io: "Understanding the descriptor files", "Managing Topics
 and their Configuration", "Use of custom configuration plans", "Out of the box topic management"), a topic's name
 consists of `context`, all other top-level keys in order, the project's name, its own name and its `dataType`
-(`julie_names`). `config` also contains `num.partitions` and `replication.factor`; a `plan` from the file of plans
-overrides `config`; `special_topics` keep their own names. A descriptor doesn't name its cluster.
+(`julie_names`). `config` also contains `num.partitions` and `replication.factor`, and overrides the `plan` from the
+file of plans; `special_topics` keep their own names. A descriptor doesn't name its cluster.
 
 Files of plans and Julie's properties file must be loaded together with the descriptors.
 """
@@ -100,6 +100,7 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
         else:
             setting.reader.report.error(line, f"each of `projects` must be a mapping, not {describe(value)}")
     for value, line in special:
+        # Without their `dataType`, too: `TopologyImpl.addSpecialTopic`.
         _topic(value, line, "special_topics", setting, lambda topic, _: topic)
 
 
@@ -143,7 +144,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
         fields.error("plan", row.line, f"is {show(plan)}, which no file here has; {hint}")
     elif plan is not None:
         reader.visit(weight(setting.plans[plan]))
-        config = {**(config or {}), **setting.plans[plan]}
+        config = {**setting.plans[plan], **(config or {})}
     _counts(row, fields, config, reader)
     for part in _PARTS:
         if part.topic is not None:
