@@ -920,7 +920,11 @@ def test_two_properties_files_that_differ_are_an_error(read: Read) -> None:
         ("- name: carts\n        metadata", "- metadata", "f.yaml:10: `projects.topics.name` is missing"),
         ("plan: gold", "plan: godl", "f.yaml:13: `projects.topics.plan` is godl, which no file here has; did you mea"),
         ('"4"', "four", "f.yaml:10: `projects.topics.config.num.partitions` must be an integer, not the string"),
-        ("- {name: _heartbeat, dataType: avro}", "- _heartbeat", "f.yaml:19: each of `special_topics` must be a mapping with a `name"),
+        (
+            "- {name: _heartbeat, dataType: avro}",
+            "- _heartbeat",
+            "f.yaml:19: each of `special_topics` must be a mapping with a `name",
+        ),
     ],
 )
 def test_errors_of_a_descriptor_have_their_line(read: Read, old: str, new: str, message: str) -> None:

@@ -68,17 +68,13 @@ def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
     assert found == {
         "User:shop": [
             "WRITE TOPIC orders",
-            "DESCRIBE TOPIC orders",
             "READ TOPIC carts",
-            "DESCRIBE TOPIC carts",
             "READ GROUP shop-group",
             "DESCRIBE_CONFIGS TOPIC logs.* from 10.0.0.1",
         ],
         "User:counter": [
             "WRITE TOPIC counts",
-            "DESCRIBE TOPIC counts",
             "READ TOPIC orders",
-            "DESCRIBE TOPIC orders",
             *(
                 f"{operation} TOPIC counter*"
                 for operation in ("READ", "WRITE", "DESCRIBE", "DELETE", "CREATE", "ALTER", "ALTER_CONFIGS")
@@ -91,7 +87,6 @@ def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
         ],
         "User:mirror": [
             "WRITE TOPIC copied",
-            "DESCRIBE TOPIC copied",
             *(
                 f"{operation} TOPIC {topic}"
                 for topic in ("mirror-configs", "connect-offsets-mirror", "connect-status-mirror")
@@ -99,7 +94,6 @@ def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
             ),
             "READ GROUP mirror",
             "READ TOPIC orders",
-            "DESCRIBE TOPIC orders",
             "READ GROUP connect-sink",
         ],
         "User:alice": [
@@ -130,6 +124,22 @@ customUserAcls:
     one: {name: logs, type: TOPIC, pattern: LITERAL, operation: READ}
 """
     assert rights(read("kafka-gitops", text)) == {"User:bob": ["WRITE TOPIC *", "READ TOPIC logs"]}
+
+
+def test_services_of_kafka_gitops_describe_topics_if_the_settings_say_so(read: Read) -> None:
+    """Also if another file has the services."""
+    state = (
+        "settings:\n  services: {acls: {describeTopicEnabled: true}}\n  files: {services: services.yaml}\ntopics: {}\n"
+    )
+    services = GITOPS[: GITOPS.index("users:")]
+    found = rights(read("kafka-gitops", state, services_yaml=services))
+    plain = rights(read("kafka-gitops", services))
+    added = {user: [right for right in all_rights if right not in plain[user]] for user, all_rights in found.items()}
+    assert added == {
+        "User:shop": ["DESCRIBE TOPIC orders", "DESCRIBE TOPIC carts"],
+        "User:counter": ["DESCRIBE TOPIC counts", "DESCRIBE TOPIC orders"],
+        "User:mirror": ["DESCRIBE TOPIC copied", "DESCRIBE TOPIC orders"],
+    }
 
 
 def test_services_files_of_a_state_must_be_given_too(read: Read) -> None:

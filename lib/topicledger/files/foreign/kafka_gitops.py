@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
@@ -32,10 +32,11 @@ _ELSEWHERE = ("services", "users")
 
 @dataclass(frozen=True)
 class _Defaults:
-    """Default counts of topics."""
+    """Default counts of topics, and operations on topics that services get beside READ and WRITE."""
 
     partitions: int | None = None
     replication: int | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
     given = {_absolute(file.report.file) for file in files}
     states: list[_State] = []
     elsewhere: dict[str, _Defaults] = {}
-    """Defaults for topics in other files, by file."""
+    """Defaults for topics and services in other files, by file."""
 
     def state(value: Value, line: int, reader: Reader) -> None:
         fields = document_fields(value, line, reader, "a desired state with `topics`")
@@ -61,8 +62,7 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
         states.append(_State(fields, reader, defaults))
         for what, name in others.items():
             path = _absolute(Path(reader.report.file).parent / name)
-            if what == "topics":
-                elsewhere[path] = defaults
+            elsewhere[path] = defaults
             if path not in given:
                 reason = f"names {show(name)}, which has the {what}; load that file, too"
                 fields.error(f"settings.files.{what}", line, reason)
@@ -84,11 +84,12 @@ def _settings(fields: Fields) -> tuple[_Defaults, dict[str, str]]:
     settings = fields.mapping("settings")
     if settings is None:
         return defaults, others
+    defaults = replace(defaults, beside=_beside(settings))
     topics = settings.mapping("topics")
     if topics is not None:
         given = topics.mapping("defaults")
         if given is not None:
-            defaults = _Defaults(given.count("partitions"), given.count("replication"))
+            defaults = replace(defaults, partitions=given.count("partitions"), replication=given.count("replication"))
             given.rest()
         topics.leave_out(("blacklist", "whitelist"), "topics that kafka-gitops doesn't delete; see [guards]")
         topics.rest()
@@ -102,6 +103,16 @@ def _settings(fields: Fields) -> tuple[_Defaults, dict[str, str]]:
     return defaults, others
 
 
+def _beside(settings: Fields) -> tuple[str, ...]:
+    services = settings.mapping("services")
+    acls = None if services is None else services.mapping("acls")
+    describes = acls is not None and acls.scalar("describeTopicEnabled") == "true"
+    for each in (acls, services):
+        if each is not None:
+            each.rest()
+    return ("DESCRIBE",) if describes else ()
+
+
 def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
     fields, reader = state.fields, state.reader
     schemas = fields.take("schemas")
@@ -110,7 +121,7 @@ def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
         reader.report.skip("schemas", len(value.pairs) if isinstance(value, Object) else 1)
     for part in PARTS.values():
         if part.kafka_gitops is not None:
-            part.kafka_gitops(fields, reader, cluster)
+            part.kafka_gitops(fields, defaults.beside, reader, cluster)
     found = fields.take("topics")
     fields.rest()
     if found is None:

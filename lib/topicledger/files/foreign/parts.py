@@ -51,5 +51,6 @@ class Parts:
     """Formats of files about nothing else."""
     jikkou: JikkouPart | None
     julie: JuliePart | None
-    kafka_gitops: Read | None
+    kafka_gitops: Callable[[Fields, Sequence[str], Reader, str | None], None] | None
+    """Those of a state, with the operations on topics that services get beside READ and WRITE."""
     strimzi: ReadUser | None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Reader
@@ -20,10 +22,31 @@ from topicledger.text import nearest, show
 _NO_PRINCIPAL = "without a principal (Confluent Cloud's service accounts): write the `principal`"
 
 
-def read_rights(fields: Fields, reader: Reader, cluster: str | None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Service:
+    """A service whose ACLs are reported."""
+
+    name: str
+    fields: Fields
+    client: Client
+    beside: Sequence[str]
+    """Operations on topics beside READ and WRITE."""
+
+    def produces(self, fields: Fields) -> Iterator[Right]:
+        """Return the rights on topics to which the service, or its connector with these fields, writes."""
+        return rights("TOPIC", fields.names("produces"), "WRITE", *self.beside)
+
+    def consumes(self, fields: Fields, group: str | None) -> Iterator[Right]:
+        """Return the rights on topics that are read, and on the group that reads them, if it needs any."""
+        consumes = fields.names("consumes")
+        groups = [group] if consumes and group is not None else []
+        return itertools.chain(rights("TOPIC", consumes, "READ", *self.beside), rights("GROUP", groups, "READ"))
+
+
+def read_rights(fields: Fields, beside: Sequence[str], reader: Reader, cluster: str | None) -> None:
     """Report the rows of a state file's `services`, `users`, `customServiceAcls` and `customUserAcls`."""
     principals: dict[str, dict[str, str]] = {}
-    for key, grant in (("services", _service), ("users", _user)):
+    for key, grant in (("services", partial(_service, beside)), ("users", _user)):
         principals[key] = found = {}
         for name, each in _named(fields, key, reader):
             principal = each.text("principal")
@@ -58,37 +81,27 @@ def _named(fields: Fields, key: str, reader: Reader) -> Iterator[tuple[str, Fiel
             fields.error(f"{key}.{show(name.text)}", at, f"must be a mapping, not {describe(each)}")
 
 
-def _service(name: str, fields: Fields, client: Client) -> None:
+def _service(beside: Sequence[str], name: str, fields: Fields, client: Client) -> None:
     kind = fields.text("type", required=True)
     if kind is None:
         return
     if kind not in _SERVICES:
         fields.error("type", fields.line, f"is {show(kind)}; {nearest(kind, _SERVICES)}")
         return
-    _SERVICES[kind](name, fields, client)
+    _SERVICES[kind](_Service(name=name, fields=fields, client=client, beside=beside))
 
 
-def _application(name: str, fields: Fields, client: Client) -> None:
-    group = fields.text("group-id") or name
-    client.grant("application", _produced(fields), _consumed(fields, group))
+def _application(of: _Service) -> None:
+    group = of.fields.text("group-id") or of.name
+    of.client.grant("application", of.produces(of.fields), of.consumes(of.fields, group))
 
 
-def _produced(fields: Fields) -> Iterator[Right]:
-    return rights("TOPIC", fields.names("produces"), "WRITE", "DESCRIBE")
-
-
-def _consumed(fields: Fields, group: str | None) -> Iterator[Right]:
-    consumes = fields.names("consumes")
-    groups = [group] if consumes and group is not None else []
-    return itertools.chain(rights("TOPIC", consumes, "READ", "DESCRIBE"), rights("GROUP", groups, "READ"))
-
-
-def _streams(name: str, fields: Fields, client: Client) -> None:
-    own = [fields.text("application-id") or name]
-    client.grant(
+def _streams(of: _Service) -> None:
+    own = [of.fields.text("application-id") or of.name]
+    of.client.grant(
         "kafka-streams",
-        _produced(fields),
-        _consumed(fields, None),
+        of.produces(of.fields),
+        of.consumes(of.fields, None),
         rights("TOPIC", own, *_OWN_TOPICS, pattern_type=PREFIXED),
         rights("GROUP", own, "READ", "DESCRIBE", "DELETE"),
         rights("CLUSTER", [CLUSTER_NAME], "DESCRIBE_CONFIGS"),
@@ -98,26 +111,26 @@ def _streams(name: str, fields: Fields, client: Client) -> None:
 _OWN_TOPICS = ("READ", "WRITE", "DESCRIBE", "DELETE", "CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS")
 
 
-def _connect(name: str, fields: Fields, client: Client) -> None:
-    storage = fields.mapping("storage-topics")
+def _connect(of: _Service) -> None:
+    storage = of.fields.mapping("storage-topics")
     kinds = {"config": "configs", "offset": "offsets", "status": "status"}
     internal = [
-        (None if storage is None else storage.text(kind)) or f"connect-{word}-{name}" for kind, word in kinds.items()
+        (None if storage is None else storage.text(kind)) or f"connect-{word}-{of.name}" for kind, word in kinds.items()
     ]
     if storage is not None:
         storage.rest()
-    group = [fields.text("group-id") or name]
+    group = [of.fields.text("group-id") or of.name]
     workers = rights("TOPIC", internal, "READ", "WRITE"), rights("GROUP", group, "READ")
-    client.grant("kafka-connect", _produced(fields), *workers)
-    connectors = fields.mapping("connectors")
+    of.client.grant("kafka-connect", of.produces(of.fields), *workers)
+    connectors = of.fields.mapping("connectors")
     for connector, _ in [] if connectors is None else connectors.others():
         each = connectors.mapping(connector) if connectors is not None else None
         if each is not None:
-            client.grant("kafka-connect", _produced(each), _consumed(each, f"connect-{connector}"))
+            of.client.grant("kafka-connect", of.produces(each), of.consumes(each, f"connect-{connector}"))
             each.rest()
 
 
-_SERVICES: Mapping[str, Callable[[str, Fields, Client], None]] = {
+_SERVICES: Mapping[str, Callable[[_Service], None]] = {
     "application": _application,
     "kafka-streams": _streams,
     "kafka-connect": _connect,
