@@ -142,6 +142,26 @@ def test_services_of_kafka_gitops_describe_topics_if_the_settings_say_so(read: R
     }
 
 
+def test_custom_rights_of_kafka_gitops_belong_to_services_and_users_of_any_file(read: Read) -> None:
+    """Those of no service or user are listed: kafka-gitops leaves them out, too."""
+    state = """\
+settings: {files: {users: users.yaml}}
+customUserAcls:
+  bob:
+    one: {name: logs, type: TOPIC, pattern: LITERAL, operation: READ}
+customServiceAcls:
+  typo:
+    two: {name: "*", type: TOPIC, pattern: LITERAL, operation: ALL, principal: "User:shop"}
+"""
+    parsed = read("kafka-gitops", state, users_yaml="users:\n  bob: {principal: 'User:bob'}\n")
+    assert rights(parsed) == {"User:bob": ["READ TOPIC logs"]}
+    assert leftovers(parsed) == {"customServiceAcls.typo.two": 7}
+    others = "users:\n  bob: {principal: 'User:robert'}\n"
+    parsed = read("kafka-gitops", state, users_yaml="users:\n  bob: {principal: 'User:bob'}\n", b_yaml=others)
+    assert rights(parsed) == {}
+    assert "without a principal" in parsed.not_carried_over[-1].what
+
+
 def test_services_files_of_a_state_must_be_given_too(read: Read) -> None:
     state = "settings:\n  files: {services: services.yaml}\ntopics: {}\n"
     services = "services:\n  a: {type: application, principal: 'User:a', produces: [t]}\n"
@@ -156,7 +176,10 @@ def test_services_files_of_a_state_must_be_given_too(read: Read) -> None:
         ("services:\n  a: {type: aplication, principal: 'User:a'}\n", "is aplication; did you mean `application`?"),
         ("services: [a]\n", "`services` must be a mapping of names, not a list"),
         ("users:\n  a: {principal: 'User:a', roles: [boss]}\n", "has boss; known: reader, writer, operator"),
-        ("customServiceAcls:\n  a:\n    b: {type: TOPIC}\n", "`customServiceAcls.a.b.name` is missing"),
+        (
+            "services:\n  a: {type: application}\ncustomServiceAcls:\n  a:\n    b: {type: TOPIC}\n",
+            "`customServiceAcls.a.b.name` is missing",
+        ),
     ],
 )
 def test_errors_of_services_are_reported(read: Read, text: str, message: str) -> None:

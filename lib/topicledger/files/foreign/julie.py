@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
 from topicledger.files.foreign.julie_names import NamingError
-from topicledger.files.foreign.julie_properties import SUFFIX, Properties, read_properties
+from topicledger.files.foreign.julie_properties import SUFFIX, Properties, of_topics, read_properties
 from topicledger.files.foreign.of_kinds import PARTS
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
@@ -49,7 +49,8 @@ class _Setting:
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
     with_properties = [source for source in sources if source.report.file.lower().endswith(SUFFIX)]
     files = [YamlFile(source) for source in sources if source not in with_properties]
-    properties = read_properties(with_properties)
+    lists = [of_topics, *(part.lists for part in _PARTS if part.lists is not None)]
+    properties = read_properties(with_properties, [key for part in _PARTS for key in part.follows], lists)
     plans: Plans = {}
     descriptors: list[tuple[Fields, Reader]] = []
 

@@ -7,7 +7,7 @@ Configuration. Properties that change what Julie makes, and that a load can't fo
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger.files.foreign.contract import Source
@@ -16,57 +16,52 @@ from topicledger.files.yaml_files import measured
 from topicledger.text import show
 
 SUFFIX = ".properties"
+TRUE = ("true", "yes", "on")
 _PROPERTY = re.compile(r"[ \t\f]*(topology\.[\w.-]+)(?:[ \t\f]*[=:]|[ \t\f])(.*)")
-_CREATE = "topology.connector.allow.topic.create"
-_READ = (SEPARATOR, TOPIC, PROJECT, _CREATE)
-_TRUE = ("true", "yes", "on")
-_ACCESS = "topology.builder.access.control.class"
-_IF_TRUE = {
-    "topology.acls.optimized": "Julie grants consumers and producers a project's prefix; here, each of its topics",
-    "topology.dlq.topics.generate": "Julie's topics for dead letters, and their ACLs, aren't loaded",
-    "topology.translation.principal.enabled": "Julie's other names of principals aren't loaded",
-}
-_PREFIXES = re.compile(r"topology\.(?:topic|group|service\.accounts)\.managed\.prefixes(?:\.\d+)?")
+
+Lists = Callable[[str, str], str | None]
+"""Returns what a load leaves out because of a property with this name and value; None if it changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Properties:
     """The properties that a load follows."""
 
-    naming: Naming
-    connectors_create: bool
-    """Whether connectors may create topics."""
+    texts: Mapping[str, str]
+
+    @property
+    def naming(self) -> Naming:
+        """How topics are named."""
+        return Naming(
+            separator=self.texts.get(SEPARATOR, "."),
+            topic_format=self.texts.get(TOPIC, DEFAULT),
+            project_format=self.texts.get(PROJECT, DEFAULT),
+        )
 
 
-def read_properties(files: Sequence[Source]) -> Properties:
-    """Read the properties of the files; report an error if two files differ."""
+def of_topics(key: str, value: str) -> str | None:
+    """See `Lists`."""
+    if key == "topology.dlq.topics.generate" and value in TRUE:
+        return "Julie's topics for dead letters: declare them, and who may use them"
+    if re.fullmatch(r"topology\.topic\.managed\.prefixes(?:\.\d+)?", key) and value:
+        return "Julie leaves other topics alone; here, all are loaded"
+    return None
+
+
+def read_properties(files: Sequence[Source], follows: Collection[str], lists: Sequence[Lists]) -> Properties:
+    """Read the properties of the files, also those named in `follows`; report an error if two files differ."""
     found: dict[str, str] = {}
+    known = (SEPARATOR, TOPIC, PROJECT, *follows)
     for file in files:
         with measured(file.report):
-            _read(file, found)
-    return Properties(
-        naming=Naming(
-            separator=found.get(SEPARATOR, "."),
-            topic_format=found.get(TOPIC, DEFAULT),
-            project_format=found.get(PROJECT, DEFAULT),
-        ),
-        connectors_create=found.get(_CREATE, "true") in _TRUE,
-    )
-
-
-def _read(file: Source, found: dict[str, str]) -> None:
-    for number, line in enumerate(file.text.split("\n"), start=1):
-        match = _PROPERTY.fullmatch(line.rstrip("\r"))
-        if match is None:
-            continue
-        key, value = match[1], match[2].strip()
-        if key in _READ:
-            if found.setdefault(key, value) != value:
-                reason = f"`{key}` is {show(value)} here and {show(found[key])} elsewhere"
-                file.report.error(number, f"{reason}; load the descriptors of each separately")
-        elif value in _TRUE and key in _IF_TRUE:
-            file.report.leave_out(number, key, _IF_TRUE[key])
-        elif key == _ACCESS and not value.endswith(".SimpleAclsProvider"):
-            file.report.leave_out(number, key, f"access control by {show(value)}; here, by Kafka's ACLs")
-        elif value and _PREFIXES.fullmatch(key):
-            file.report.leave_out(number, key, "Julie leaves other names alone; here, all are loaded")
+            for number, line in enumerate(file.text.split("\n"), start=1):
+                match = _PROPERTY.fullmatch(line.rstrip("\r"))
+                if match is None:
+                    continue
+                key, value = match[1], match[2].strip()
+                if key in known and found.setdefault(key, value) != value:
+                    reason = f"`{key}` is {show(value)} here and {show(found[key])} elsewhere"
+                    file.report.error(number, f"{reason}; load the descriptors of each separately")
+                for what in filter(None, (each(key, value) for each in lists)):
+                    file.report.leave_out(number, key, what)
+    return Properties(texts=found)

@@ -17,6 +17,7 @@ from pathlib import Path
 from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
 from topicledger.files.foreign.of_kinds import PARTS
+from topicledger.files.foreign.parts import GitopsState
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, Value, describe
@@ -27,6 +28,7 @@ _SIGN = re.compile(
     r"^services: *\n +[^\s#-].*: *\n +(?:type|principal): ",
     re.MULTILINE,
 )
+_PARTS = [part.kafka_gitops for part in PARTS.values() if part.kafka_gitops is not None]
 _ELSEWHERE = ("services", "users")
 
 
@@ -69,9 +71,15 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
 
     for file in files:
         file.each(state)
+    states = [
+        replace(each, defaults=elsewhere.get(_absolute(each.reader.report.file), each.defaults)) for each in states
+    ]
+    of_parts = [GitopsState(fields=each.fields, reader=each.reader, beside=each.defaults.beside) for each in states]
+    for part in _PARTS:
+        part.read(of_parts, cluster)
     for each in states:
         with measured(each.reader.report):
-            _topics(each, elsewhere.get(_absolute(each.reader.report.file), each.defaults), cluster)
+            _topics(each, cluster)
 
 
 def _absolute(path: str | Path) -> str:
@@ -105,23 +113,19 @@ def _settings(fields: Fields) -> tuple[_Defaults, dict[str, str]]:
 
 def _beside(settings: Fields) -> tuple[str, ...]:
     services = settings.mapping("services")
-    acls = None if services is None else services.mapping("acls")
-    describes = acls is not None and acls.scalar("describeTopicEnabled") == "true"
-    for each in (acls, services):
-        if each is not None:
-            each.rest()
-    return ("DESCRIBE",) if describes else ()
+    if services is None:
+        return ()
+    found = [each for part in _PARTS for each in part.beside(services)]
+    services.rest()
+    return tuple(found)
 
 
-def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
+def _topics(state: _State, cluster: str | None) -> None:
     fields, reader = state.fields, state.reader
     schemas = fields.take("schemas")
     if schemas is not None:
         value = schemas[0]
         reader.report.skip("schemas", len(value.pairs) if isinstance(value, Object) else 1)
-    for part in PARTS.values():
-        if part.kafka_gitops is not None:
-            part.kafka_gitops(fields, defaults.beside, reader, cluster)
     found = fields.take("topics")
     fields.rest()
     if found is None:
@@ -138,10 +142,11 @@ def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
         elif not isinstance(value, Object):
             fields.error(f"topics.{show(name.text)}", at, f"must be a mapping, not {describe(value)}")
         else:
-            _topic(name.text, Fields(value, f"topics.{show(name.text)}", reader, at), at, state, defaults, cluster)
+            _topic(name.text, Fields(value, f"topics.{show(name.text)}", reader, at), at, state, cluster)
 
 
-def _topic(name: str, fields: Fields, line: int, state: _State, defaults: _Defaults, cluster: str | None) -> None:
+def _topic(name: str, fields: Fields, line: int, state: _State, cluster: str | None) -> None:
+    defaults = state.defaults
     row = TopicRow(state.reader, line)
     entry = row.entry
     entry.cluster, entry.topic = cluster, name

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from topicledger.files.foreign.contract import ForeignFormat
 from topicledger.files.foreign.fields import Fields
-from topicledger.files.foreign.julie_properties import Properties
+from topicledger.files.foreign.julie_properties import Lists, Properties
 from topicledger.files.foreign.resources import Resource
 from topicledger.manifests.files.entries import Reader
 
@@ -41,6 +41,30 @@ class JuliePart:
     """Those of a project, with the names of its topics, and Julie's properties."""
     topic: Callable[[Fields, Sequence[str], Reader, str | None], None] | None
     """Those of a topic, with its name, if it has one."""
+    follows: Sequence[str] = ()
+    """Names of the properties that it follows."""
+    lists: Lists | None = None
+    """Lists the properties that it can't follow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitopsState:
+    """A state of kafka-gitops, of which parts take their keys."""
+
+    fields: Fields
+    reader: Reader
+    beside: Sequence[str]
+    """Operations on topics that services get beside READ and WRITE."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitopsPart:
+    """The keys about a kind in the states of kafka-gitops."""
+
+    beside: Callable[[Fields], Sequence[str]]
+    """Takes its keys of `settings.services`, and returns the operations of `GitopsState.beside`."""
+    read: Callable[[Sequence[GitopsState], str | None], None]
+    """Reports the rows of all states for a cluster: services and users of one state may have rights in another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +75,5 @@ class Parts:
     """Formats of files about nothing else."""
     jikkou: JikkouPart | None
     julie: JuliePart | None
-    kafka_gitops: Callable[[Fields, Sequence[str], Reader, str | None], None] | None
-    """Those of a state, with the operations on topics that services get beside READ and WRITE."""
+    kafka_gitops: GitopsPart | None
     strimzi: ReadUser | None

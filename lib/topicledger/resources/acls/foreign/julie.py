@@ -9,15 +9,37 @@ corresponding Kafka ACLs.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from topicledger.files.foreign.fields import Fields
-from topicledger.files.foreign.julie_properties import Properties
+from topicledger.files.foreign.julie_properties import TRUE, Properties
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
 from topicledger.resources.acls.acl import CLUSTER_NAME, PREFIXED, WILDCARD
 from topicledger.resources.acls.entries import pattern_of
 from topicledger.resources.acls.foreign.rows import Client, Right, rights
+from topicledger.text import show
+
+CREATE = "topology.connector.allow.topic.create"
+"""The property that connectors may create topics; true by default."""
+_ACCESS = "topology.builder.access.control.class"
+_IF_TRUE = {
+    "topology.acls.optimized": "Julie grants consumers and producers a project's prefix; here, each of its topics",
+    "topology.translation.principal.enabled": "Julie's other names of principals",
+}
+_PREFIXES = re.compile(r"topology\.(?:topic|group|service\.accounts)\.managed\.prefixes(?:\.\d+)?")
+
+
+def unfollowed(key: str, value: str) -> str | None:
+    """See `julie_properties.Lists`."""
+    if key in _IF_TRUE and value in TRUE:
+        return _IF_TRUE[key]
+    if key == _ACCESS and not value.endswith(".SimpleAclsProvider"):
+        return f"access control by {show(value)}; here, by Kafka's ACLs"
+    if _PREFIXES.fullmatch(key) and value:
+        return "Julie leaves ACLs on other names alone; here, all are loaded"
+    return None
 
 
 def read_project(
@@ -122,6 +144,6 @@ def _connector(fields: Fields, client: Client, properties: Properties) -> None:
         "connect",
         rights("TOPIC", internal, "READ", "WRITE"),
         rights("GROUP", [fields.text("group") or "connect-cluster"], "READ"),
-        rights("CLUSTER", [CLUSTER_NAME] if properties.connectors_create else [], "CREATE"),
+        rights("CLUSTER", [CLUSTER_NAME] if properties.texts.get(CREATE, "true") in TRUE else [], "CREATE"),
         _topics(fields),
     )

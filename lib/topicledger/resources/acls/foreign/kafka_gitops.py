@@ -8,11 +8,13 @@ the internal topics of Kafka Streams, which begin with its application id.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from topicledger.files.foreign.fields import Fields
+from topicledger.files.foreign.parts import GitopsState
+from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
 from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, PREFIXED, WILDCARD, Acl
@@ -43,26 +45,74 @@ class _Service:
         return itertools.chain(rights("TOPIC", consumes, "READ", *self.beside), rights("GROUP", groups, "READ"))
 
 
-def read_rights(fields: Fields, beside: Sequence[str], reader: Reader, cluster: str | None) -> None:
-    """Report the rows of a state file's `services`, `users`, `customServiceAcls` and `customUserAcls`."""
-    principals: dict[str, dict[str, str]] = {}
-    for key, grant in (("services", partial(_service, beside)), ("users", _user)):
-        principals[key] = found = {}
-        for name, each in _named(fields, key, reader):
-            principal = each.text("principal")
-            if principal is None:
-                reader.report.leave_out(each.line, each.path, _NO_PRINCIPAL)
-                each.leave_out([left for left, _ in each.others()], "of a service or user without a principal")
-                continue
-            found[name] = principal
-            grant(name, each, Client(report=reader.report, cluster=cluster, principal=principal, line=each.line))
-            each.rest()
-    for key, of in (("customServiceAcls", "services"), ("customUserAcls", "users")):
-        for name, acls in _named(fields, key, reader):
-            for one, line in acls.others():
-                acl = acls.mapping(one)
-                if acl is not None:
-                    _custom(acl, line, principals[of].get(name), reader, cluster)
+def beside(services: Fields) -> Sequence[str]:
+    """See `GitopsPart.beside`."""
+    acls = services.mapping("acls")
+    if acls is None:
+        return ()
+    describes = acls.scalar("describeTopicEnabled") == "true"
+    acls.rest()
+    return ("DESCRIBE",) if describes else ()
+
+
+_Principals = dict[str, str | None]
+"""By the name of a service or user: its principal, if it has one."""
+
+
+def read_rights(states: Sequence[GitopsState], cluster: str | None) -> None:
+    """Report the rows of states' `services`, `users`, `customServiceAcls` and `customUserAcls`."""
+    found: list[tuple[_Principals, _Principals]] = []
+    for state in states:
+        services: _Principals = {}
+        users: _Principals = {}
+        found.append((services, users))
+        with measured(state.reader.report):
+            _own("services", partial(_service, state.beside), services, state, cluster)
+            _own("users", _user, users, state, cluster)
+    all_services, all_users = (_merged(each) for each in zip(*found, strict=True)) if found else ({}, {})
+    for state, (services, users) in zip(states, found, strict=True):
+        with measured(state.reader.report):
+            _customs("customServiceAcls", all_services | services, state, cluster)
+            _customs("customUserAcls", all_users | users, state, cluster)
+
+
+def _merged(of_states: Iterable[_Principals]) -> _Principals:
+    """Return the principals of all states, None where states differ."""
+    found: _Principals = {}
+    for principals in of_states:
+        for name, principal in principals.items():
+            if found.setdefault(name, principal) != principal:
+                found[name] = None
+    return found
+
+
+def _own(
+    key: str,
+    grant: Callable[[str, Fields, Client], None],
+    principals: _Principals,
+    state: GitopsState,
+    cluster: str | None,
+) -> None:
+    report = state.reader.report
+    for name, each in _named(state.fields, key, state.reader):
+        principals[name] = principal = each.text("principal")
+        if principal is None:
+            report.leave_out(each.line, each.path, _NO_PRINCIPAL)
+            each.leave_out([left for left, _ in each.others()], "of a service or user without a principal")
+            continue
+        grant(name, each, Client(report=report, cluster=cluster, principal=principal, line=each.line))
+        each.rest()
+
+
+def _customs(key: str, principals: _Principals, state: GitopsState, cluster: str | None) -> None:
+    for name, acls in _named(state.fields, key, state.reader):
+        if name not in principals:
+            left = [each for each, _ in acls.others()]
+            acls.leave_out(left, "of no service or user: kafka-gitops leaves it out, too")
+        for one, line in acls.others():
+            acl = acls.mapping(one)
+            if acl is not None:
+                _custom(acl, line, principals[name], state.reader, cluster)
 
 
 def _named(fields: Fields, key: str, reader: Reader) -> Iterator[tuple[str, Fields]]:
