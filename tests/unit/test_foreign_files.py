@@ -838,8 +838,6 @@ def test_julie_topics_are_named_by_what_stands_above_them(read: Read) -> None:
         "platform.schema_registry": 20,
         "projects.my_role": 8,
         "projects.topics.schemas": 16,
-        "special_topics.config.num.partitions": 19,
-        "special_topics.config.replication.factor": 19,
     }
 
 

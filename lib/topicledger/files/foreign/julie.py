@@ -30,7 +30,6 @@ _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
 _PARTS = [part.julie for part in PARTS.values() if part.julie is not None]
 _OTHER_ACCESS = ("ksql", "schemas", "rbac")
 _SIGN = re.compile(r"^context: (?:.*\n){1,100}?projects:", re.MULTILINE)
-_DEFAULT = "Julie's own default (3 partitions, 2 replicas): here, the brokers' default applies"
 
 Plans = dict[str, dict[str, str]]
 Name = Callable[[str, str | None], str]
@@ -163,8 +162,7 @@ def _counts(row: TopicRow, fields: Fields, config: dict[str, str] | None, reader
     for key in (_PARTITIONS, _REPLICATION):
         text = configs.pop(key, None)
         if text is None:
-            reader.report.leave_out(row.line, fields.name(f"config.{key}"), _DEFAULT)
-            counts.append(None)
+            counts.append(None)  # Julie leaves it to the brokers, too
         else:
             name = f"`{fields.name(f'config.{key}')}`"
             counts.append(reader.integer(name, plain_number(text.strip()) or text, row.line))
