@@ -77,7 +77,7 @@ def read_rights(states: Sequence[GitopsState], cluster: str | None) -> None:
 
 
 def _merged(of_states: Iterable[_Principals]) -> _Principals:
-    """Return the principals of all states, None where states differ."""
+    """Return the principals of all states; None if states differ."""
     found: _Principals = {}
     for principals in of_states:
         for name, principal in principals.items():

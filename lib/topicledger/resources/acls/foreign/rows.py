@@ -76,7 +76,7 @@ def add_right(
 
 
 class Right(NamedTuple):
-    """What a tool allows a client on one resource."""
+    """An operation that a tool allows a client on one resource."""
 
     operation: str
     resource_type: str
