@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.foreign import PLANS, Read, errors, leftovers
 from topicledger.manifests.files import ParsedManifests
+from topicledger.resources.acls.entries import expansions
 
 
 def rights(parsed: ParsedManifests) -> dict[str, list[str]]:
@@ -257,6 +258,7 @@ def test_roles_of_julie_become_rights(read: Read) -> None:
     assert "applicationId" in left["projects.streams"]
     assert "only User:name" in left["connect"]
     assert "projects.connectors.artifacts" in left
+    assert "rights on topics and groups" in left["projects.ksql"]
 
 
 def test_connectors_and_idempotence_are_read_as_in_julies_examples(read: Read) -> None:
@@ -318,6 +320,9 @@ customServiceAcls:
     }
     patterns = {acl.values["resource_name"]: acl.values["pattern_type"] for acl in parsed.rows_of("acls")}
     assert (patterns["shop-*"], patterns["*"], patterns["logs."]) == ("LITERAL", "LITERAL", "PREFIXED")
+    (shown,) = [line for line in expansions(parsed.rows_of("acls")) if "READ GROUP" in line]
+    assert "WRITE TOPIC *, " in shown
+    assert shown.endswith("READ GROUP shop-* (LITERAL)")
     left = [(each.line, each.key, each.what) for each in parsed.not_carried_over if each.key == "application"]
     assert left == [
         (5, "application", f"{operation} on logs.*: no topic's name has a *, and the tool makes no prefix of it")

@@ -28,7 +28,7 @@ from topicledger.text import nearest, show
 
 _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
 _PARTS = [part.julie for part in PARTS.values() if part.julie is not None]
-_OTHER_ACCESS = ("ksql", "schemas", "rbac")
+_OTHER_ACCESS = ("schemas", "rbac")
 _SIGN = re.compile(r"^context: (?:.*\n){1,100}?projects:", re.MULTILINE)
 
 Plans = dict[str, dict[str, str]]
@@ -107,6 +107,7 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
 def _project(fields: Fields, context: dict[str, str], setting: _Setting) -> None:
     project = fields.text("name", required=True) or ""
     topics = fields.items("topics")
+    fields.leave_out(("ksql",), "ksqlDB's applications, also their rights on topics and groups")
     fields.leave_out(_OTHER_ACCESS, "access control of other systems than Kafka")
 
     def name(topic: str, data_type: str | None) -> str:

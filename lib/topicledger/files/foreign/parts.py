@@ -62,7 +62,7 @@ class GitopsPart:
     """The keys about a kind in the states of kafka-gitops."""
 
     beside: Callable[[Fields], Sequence[str]]
-    """Takes its keys of `settings.services`, and returns the operations of `GitopsState.beside`."""
+    """Takes its keys of the settings of services, and returns the operations of `GitopsState.beside`."""
     read: Callable[[Sequence[GitopsState], str | None], None]
     """Reports the rows of all states for a cluster: services and users of one state may have rights in another."""
 

@@ -239,13 +239,17 @@ def expansions(rows: Sequence[ResourceRow]) -> list[str]:
             by_entry.setdefault((row.file, row.line, row.shorthand), []).append(row)
     lines = []
     for (file, line, shorthand), those in list(by_entry.items())[:_SHOWN_SHORTHANDS]:
-        rights = [
-            f"{row.values['operation']} {row.values['resource_type']} {row.values['resource_name']}"
-            + ("*" if row.values["pattern_type"] == "PREFIXED" else "")
-            for row in those
-        ]
+        rights = [f"{row.values['operation']} {row.values['resource_type']} {_shown(row.values)}" for row in those]
         shown = listed(list(map(show, rights)), most=_SHOWN_RIGHTS)
         lines.append(f"{show(file)}:{line}: {shorthand} {show(str(those[0].values['principal']))}: {shown}")
     if len(by_entry) > _SHOWN_SHORTHANDS:
         lines.append(f"{first_of(_SHOWN_SHORTHANDS, len(by_entry))} shorthands")
     return lines
+
+
+def _shown(acl: Mapping[str, object]) -> str:
+    """Return a name, or a prefix with a star; say so if a star belongs to the name."""
+    name = str(acl["resource_name"])
+    if acl["pattern_type"] == PREFIXED:
+        return f"{name}*"
+    return f"{name} (LITERAL)" if name.endswith(WILDCARD) and name != WILDCARD else name

@@ -2,8 +2,8 @@
 
 According to its documentation (https://julieops.readthedocs.io, "Understanding the descriptor files") and its class
 AclsBindingsBuilder. As in Julie, a consumer without a group may use every group, and only the group of a consumer and
-the transactional id of a producer may be `prefix*`. Access to ksqlDB, the schema registry and RBAC has no
-corresponding Kafka ACLs.
+the transactional id of a producer may be `prefix*`. ACLs of ksqlDB's applications aren't read; access to the schema
+registry and RBAC has no corresponding Kafka ACLs.
 """
 
 from __future__ import annotations
