@@ -128,9 +128,9 @@ def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> S
     """Return the rule of `no_recent_records`; with `seen`, also for topics that keep no records.
 
     `seen` returns earlier end offsets: cluster, topic, topic_id, end_offset, seen_since, seen_until. A topic whose
-    end offset changed in the last `days` days isn't deleted: records may have old timestamps. If a topic without records has
-    had the same end offset for `days` days, nobody wrote meanwhile; otherwise it can't be evaluated. A topic whose end
-    offset differs from `before` isn't deleted, either.
+    end offset changed in the last `days` days isn't deleted: records may have old timestamps. If a topic without
+    records has had the same end offset for `days` days, nobody wrote meanwhile; otherwise it can't be evaluated. A
+    topic whose end offset differs from `before` isn't deleted, either.
     """
     if not 1 <= days <= MAX_DAYS:
         raise ValueError(f"days must be from 1 to {MAX_DAYS}")
