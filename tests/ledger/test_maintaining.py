@@ -420,6 +420,7 @@ def test_rows_that_prove_topic_ownership_are_kept(ledger: Ledger) -> None:
     assert of(maintain(ledger, settings(ledger), request), AUDIT).rows_deleted == 0
 
 
+@pytest.mark.thorough
 def test_plans_that_remember_replaced_topics_are_kept(ledger: Ledger) -> None:
     """Else a topic that a row replaced once would never be deleted, however idle."""
     old = midnight() - timedelta(days=9)
@@ -498,7 +499,7 @@ def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -
     assert "not abandoned, since audit has applied actions of these plans: forged" in printed(told)
 
 
-@pytest.mark.parametrize("outcome", ["refused", "skipped"])
+@pytest.mark.parametrize("outcome", ["refused", pytest.param("skipped", marks=pytest.mark.thorough)])
 def test_an_old_plan_of_which_nothing_was_sent_is_abandoned(ledger: Ledger, outcome: str) -> None:
     """`apply` found that the declarations or the cluster had changed, and ended without sending anything."""
     old = datetime.now(UTC) - timedelta(days=30)
@@ -508,6 +509,7 @@ def test_an_old_plan_of_which_nothing_was_sent_is_abandoned(ledger: Ledger, outc
     assert (found.abandoned, found.contradicted) == (["withdrawn"], [])
 
 
+@pytest.mark.thorough
 def test_plans_that_a_killed_maintenance_abandoned_are_sealed_by_the_next(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

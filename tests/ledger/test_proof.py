@@ -579,6 +579,7 @@ def test_rows_removed_by_maintain_are_not_a_forgery(ledger: Ledger) -> None:
     assert found(verified) == []
 
 
+@pytest.mark.thorough
 def test_rows_that_a_killed_maintenance_removed_are_not_a_forgery(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

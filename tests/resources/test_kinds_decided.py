@@ -381,6 +381,7 @@ def test_names_of_a_kind_agree_with_what_it_registers(example: Example) -> None:
     assert all(advice.of_error(each.value) != advice.UNKNOWN for each in kind.names.refusals)
 
 
+@pytest.mark.thorough
 def test_an_audit_counts_and_names_the_invalid_rows_of_every_kind(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

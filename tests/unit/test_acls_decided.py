@@ -348,7 +348,7 @@ def test_row_refused_since_the_plan_protects_too(spark: SparkSession) -> None:
     assert "a refused row may be meant to keep or to replace it" in row["error_message"]
 
 
-@pytest.mark.parametrize("of_files", [False, True])
+@pytest.mark.parametrize("of_files", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_acl_declared_since_the_plan_keeps_what_it_may_replace(spark: SparkSession, of_files: bool) -> None:
     """READ is declared after the removal of ALL was planned: until it is added, ALL grants it.
 
@@ -503,7 +503,9 @@ def test_acl_declared_with_an_odd_name_since_the_plan_protects_too(spark: SparkS
     assert (row["resource"], row["error"]) == (text(right()), "CHANGED_SINCE_PLAN")
 
 
-@pytest.mark.parametrize(("outcome", "error"), [("refused", "NOT_REVERTIBLE"), ("skipped", None)])
+@pytest.mark.parametrize(
+    ("outcome", "error"), [("refused", "NOT_REVERTIBLE"), pytest.param("skipped", None, marks=pytest.mark.thorough)]
+)
 def test_revert_keeps_what_replaced_an_acl_that_it_cannot_add_again(
     spark: SparkSession, outcome: str, error: str | None
 ) -> None:
@@ -647,7 +649,7 @@ def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None
     assert (told["closed"], list(told["super user"])) == ({}, [text(FOREIGN)])
 
 
-@pytest.mark.parametrize("manage", [(), ("",)])
+@pytest.mark.parametrize("manage", [(), pytest.param(("",), marks=pytest.mark.thorough)])
 def test_plan_of_the_decision_reads_its_rows_a_few_times(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], manage: tuple[str, ...]
 ) -> None:
