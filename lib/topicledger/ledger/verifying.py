@@ -115,15 +115,9 @@ def verify_rows(
                 unproven.append(each.run_id)
             else:
                 findings.append(problem)
-    left = {run_id for _, run_id in found} - {each.run_id for each in everything}
-    of_plan = {run_id for table, run_id in found if table != APPROVALS.name}
-    for each in rows:
-        if each.run_id in left - of_plan:
-            if loads.may_follow(each, APPROVALS):
-                unproven.append(each.run_id)
-            elif not loads.explain(each, APPROVALS, found[APPROVALS.name, each.run_id]):
-                continue
-            left.discard(each.run_id)
+    approved = dict(_approved_after_end(rows, found, loads))
+    unproven += [run_id for run_id, waits in approved.items() if waits]
+    left = {run_id for _, run_id in found} - {each.run_id for each in everything} - approved.keys()
     begun = unknown & {each.run_id for each in late}
     without = [*sorted(begun), *without_digest(left - begun, rows, first, signs)]
     findings += [each for each in without if isinstance(each, ProofFinding)]
@@ -145,6 +139,21 @@ def verify_rows(
         heads=chain.heads,
         findings=findings,
     )
+
+
+def _approved_after_end(
+    rows: Sequence[RunRow], found: Mapping[tuple[str, str], RowsDigest], loads: Loads
+) -> Iterator[tuple[str, bool]]:
+    """Yield the runs without a digest that need none for their approvals, and whether they wait for their load."""
+    of_plan = {run_id for table, run_id in found if table != APPROVALS.name}
+    for each in rows:
+        now = found.get((APPROVALS.name, each.run_id))
+        if each.digest or now is None or each.run_id in of_plan:
+            continue
+        if loads.explain(each, APPROVALS, now):
+            yield each.run_id, False
+        elif loads.may_follow(each, APPROVALS):
+            yield each.run_id, True
 
 
 def _first(everything: Sequence[RunRow], since: str, chain: Chain) -> RunRow:
