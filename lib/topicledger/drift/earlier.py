@@ -9,7 +9,7 @@ from operator import or_
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from topicledger.ledger.comparable import COMPARED, audits, of_scope
+from topicledger.ledger.comparable import last_of_each, of_scope
 from topicledger.ledger.run import Run
 from topicledger.ledger.runs import AUDIT_COMMAND
 from topicledger.model import RunState
@@ -29,12 +29,8 @@ def found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
     earlier = run.ledger.read(RUNS).where(
         (F.col("run_id") != run.run_id) & (of_scope(EVERYTHING) | of_scope(run.scope))
     )
-    at = F.struct(*_AT)
-    newest = audits(earlier).where(F.col(COMPARED).isin("", *clusters)).groupBy(COMPARED).agg(F.max(at).alias("at"))
-    last = {row[COMPARED]: row["at"] for row in newest.collect()}
-    of_all = last.pop("", None)
-    if of_all is not None:
-        last = {name: max(of_all, last.get(name, of_all)) for name in clusters}
+    found = last_of_each(earlier, *_AT)
+    last = {name: row for name in clusters if (row := found.get(name, found.get(""))) is not None}
     drift = run.ledger.read(DRIFT)
     oldest = min(last.values()) if set(last) == {*clusters} and last else None
     for name, its_at in _interrupted(earlier, drift, clusters, oldest):

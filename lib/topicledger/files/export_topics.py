@@ -124,6 +124,7 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
     why = F.coalesce(
         F.concat(F.lit("its configs can't be described: "), F.col("config_error")),
         F.concat(F.lit("brokers answer an error about it: "), F.col("unknown")),
+        F.lit("its configs can't be described"),
     )
     usual = ~uneven & ~moving
     assigned = F.lit(with_assignments) & usual
@@ -138,7 +139,7 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
         "placement": F.lit(None),
         "replaces": F.lit(None),
         "description": F.lit(None),
-        REASON: F.when(F.col("configs").isNull(), F.coalesce(why, F.lit("its configs can't be described"))),
+        REASON: F.when(F.col("configs").isNull(), why),
         NOTE: F.when((notes != "") & F.col("configs").isNotNull(), notes),
     }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
@@ -41,3 +43,17 @@ def audits(runs: DataFrame) -> DataFrame:
     finished = F.when(F.col("state") == RunState.FINISHED.value, F.coalesce(arguments[CLUSTERS_ARGUMENT], F.lit("")))
     names = F.coalesce(arguments[AUDITED_ARGUMENT], finished)
     return runs.where(arguments["command"] == AUDIT_COMMAND).withColumn(COMPARED, F.explode(F.split(names, ",")))
+
+
+def last_of_each(runs: DataFrame, *columns: str) -> Mapping[str, Row]:
+    """Return these columns of the last audit of each cluster, by `COMPARED`. In: rows of `runs`.
+
+    `columns` contain started_at and run_id. A cluster isn't there if a later audit compared all clusters.
+    """
+    last = F.max_by(F.struct(*columns), F.struct("started_at", "run_id")).alias("last")
+    found = {row[COMPARED]: row["last"] for row in audits(runs).groupBy(COMPARED).agg(last).collect()}
+    of_all = found.get("")
+    if of_all is None:
+        return found
+    began = of_all["started_at"], of_all["run_id"]
+    return {name: row for name, row in found.items() if not name or (row["started_at"], row["run_id"]) > began}

@@ -20,6 +20,9 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, RunState
 from topicledger.schemas import AUDIT, RUNS
 
+_WAITING = (RunState.PLANNING.value, RunState.PLANNED.value)
+"""States of runs of which nothing was sent yet."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Expired:
@@ -40,7 +43,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
     """
     oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
     plans = F.col("arguments")["command"].isin(*PROVISIONING) & (F.col("started_at") < oldest)
-    found = _ids(ledger, plans & F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value))
+    found = _ids(ledger, plans & F.col("state").isin(*_WAITING))
     contradicted = sorted(_applied_something(ledger, found))
     expired = sorted(found.difference(contradicted))
     if not execute:
@@ -61,7 +64,7 @@ def _ids(ledger: Ledger, condition: Column) -> set[str]:
 def _abandon(ledger: Ledger, run_ids: Sequence[str]) -> set[str]:
     """Set the state of plans; return those that are abandoned."""
     ids = f"run_id IN ({', '.join(map(sql_value, run_ids))})"
-    states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
+    states = ", ".join(map(sql_value, _WAITING))
     ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
     # One of them may have been resumed in the meantime, and be `applying` now.
     return _ids(ledger, F.expr(ids) & (F.col("state") == RunState.ABANDONED.value))

@@ -23,7 +23,7 @@ from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.run import MANIFESTS_ARGUMENT, SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
-from topicledger.model import Action, Phase, RunState
+from topicledger.model import OPEN_STATES, Action, Phase, RunState
 from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.schemas import AUDIT, DECLARING, DRIFT, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, USAGE, Table
 from topicledger.text import cell, document, grid_of, plain
@@ -46,7 +46,6 @@ MANY_FILES = 50
 _PINNED = frozenset(table.name for table in (*DECLARING, OBSERVED_CONFIGS))
 """Tables that an open run reads at the version with which it began."""
 _EVER = datetime.fromtimestamp(0, UTC)
-_OPEN = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +154,7 @@ def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetim
     # These read no old version, and are never resumed.
     others = F.col("arguments")["command"].isin(COMMAND, runs.LOAD_COMMAND)
     reads = ~F.coalesce(others, F.lit(False)) & ~F.col("run_id").isin(*abandoned)
-    rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)) & reads)
+    rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in OPEN_STATES)) & reads)
     asked = F.col("arguments")[MANIFESTS_ARGUMENT].isNotNull().alias("earlier")
     return {
         # PySpark returns naive timestamps in this process's own time zone. A version that was asked for may be old.

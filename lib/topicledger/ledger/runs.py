@@ -41,7 +41,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.ledger.unreached import is_planned
 from topicledger.ledger.who import os_user, principal_of, spark_app_id, versions
-from topicledger.model import RunState
+from topicledger.model import OPEN_STATES, RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
 from topicledger.model.scope import EVERYTHING, Scope
@@ -364,8 +364,8 @@ def with_next_epoch(run: Run) -> Run:
     audited = (DRIFT, USAGE) if USAGE_ARGUMENT in run.arguments else (DRIFT,)
     tables = audited if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
-    ended = ", ".join(sql_value(each.value) for each in (RunState.FINISHED, RunState.ABANDONED))
-    before = f"{row_of(run.run_id)} AND epoch = {run.epoch} AND NOT state IN ({ended})"
+    still_open = ", ".join(sql_value(each.value) for each in OPEN_STATES)
+    before = f"{row_of(run.run_id)} AND epoch = {run.epoch} AND state IN ({still_open})"
     own = {"epoch": run.epoch + 1, "spark_app_id": spark_app_id(run.spark), "start_id": secrets.token_hex(8)}
     if run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()}) == 0:
         now = find_run(run.ledger, run.run_id)

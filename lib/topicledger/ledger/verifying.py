@@ -29,14 +29,13 @@ from topicledger.ledger.proof import (
 )
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.verified import Kind, ProofFinding, Verified
-from topicledger.model import RunState
+from topicledger.model import OPEN_STATES, RunState
 from topicledger.schemas import APPROVALS, RUNS, Table
 from topicledger.text import show
 
 log = logging.getLogger(__name__)
 
 _KEY_SET_LATER = "if proof.key was set later, verify with --since-run RUN, the first signed run"
-_OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))
 
 
 def verify(
@@ -170,7 +169,7 @@ def _needs_key(run: RunRow, chain: Chain) -> bool:
 
 def _is_open(run: RunRow) -> bool:
     """Return whether the row says that the run hasn't ended."""
-    return run.state in _OPEN and run.finished_at == NEVER
+    return run.state in OPEN_STATES and run.finished_at == NEVER
 
 
 def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Chain) -> Iterator[ProofFinding]:

@@ -126,6 +126,10 @@ class RunState(StrEnum):
     ABANDONED = "abandoned"
 
 
+OPEN_STATES = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
+"""States of runs that aren't over."""
+
+
 OURS = -1
 """The `error_code` of a refusal that is ours, not the broker's."""
 

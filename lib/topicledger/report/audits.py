@@ -11,7 +11,7 @@ from operator import or_
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.ledger.comparable import COMPARED, audits, of_scope
+from topicledger.ledger.comparable import last_of_each, of_scope
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -98,9 +98,5 @@ def last(ledger: Ledger, scope: Scope, before: datetime, since: datetime | None 
     began = F.col("started_at") < F.lit(before)
     if since is not None:
         began = began & (F.col("started_at") >= F.lit(since))
-    row = F.max_by(F.struct(*RUNS.schema.names), F.struct("started_at", "run_id")).alias("run")
-    newest = audits(ledger.read(RUNS).where(began & of_scope(scope))).groupBy(COMPARED).agg(row).collect()
-    found = {each[COMPARED]: run_facts(each["run"]) for each in newest}
-    if (of_all := found.get(_OTHERS)) is not None:
-        found = {name: run for name, run in found.items() if name == _OTHERS or run.started_at > of_all.started_at}
-    return Audits(by_cluster=found)
+    found = last_of_each(ledger.read(RUNS).where(began & of_scope(scope)), *RUNS.schema.names)
+    return Audits(by_cluster={name: run_facts(row) for name, row in found.items()})
