@@ -710,6 +710,18 @@ def test_a_topic_without_an_id_that_is_as_planned_is_deleted_by_name(admin: Magi
     assert brief(list(executor.apply([without_id("a", {**BEFORE, "x": "1"})]))) == [("a", "ok", 0, None)]
 
 
+@pytest.mark.parametrize(("code", "why"), [(29, "grant it DescribeConfigs"), (-1, "UNKNOWN")])
+def test_a_topic_without_an_id_stays_if_its_configs_are_unknown(
+    admin: MagicMock, executor: Executor, code: int, why: str
+) -> None:
+    """D7: another client may have recreated it with other configs."""
+    admin.describe_topics.return_value = [nameless("a")]
+    admin.topic_configs.side_effect = lambda _: [TopicConfigs(topic="a", error_code=code)]
+    (ended,) = executor.apply([without_id("a")])
+    assert (ended.outcome, why in str(ended.error_message)) == (Outcome.FAILED, True), ended
+    admin.delete_topics.assert_not_called()
+
+
 def test_a_delete_without_an_id_whose_answer_was_lost_is_not_repeated_while_the_name_is_there(
     admin: MagicMock, executor: Executor
 ) -> None:

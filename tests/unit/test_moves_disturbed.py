@@ -13,7 +13,7 @@ from topicledger.actions.cancelling import StillMoved
 from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
 from topicledger.apply.executor import Executor
-from topicledger.kafka.reassignments import Replicas
+from topicledger.kafka.reassignments import Replicas, TopicState
 from topicledger.model import Outcome, PhaseResult, Refusal
 from topicledger.model.moves import BROKER, FOLLOWER_RATE, LEADER_RATE
 
@@ -157,6 +157,18 @@ def test_a_cancel_leaves_a_move_whose_only_replicas_in_sync_are_new() -> None:
     with pytest.raises(StillMoved, match="partition 0 is in sync only on brokers that it is moved to"):
         list(executor.cancel([move("t", BEFORE, AFTER, maybe_sent=True)]))
     assert cluster.requests == [{("t", 1): None}]
+
+
+def test_a_cancel_leaves_a_move_whose_replicas_in_sync_are_unknown() -> None:
+    """R3: brokers answer about the topic with an error, and topics of older clusters have no ids to compare."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    cluster.targets.update({("t", 0): (2,), ("t", 1): (2,)})
+    executor = executor_of(cluster, written)
+    unknown = TopicState(permitted=False, unknown="UNKNOWN_SERVER_ERROR")
+    executor.topic_states = lambda topics: dict.fromkeys(topics, unknown)  # type: ignore[method-assign]
+    with pytest.raises(StillMoved):
+        list(executor.cancel([replace(move("t", BEFORE, AFTER, maybe_sent=True), topic_id=None)]))
+    assert cluster.requests == []
 
 
 def test_a_suspended_driver_removes_no_record_of_a_later_run() -> None:

@@ -102,8 +102,8 @@ def test_leaders_are_elected_as_they_are_after_the_moves() -> None:
     )
     elected = {topic: (each["before"], each["after"]) for (topic, kind), each in found.items() if kind != "reassign"}
     assert elected == {
-        "turned": ({"leaders": "0:2"}, {"partitions": "0"}),
-        "given": ({"leaders": "0:1"}, {"partitions": "0"}),
+        "turned": ({"leaders": "0:2"}, {"partitions": "0", "leaders": "0:1"}),
+        "given": ({"leaders": "0:1"}, {"partitions": "0", "leaders": "0:2"}),
     }
     assert {topic for topic, kind in found if kind == "reassign"} == {"given", "leaves"}
 
@@ -169,6 +169,27 @@ def test_a_rebalance_leaves_topics_whose_rows_are_refused(fills: bool) -> None:
     if not fills:
         message = found["mistaken", "reassign"]["error_message"]
         assert message.endswith("correct the row first: retention.ms is no number")
+
+
+def test_no_leaders_are_elected_where_a_move_is_refused() -> None:
+    """The first replica may be on the broker that is drained, since another broker had to take over from it."""
+    turned: dict[str, Any] = {"other_leaders": {0: 1}}
+    why = {"error": "INVALID_CONFIGS", "error_message": "retention.ms is no number"}
+    rows = [
+        {**row("mistaken", {0: [3, 1]}, declared=False, **turned), "refused": why},
+        row("assigned", {0: [3, 1]}, assigned={0: [3, 1]}, **turned),
+        row("nowhere", {0: [3, 1]}, placement="brokers:3", **turned),
+        row("drained", {0: [3, 1]}, **turned),
+    ]
+    found = answers(*rows, asked=Asked(moves=["main"], elections=["main"], rebalance=Rebalance(broker=3, fills=False)))
+    assert {topic for (topic, kind), each in found.items() if kind == "reassign" and each.get("error")} == {
+        "mistaken",
+        "assigned",
+        "nowhere",
+    }
+    assert {topic for topic, kind in found if kind == "elect_leaders"} <= {"drained"}
+    refused = row("many", {0: [1, 2]}, replication_factor=9, other_leaders={0: 2})
+    assert {kind for _, kind in answers(refused)} == {"reassign"}
 
 
 @pytest.mark.parametrize("fills", [False, True])

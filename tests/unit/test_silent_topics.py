@@ -442,6 +442,34 @@ def test_an_election_without_an_outcome_fails_alone(admin: MagicMock, executor: 
     require_one_failed(executor, targets, Phase.APPLY)
 
 
+@pytest.mark.parametrize(("planned", "sent"), [("0:2;1:2", False), ("0:1;1:1", True), ("", True)])
+def test_only_the_planned_leaders_are_elected(admin: MagicMock, executor: Executor, planned: str, sent: bool) -> None:
+    """Kafka elects the first replica, which may be on a drained broker unless a move was done (KIP-460)."""
+    (target, _) = changed(ReplicaAction.ELECT_LEADERS, after={"partitions": "0,1", "leaders": planned})
+    admin.elect_leaders.side_effect = lambda wanted: (dict.fromkeys(wanted, OK), 0)
+    states = {n: PartitionState((1, 2), frozenset({1, 2}), 2) for n in (0, 1)}
+    admin.topic_states.side_effect = lambda names: dict.fromkeys(names, TopicState(topic_id="id", partitions=states))
+    executor.clock = iter(range(0, 100_000, 10)).__next__
+    (ended,) = executor.apply([target])
+    assert admin.elect_leaders.called is sent
+    if not sent:
+        assert (ended.outcome, ended.error) == (Outcome.REFUSED, "CHANGED_SINCE_PLAN")
+        assert "make broker 1 the leader of partition 0, not broker 2" in str(ended.error_message)
+
+
+def test_an_election_waits_until_the_move_before_it_is_visible(admin: MagicMock, executor: Executor) -> None:
+    """R4"""
+    (target, _) = changed(ReplicaAction.ELECT_LEADERS, after={"partitions": "0", "leaders": "0:2"})
+    admin.elect_leaders.side_effect = lambda wanted: (dict.fromkeys(wanted, OK), 0)
+    orders = iter([(1, 2), (1, 2), (2, 1)])
+    admin.topic_states.side_effect = lambda names: {
+        each: TopicState(topic_id="id", partitions={0: PartitionState(next(orders), frozenset({1, 2}), 1)})
+        for each in names
+    }
+    (ended,) = executor.apply([target])
+    assert ended.outcome is Outcome.OK
+
+
 def test_an_election_without_an_outcome_that_was_done_is_recovered(admin: MagicMock, executor: Executor) -> None:
     (bad, _) = changed(ReplicaAction.ELECT_LEADERS, after={"partitions": "0"})
     admin.elect_leaders.side_effect = RequestLost("lost")

@@ -107,7 +107,7 @@ class _Cancelling:
         for target in targets:
             state = states.get(target.topic)
             self.ours.pop(target.topic, None)
-            if state is None or state.topic_id != target.topic_id:
+            if state is None or not state.permitted or state.topic_id != target.topic_id:
                 continue
             ours = [move for move in self.moves[target.topic] if _is_ours(move, listed)]
             unsafe = [move for move in ours if _loses_records(move, state)]
@@ -143,9 +143,9 @@ def _is_ours(move: Move, listed: Mapping[Partition, Replicas]) -> bool:
 
 
 def _loses_records(move: Move, state: TopicState) -> bool:
-    """Return whether no replica that would stay is in sync: with unclean elections, one of them would lead anyway."""
+    """Return whether no replica that would stay is known to be in sync: with unclean elections, one would lead anyway."""
     live = state.partitions.get(move.partition)
-    return live is not None and live.isr.isdisjoint(move.before)
+    return live is None or live.isr.isdisjoint(move.before)
 
 
 def _settled(

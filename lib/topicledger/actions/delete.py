@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import look_for, undescribed, without_withdrawn
+from topicledger.actions.checking import look_for, undescribed, unreadable, without_withdrawn
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -21,6 +21,7 @@ from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, NoOutcome, may_be_done
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
+    AUTHORIZATION_FAILED,
     SET_ON_TOPIC,
     TOPIC,
     Action,
@@ -31,6 +32,7 @@ from topicledger.model import (
     PhaseResult,
     Refusal,
     Target,
+    TopicConfigs,
     TopicInfo,
     TopicResult,
 )
@@ -176,7 +178,9 @@ class _DeleteByName:
             elif target.topic in self._sent:
                 # Its response was lost, and the topic of that name may be a different one by now: it is only described.
                 continue
-            elif shape_differs(target, info, (found.configs or ()) if found is not None else ()) is None:
+            elif found is None or found.configs is None:
+                results[target.topic] = _configs_unknown(found)
+            elif shape_differs(target, info, found.configs) is None:
                 same.append(target)
             else:
                 results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
@@ -190,6 +194,17 @@ class _DeleteByName:
         answered = {topic for topic, each in response.results.items() if not may_be_done(each)}
         self._sent -= answered
         return Response(results=results | dict(response.results), throttle_time_ms=response.throttle_time_ms)
+
+
+def _configs_unknown(configs: TopicConfigs | None) -> TopicResult:
+    """Return the result for a topic without an id whose configs can't be compared with the plan (D7)."""
+    if configs is None or configs.error_code in AUTHORIZATION_FAILED:
+        why = "this principal may not describe them; grant it DescribeConfigs"
+        code = kafka.TOPIC_AUTHORIZATION_FAILED
+    else:
+        why, code = unreadable(configs)[1], kafka.INVALID_REQUEST
+    message = f"not deleted: brokers before 2.8 give topics no ids, and its configs can't be compared: {why}"
+    return TopicResult(error_code=code, error_message=message)
 
 
 def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:

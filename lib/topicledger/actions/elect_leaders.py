@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import not_planned, without_withdrawn
+from topicledger.actions.alter_configs import SETTLES_WITHIN
+from topicledger.actions.checking import CheckedRequest, not_planned, without_withdrawn
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ELECTED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
@@ -37,6 +39,12 @@ from topicledger.model import (
 def partitions_of(target: Target) -> Sequence[int]:
     """Return the partitions whose preferred replica should lead, from `plans.after`, such as `0,3,5`."""
     return [int(each) for each in target.after["partitions"].split(",")]
+
+
+def preferred_of(target: Target) -> Mapping[int, int]:
+    """Return the broker that should lead each partition, from `plans.after`, such as `0:1;3:2`."""
+    pairs = (each.split(":") for each in target.after.get("leaders", "").split(";") if each)
+    return {int(partition): int(broker) for partition, broker in pairs}
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -122,8 +130,46 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
 
     left, ended = without_withdrawn(context, targets, "elected some leaders of")
     yield from ended
-    for target, answer in context.send_each(left, request, changes=True):
-        yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
+    elect = CheckedRequest(context, partial(_check, context), request)
+    for target, answer in context.send_each(left, elect, changes=True):
+        if target.topic in elect.refused:
+            yield elect.refused[target.topic]
+        else:
+            yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
+
+
+def _check(
+    context: ClusterContext, targets: Sequence[Target], phase: Phase
+) -> Iterator[tuple[Target, PhaseResult | None]]:
+    """Yield each target, with a refusal if brokers would elect another leader than the planned one.
+
+    Kafka elects the first replica (KIP-460), which is the planned one only after the move of the same plan. Waits for
+    such a move, which becomes visible late (R4). Plans of earlier versions don't name leaders.
+    """
+    named = [target for target in targets if preferred_of(target)]
+    states: Mapping[str, TopicState] = {}
+    for _ in context.looks(SETTLES_WITHIN) if named else ():
+        states = context.topic_states([target.topic for target in named])
+        if not any(_other_preferred(target, states.get(target.topic)) for target in named):
+            break
+    for target in targets:
+        state = states.get(target.topic)
+        refusal = (not_planned(target, state) or _other_preferred(target, state)) if target in named else None
+        yield target, None if refusal is None else context.refused(target, phase, *refusal)
+
+
+def _other_preferred(target: Target, state: TopicState | None) -> tuple[Refusal, str] | None:
+    """Return why an election would make another broker than the planned one the leader of a partition, or None."""
+    partitions = {} if state is None else state.partitions
+    for partition, broker in preferred_of(target).items():
+        now = partitions[partition].replicas[:1] if partition in partitions else ()
+        if now and now != (broker,):
+            message = (
+                f"an election would make broker {now[0]} the leader of partition {partition}, not broker {broker} as "
+                "planned: the topic's replicas weren't moved, or changed since; plan again"
+            )
+            return Refusal.CHANGED_SINCE_PLAN, message
+    return None
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:

@@ -186,14 +186,20 @@ def answer(
         yield {**values, **_moves(by_name[topic], change)}
     if name in asked.elections:
         for topic, row in sorted(there.items()):
-            target = changes[topic].target if topic in changes else {}
-            turned = _to_elect(by_name[topic], dict(row["other_leaders"] or ()), target, cluster)
+            change = changes.get(topic, Change())
+            # Where a move is refused, the replicas stay: the first one may be on a broker that is being drained.
+            if change.refused is not None:
+                continue
+            turned = _to_elect(by_name[topic], dict(row["other_leaders"] or ()), change.target, cluster)
             if turned:
                 values = {"cluster": name, "topic": topic, "decision": ReplicaAction.ELECT_LEADERS.value}
                 yield {
                     **values,
-                    "before": {"leaders": ";".join(f"{each}:{leader}" for each, leader in turned.items())},
-                    "after": {"partitions": ",".join(map(str, turned))},
+                    "before": {"leaders": _leaders_text({each: now for each, (now, _) in turned.items()})},
+                    "after": {
+                        "partitions": ",".join(map(str, turned)),
+                        "leaders": _leaders_text({each: planned for each, (_, planned) in turned.items()}),
+                    },
                 }
     if asked.creates:
         missing = {topic: row for topic, row in declared.items() if topic not in by_name}
@@ -239,8 +245,8 @@ def _to_elect(
     other_leaders: Mapping[int, int],
     target: Mapping[int, tuple[int, ...]],
     cluster: LiveCluster,
-) -> Mapping[int, int]:
-    """Return partition -> leader, for partitions that their preferred replica doesn't lead, or won't after the move.
+) -> Mapping[int, tuple[int, int]]:
+    """Return partition -> leader and preferred replica, for partitions that this replica doesn't or won't lead.
 
     A leader whose replica is removed needs no election: Kafka makes the first replica the leader. A partition without a
     leader, or whose preferred replica is down, is left out: the election would fail.
@@ -249,8 +255,12 @@ def _to_elect(
     for partition, now in sorted(topic.replicas.items()):
         leader, replicas = other_leaders.get(partition, now[0]), target.get(partition, now)
         if leader in replicas and leader != replicas[0] and replicas[0] in cluster.racks:
-            found[partition] = leader
+            found[partition] = leader, replicas[0]
     return found
+
+
+def _leaders_text(leaders: Mapping[int, int]) -> str:
+    return ";".join(f"{partition}:{leader}" for partition, leader in leaders.items())
 
 
 def _creates(
