@@ -70,10 +70,11 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {
 FEWER_REPLICAS = {"action": "reassign", "before": {"assignments": "0:1,2"}, "after": {"assignments": "0:1"}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("names", "action"),
     [
-        *(pytest.param({name}, action, marks=pytest.mark.thorough, id=name) for name, action in CLASSES.items()),
+        *(pytest.param({name}, action, id=name) for name, action in CLASSES.items()),
         pytest.param({"losses", "moves"}, FEWER_REPLICAS, id="fewer replicas"),
     ],
 )

@@ -20,6 +20,7 @@ from topicledger.notify.announcement import of_run
 from topicledger.schemas import RUNS, Table
 
 
+@pytest.mark.thorough
 def test_announcement_is_sent_once_although_the_answer_to_its_mark_is_lost(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

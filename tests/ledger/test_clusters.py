@@ -125,6 +125,7 @@ def test_without_a_run_nothing_is_recorded_and_no_table_created(spark: SparkSess
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_plan_is_disowned_if_its_cluster_name_has_a_new_id(ledger: Ledger) -> None:
     identify(ledger, settings(ledger, a=None, b=None), {"a": "A", "b": "B"}, begun("run-1", "ann"))
     found = disowned(ledger, settings(ledger, a=None, b="N", c=None), {"a": "A", "b": "B", "c": "C"})
@@ -143,6 +144,7 @@ def test_list_contains_names_in_settings_and_former_names(ledger: Ledger) -> Non
     assert [each.name for each in list_names(ledger, settings(ledger, a=None, new=None), ["new"]).clusters] == ["new"]
 
 
+@pytest.mark.thorough
 def test_a_row_that_lacks_values_is_an_unknown_past_and_no_failure(ledger: Ledger) -> None:
     """As a row that a person inserted; two writers need `changes` to see each other."""
     given: list[dict[str, object]] = [

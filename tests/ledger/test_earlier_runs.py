@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from tests.unit.frames import dicts, frame
 from topicledger.drift.earlier import found_before
 from topicledger.ledger.run import Run, require_run
@@ -72,6 +74,7 @@ def test_older_audits_that_name_no_clusters_compared_all(ledger: Ledger) -> None
     assert found(ledger, EVERYTHING, "main", "other") == {("main", "later"), ("other", "all")}
 
 
+@pytest.mark.thorough
 def test_a_report_takes_the_last_whole_audit_of_each_cluster(ledger: Ledger) -> None:
     """Audits of a part or of another cluster may come later, and it needn't have reached all of its clusters."""
     put(
@@ -96,6 +99,7 @@ def test_a_report_takes_the_last_whole_audit_of_each_cluster(ledger: Ledger) -> 
     assert last(EVERYTHING, 100, since=85) == {}
 
 
+@pytest.mark.thorough
 def test_findings_are_taken_from_the_audit_of_their_cluster(ledger: Ledger) -> None:
     put(ledger, RUNS, audit("all", 0), audit("first", 1, audited="eu,us"), audit("second", 2, audited="us"))
     rows = [(run_id, cluster) for run_id in ("all", "first", "second") for cluster in ("eu", "us", "asia")]
@@ -124,6 +128,7 @@ def test_findings_are_taken_from_the_audit_of_their_cluster(ledger: Ledger) -> N
     assert one.words(one) == "audit first (2026-11-16T12:01:00Z)"
 
 
+@pytest.mark.thorough
 def test_a_run_is_compared_with_the_last_one_of_the_same_request_and_scope(ledger: Ledger) -> None:
     """A plan of a pull request, or of a part, doesn't come between two nightly runs."""
     part, files = Scope(owners=("payments",)), {"files": "[digests]", "paths": '["topics"]'}

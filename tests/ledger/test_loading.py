@@ -80,6 +80,7 @@ def test_load_reports_changes_and_an_equal_load_commits_nothing(ledger: Ledger, 
     }
 
 
+@pytest.mark.thorough
 def test_replace_removes_rows_only_from_clusters_in_the_files(
     spark: SparkSession, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -172,7 +173,8 @@ def test_row_added_after_counting_is_not_removed(
     assert ("orders", "counted") not in keys(ledger)
 
 
-@pytest.mark.parametrize("owners", [(), pytest.param(("shipping",), marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("owners", [(), ("shipping",)])
 def test_row_changed_after_it_was_read_is_not_removed(
     spark: SparkSession,
     ledger: Ledger,

@@ -88,6 +88,7 @@ def test_every_golden_file_has_a_table() -> None:
     assert {path.stem for path in GOLDEN.glob("*.txt")} == set(TABLES)
 
 
+@pytest.mark.thorough
 def test_existing_tables_are_checked_and_not_changed(ledger: Ledger) -> None:
     all_tables(ledger)
     assert [ledger.latest_version(table) for table in TABLES.values()] == [0] * len(TABLES)
@@ -226,6 +227,7 @@ def test_processes_can_add_the_same_columns_at_once(spark: SparkSession, tmp_pat
         assert [sorted(columns) for columns in pool.map(ensure, range(4))] == [sorted(PLANS.schema.names)] * 4
 
 
+@pytest.mark.thorough
 def test_only_a_load_with_values_adds_columns_to_a_shared_table(spark: SparkSession, tmp_path: Path) -> None:
     """Other tools write it with their own schema: whoever only reads it changes nothing."""
     fields = [field for field in MANIFEST_ROWS if field.name not in ("labels", "placement", "description")]

@@ -26,6 +26,7 @@ def plain(throttle: Throttle) -> Throttle:
     return replace(throttle, run_id=None, set_at=None)
 
 
+@pytest.mark.thorough
 def test_only_rows_that_were_read_are_removed(ledger: Ledger) -> None:
     """A driver that was suspended in between doesn't end what another run, or its own next start, recorded since."""
     first, second = records(ledger, "first", "main"), records(ledger, "second", "main")

@@ -292,6 +292,7 @@ def test_duckdb_gets_the_tables_of_this_version() -> None:
     assert written == generate_duckdb.text(), "write it with: .venv/bin/python -m scripts.generate_duckdb"
 
 
+@pytest.mark.thorough
 def test_views_over_missing_tables_are_empty(spark: SparkSession, tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     counts = ", ".join(f"(SELECT count(*) FROM {view.name}) AS {view.name}" for view in all_views())

@@ -224,6 +224,7 @@ def test_add_that_a_policy_refuses_protects_too(spark: SparkSession) -> None:
     assert removed(found) == {text(other)}
 
 
+@pytest.mark.thorough
 def test_removal_that_stays_makes_no_room_for_an_add(spark: SparkSession) -> None:
     """Two may stay or come; the second add fits only if its predecessor goes, and that one stays."""
     old = [right(name="a"), right(name="b")]
@@ -278,6 +279,7 @@ def test_removal_waits_for_every_add_that_grants_some_of_it(spark: SparkSession)
         assert replaced_by(found[name][text(old)]) == set(map(Acl.of, new)), name
 
 
+@pytest.mark.thorough
 def test_removal_stays_if_an_add_outside_the_scope_replaces_it(spark: SparkSession) -> None:
     """Without that add, the principal would lose its access until another run makes it."""
     new, own, gone = right(host="10.0.0.1"), right(name="mine"), right(name="elsewhere")
@@ -441,6 +443,7 @@ def test_deny_goes_with_or_without_the_allows_that_go(spark: SparkSession) -> No
     assert found["both go"][text(PAY)]["after"] == found["alone"][text(SECRET)]["after"] == {}
 
 
+@pytest.mark.thorough
 def test_deny_stays_if_a_policy_refuses_what_would_replace_the_allow(spark: SparkSession) -> None:
     policy = ("acl_forbidden", {"names": ["open"]})
     clusters = {"main": Cluster([on_pay(name="pay.open")], [PAY, SECRET])}
@@ -449,6 +452,7 @@ def test_deny_stays_if_a_policy_refuses_what_would_replace_the_allow(spark: Spar
     assert {found[text(each)]["outcome"] for each in (PAY, SECRET)} == {"skipped"}
 
 
+@pytest.mark.thorough
 def test_deny_stays_if_the_allow_is_outside_the_scope_or_ignored(spark: SparkSession) -> None:
     clusters = {"main": Cluster([], [PAY, SECRET])}
     assert removed(decided(spark, clusters, scope=Scope(topics=("^pay\\.secret$",)))["main"]) == set()
@@ -475,7 +479,8 @@ ODD = {
 """An ACL that almost never applies, and those that were probably meant."""
 
 
-@pytest.mark.parametrize("there", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("there", [True, False])
 def test_acl_with_an_odd_name_keeps_what_may_be_meant(spark: SparkSession, there: bool) -> None:
     """It grants nothing, so nothing that works is removed for it: neither now, nor once a run has added it."""
     strangers = [right("User:z", name="elsewhere"), right("User:z", name="e", resource_type="GROUP")]
@@ -549,6 +554,7 @@ APART = [
 """An ACL of the cluster, and one that grants nothing of it."""
 
 
+@pytest.mark.thorough
 def test_acl_of_the_cluster_is_replaced_by_one_of_topics(spark: SparkSession) -> None:
     """CREATE, and IDEMPOTENT_WRITE, which WRITE on any topic implies since Kafka 2.8 (KIP-679)."""
     other = on_cluster("User:other", "ALTER")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
@@ -175,6 +176,7 @@ def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> N
     assert drift.where(compared_with().isNotNull()).count() == 1
 
 
+@pytest.mark.thorough
 def test_an_audit_of_an_owner_has_its_removed_topics(spark: SparkSession) -> None:
     """The plan of the same owner deletes them; one whose last owner is unknown belongs to its owner by the settings."""
     feed = [change("delete", "removed", owner="A"), change("delete", "pay.removed", owner="pay")]

@@ -133,6 +133,7 @@ def test_a_group_that_is_not_described_is_unknown_by_itself() -> None:
     }
 
 
+@pytest.mark.thorough
 def test_undescribed_groups_end_only_their_own_rows(spark: SparkSession) -> None:
     """They are decided neither as missing nor as different, and audit reports them as unknown."""
     configs = {"consumer.session.timeout.ms": "46000"}

@@ -168,6 +168,7 @@ def test_reader_ends_with_its_server(config: Path) -> None:
     assert not is_alive(pid)
 
 
+@pytest.mark.thorough
 def test_reader_that_cannot_start_spark_is_given_up_once(config: Path, caplog: pytest.LogCaptureFixture) -> None:
     with beside(config, "raise reading.TopicLedgerError('no Java')") as reader:
         until(lambda: len(caplog.records) == 2, seconds=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, dicts, frame, manifest_rows, observed_rows, plain
@@ -43,6 +44,7 @@ def test_a_removed_row_on_an_unreachable_cluster_is_unreached(spark: SparkSessio
     assert validated.transform(with_removed(run, MANIFESTS, validated_by, ["main"], look)).count() == 1
 
 
+@pytest.mark.thorough
 def test_a_removed_row_that_needs_nothing_is_skipped_later(spark: SparkSession) -> None:
     lost = {"phase": "observe", "outcome": "failed", "error": "CLUSTER_UNREACHABLE", "resource_type": "topic"}
     planned = [

@@ -263,6 +263,7 @@ def test_the_last_of_several_runs_counts(spark: SparkSession) -> None:
     assert [(row["topic"], row["change"]) for row in found] == [("b", "new")]
 
 
+@pytest.mark.thorough
 def test_a_problem_counts_although_another_action_on_the_topic_succeeded_later(spark: SparkSession) -> None:
     """One run may change a topic in several ways: its refused change is not hidden by the one that was made."""
     refused = {"topic": "a", "action": "alter_configs", "outcome": "refused", "error": "MAX_LOSSES_EXCEEDED"}

@@ -250,6 +250,7 @@ def test_the_line_about_a_scope_says_only_what_is_known() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_actions_on_what_another_owner_declares_by_now_are_refused(spark: SparkSession) -> None:
     """A plan of one owner must not change what a load has given to another owner since."""
     create = {"run_id": "r", "cluster": "main", "resource_type": "topic", "action": "create", "manifest_version": 3}
