@@ -143,7 +143,7 @@ def _is_ours(move: Move, listed: Mapping[Partition, Replicas]) -> bool:
 
 
 def _loses_records(move: Move, state: TopicState) -> bool:
-    """Return whether it is unknown if a replica that would stay is in sync: with unclean elections, one leads anyway."""
+    """Return whether maybe no replica that would stay is in sync: with unclean elections, one of them leads anyway."""
     live = state.partitions.get(move.partition)
     return live is None or live.isr.isdisjoint(move.before)
 
