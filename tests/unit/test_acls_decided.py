@@ -720,6 +720,27 @@ def test_last_acl_on_the_cluster_itself_stays(spark: SparkSession) -> None:
     assert found["last"][text(FOREIGN)]["phase"] == "guard"
 
 
+def test_last_acl_on_the_cluster_makes_no_room_for_an_add(spark: SparkSession) -> None:
+    """It stays, as does a DENY that may restrict it: each principal may have one ACL, and has it."""
+    allow, deny = on_cluster("User:app", "CREATE"), right("User:*", "CREATE", permission="DENY")
+    adds, admins = [right(), right("User:*", name="new")], on_cluster("User:admin", "ALL")
+    settings = replace(SETTINGS, of_kinds=Sections([AclSettings(manage=("",), super_users=("User:run",))]))
+    clusters = {
+        "last": Cluster(adds, [allow, deny], OPEN),
+        "unknown": Cluster(adds, [allow, deny], replace(OPEN, allow_everyone=None)),
+        "closed": Cluster(adds, [allow, deny]),
+        "replaced": Cluster([*adds, admins], [allow, deny], OPEN),
+        "one stays": Cluster([*adds, admins], [allow, deny, admins], OPEN),
+    }
+    found = decided(spark, clusters, settings=settings, policy=("max_acls_per_principal", {"max": 1}))
+    for name in clusters:
+        rows, stays = found[name], name in ("last", "unknown")
+        refused = {each for each, row in rows.items() if row["error"] == "POLICY_VIOLATION"}
+        assert refused == (set(map(text, adds)) if stays else set()), name
+        assert removed(rows) == (set() if stays else {text(allow), text(deny)}), name
+        assert rows[text(allow)]["error"] == ("LAST_CLUSTER_ACL" if stays else None), name
+
+
 @pytest.mark.thorough
 def test_warning_of_a_row_evaluated_twice_is_given_once(spark: SparkSession) -> None:
     """Refused adds keep removals, and then policies evaluate all rows again."""

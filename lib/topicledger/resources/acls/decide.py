@@ -36,7 +36,7 @@ from topicledger.resources.acls.keeping import (
     removed_denies,
     with_denies_kept,
 )
-from topicledger.resources.acls.last_acls import last_acls
+from topicledger.resources.acls.last_acls import last_on_cluster_stay, warned_of_last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, overlapping
 from topicledger.resources.acls.rows import text_of, values_of
@@ -62,8 +62,8 @@ def decide(
     def transform(validated: DataFrame) -> DataFrame:
         return (
             validated.transform(guarded(seen, clusters, settings, scoped))
-            .transform(_evaluated_until_settled(seen, settings, evaluate))
-            .transform(last_acls(seen, settings))
+            .transform(_settled(seen, settings, evaluate))
+            .transform(warned_of_last_acls(seen, settings))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
             .select("acl", *DECIDED_RESOURCE.names)
@@ -74,6 +74,25 @@ def decide(
 
 UNUSUAL = "unusual_acl"
 """Name of the warning about ACLs that almost never apply."""
+
+
+def _settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
+    """Evaluate policies, and keep the last ACLs on a cluster itself.
+
+    Only adds that no policy refused tell which ACLs are the last ones. Policies are then evaluated again with those
+    that stay, as in `_evaluated_until_settled`. This ends, since no stopped removal and no refused add is opened again.
+    """
+    evaluated, last_stay = _evaluated_until_settled(seen, settings, evaluate), last_on_cluster_stay(seen, settings)
+
+    def transform(rows: DataFrame) -> DataFrame:
+        while True:
+            rows = rows.transform(evaluated)
+            kept_last = rows.transform(last_stay)
+            if kept_last is rows:
+                return rows
+            rows = kept_last.transform(with_denies_kept)
+
+    return transform
 
 
 def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
