@@ -16,12 +16,14 @@ from tests.broker.moving import Kept, mover, replicas, throttles_on, with_data
 from tests.broker.moving import move as moved
 from tests.clusters import three_brokers
 from tests.commands import settings_file
-from tests.harness import Estate
+from tests.harness import Estate, policy
 from tests.waiting import until
+from topicledger.actions.min_insync import NEEDED_MIN_INSYNC
 from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
 from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import PolicySettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.schemas import DRIFT, MANIFESTS, PLANS
@@ -111,6 +113,34 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     assert {key: result[2] for key, result in ended(estate, "back").items() if key[1] == "reassign"} == dict.fromkeys(
         [(name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given", "rep.less")], "NOT_REVERTIBLE"
     )
+
+
+def test_move_stays_if_the_alter_that_its_policies_needed_is_refused(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Two replicas leave one to lose only with min.insync.replicas=1, which the same plan sets, with another config."""
+    names = ("rely.altered", "rely.refused")
+    for name in names:
+        make(kafka_three, name, assignments={0: (1, 2, 3)}, num_partitions=None, replication_factor=None)
+        alter(kafka_three, name, min_insync_replicas="2", flush_ms="5")
+    policies = PolicySettings(create=(policy("min_insync_replicas"),))
+    guards = GuardSettings(max_moves=6, max_losses=6, max_disruptions=6)
+    estate = changing(spark, tmp_path, kafka_three, policies=policies, guards=guards, configs="declared", replicas="on")
+    wanted = {"num_partitions": 1, "replication_factor": 2, "configs": {"min.insync.replicas": "1", "flush.ms": "7"}}
+    estate.declare(*({"topic": name, **wanted} for name in names))
+    assert estate.run("plan", "rely").pending_changes == 4
+    alter(kafka_three, "rely.refused", min_insync_replicas="2", flush_ms="6")
+    assert estate.run("apply", "rely").exit_code == 4
+    refused = ("apply", "refused", "CHANGED_SINCE_PLAN")
+    assert ended(estate, "rely") == {
+        **dict.fromkeys([("rely.altered", "alter_configs"), ("rely.altered", "reassign")], OK),
+        **dict.fromkeys([("rely.refused", "alter_configs"), ("rely.refused", "reassign")], refused),
+    }
+    rows = of_phase(estate, "rely", "apply")
+    assert "only with min.insync.replicas 1" in rows["rely.refused", "reassign"]["error_message"]
+    assert NEEDED_MIN_INSYNC not in rows["rely.altered", "reassign"]["after"], "the move didn't set it"
+    assert {len(replicas(kafka_three, name)[0]) for name in names} == {2, 3}
+    assert len(replicas(kafka_three, "rely.refused")[0]) == 3
 
 
 def test_a_move_that_only_reorders_replicas_is_planned_and_shown(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
 from topicledger.actions.cancelling import StillMoved
-from topicledger.actions.min_insync import MIN_INSYNC
+from topicledger.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
 from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
 from topicledger.actions.unthrottled import ThrottleRefused
@@ -580,3 +580,52 @@ def test_min_insync_lowered_by_the_same_run_is_waited_for() -> None:
 
     (row,) = executor_of(cluster, written, meanwhile=later).apply([move("t", before, after)])
     assert ended(row) == (Outcome.OK, None, None)
+
+
+@pytest.mark.parametrize(
+    ("live", "sent"), [("1", True), ("2", False), (None, False)], ids=["altered", "not altered", "unknown"]
+)
+def test_move_waits_for_the_min_insync_that_its_policies_needed(live: str | None, sent: bool) -> None:
+    """Its own alter_configs may have failed. Two replicas are enough for a min.insync.replicas of 2, and not spare."""
+    before, after = {0: (1, 2, 3)}, {0: (1, 2)}
+    cluster = MovingCluster(t=before, u=before)
+    for topic, value in (("t", live), ("u", "2")):
+        if value is not None:
+            cluster.configs[TOPIC, topic, MIN_INSYNC] = value
+    relying = move("t", before, after)
+    relying = replace(relying, after={**relying.after, NEEDED_MIN_INSYNC: "1"})
+    executor = executor_of(cluster, Written(), meanwhile=cluster.finish)
+    rows = {row.resource: row for row in executor.apply([relying, move("u", before, after)])}
+    assert rows["u"].outcome is Outcome.OK, "nothing was altered for it"
+    assert (("t", 0) in {key for asked in cluster.requests for key in asked}) == sent
+    assert rows["t"].outcome is (Outcome.OK if sent else Outcome.REFUSED)
+    if live == "2":
+        assert rows["t"].error == "CHANGED_SINCE_PLAN"
+        assert str(rows["t"].error_message).startswith("policies allow this move only with min.insync.replicas 1, ")
+
+
+@pytest.mark.parametrize("replicas", [(2,), (2, 3)], ids=["as many", "more"])
+def test_move_to_as_many_replicas_may_need_a_lower_min_insync_too(replicas: tuple[int, ...]) -> None:
+    cluster = MovingCluster(t={0: (1,)})
+    cluster.configs[TOPIC, "t", MIN_INSYNC] = "2"
+    relying = move("t", {0: (1,)}, {0: replicas})
+    relying = replace(relying, after={**relying.after, NEEDED_MIN_INSYNC: "1"})
+    (row,) = executor_of(cluster, Written(), meanwhile=cluster.finish).apply([relying])
+    assert (row.outcome, row.error, cluster.requests) == (Outcome.REFUSED, "CHANGED_SINCE_PLAN", [])
+
+
+@pytest.mark.parametrize("how", ["under way", "done in part", "back where it was"])
+def test_move_that_may_have_been_sent_is_never_refused(how: str) -> None:
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    cluster.configs[TOPIC, "t", MIN_INSYNC] = "2"
+    if how != "back where it was":
+        started(cluster, written, *((0, 1) if how == "under way" else (0,)))
+    if how == "done in part":
+        cluster.finish()
+    relying = move("t", BEFORE, AFTER, maybe_sent=True)
+    relying = replace(relying, after={**relying.after, NEEDED_MIN_INSYNC: "1"})
+    (row,) = executor_of(cluster, written, meanwhile=cluster.finish).apply([relying])
+    assert cluster.requests == []
+    assert row.outcome is (Outcome.OK if how == "under way" else Outcome.FAILED)
+    if how == "done in part":
+        assert str(row.error_message).startswith("1 of 2 partitions moved; ")

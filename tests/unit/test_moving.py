@@ -10,15 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.unit.frames import decision_rows, frame, moves_of, observed_rows, plain, validated_rows
-from topicledger.actions.min_insync import MIN_INSYNC
+from tests.unit.frames import decision_rows, dicts, frame, moves_of, observed_rows, plain, validated_rows
+from topicledger.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
 from topicledger.apply.moves import PlannedMoves, render_moves
+from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.model.placement import allows, parse_placement
 from topicledger.plan.changes import DESCRIBED
 from topicledger.plan.guards import max_disruptions
 from topicledger.plan.moving import _ANSWER, CREATES, Asked, answer, with_moves
+from topicledger.plan.relying import with_needed_min_insync
 from topicledger.plan.replicas import LiveCluster
+from topicledger.policies import Policy, built_in
 from topicledger.schemas import OBSERVED_CONFIGS
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}
@@ -268,3 +271,29 @@ def test_a_move_to_fewer_replicas_goes_by_the_configs_that_were_described(
     (planned,) = decision_rows(spark).transform(moves).transform(max_disruptions(0)).collect()
     assert (planned["decision"], planned["error"]) == ("reassign", stopped)
     assert planned["resolved_configs"] == ({} if needed is None else {MIN_INSYNC: needed})
+
+
+@pytest.mark.parametrize(
+    ("spare", "altered", "needed"),
+    [(1, "1", "1"), (0, "1", None), (1, None, None)],
+    ids=["the policy needs it", "any would do", "no alter"],
+)
+def test_move_notes_the_min_insync_that_an_alter_of_the_plan_makes(
+    spark: SparkSession, spare: int, altered: str | None, needed: str | None
+) -> None:
+    """Without the alter, which may fail, policy min_insync_replicas would have refused the move."""
+    live = [{"name": MIN_INSYNC, "value": "2" if altered else "1", "is_sensitive": False}]
+    resolved = {MIN_INSYNC: altered or "1"}
+    change = {"before": {"assignments": "0:1,2,3"}, "after": {"assignments": "0:1,2", "bytes": "7"}}
+    rows = decision_rows(
+        spark,
+        {"topic": "t", "decision": "reassign", "live_configs": live, "resolved_configs": resolved, **change},
+        {"topic": "t", "decision": "alter_configs", "live_configs": live, "resolved_configs": resolved},
+    )
+    factory = built_in.BUILT_IN[Action.CREATE]["min_insync_replicas"]
+    rules = [Policy(name="min_insync_replicas", action=ReplicaAction.REASSIGN, rule=factory(spare=spare))]
+    noted = rows.transform(with_needed_min_insync(rules))
+    assert noted.columns == rows.columns
+    found = {row["decision"]: row for row in dicts(noted)}
+    assert found["reassign"]["after"] == change["after"] | ({} if needed is None else {NEEDED_MIN_INSYNC: needed})
+    assert (found["reassign"]["resolved_configs"], found["alter_configs"]["after"]) == (resolved, None)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.moved import is_cancelled, is_in_place, moves_of, where_cancelled
+from topicledger.actions.moved import is_cancelled, is_in_place, moves_of, requested, where_cancelled
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, StaysOpen
@@ -203,7 +203,7 @@ def _recreated(context: ClusterContext, target: Target, state: TopicState, began
 
 
 def _row(context: ClusterContext, target: Target, left: _Left, began: datetime) -> PhaseResult:
-    after = {**target.after, "assignments": assignments_text(left.assignments), "partitions": str(len(left.moved))}
+    after = {**requested(target), "assignments": assignments_text(left.assignments), "partitions": str(len(left.moved))}
     if left.all_moved:
         factor = len(next(iter(left.assignments.values())))
         result = TopicResult(replication_factor=factor, before=target.before, after=after)

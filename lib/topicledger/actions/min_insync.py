@@ -1,4 +1,4 @@
-"""Moves to fewer replicas than min.insync.replicas needs: producers with acks=all could no longer write."""
+"""Moves that need a low min.insync.replicas: with fewer replicas, producers with acks=all could no longer write."""
 
 from __future__ import annotations
 
@@ -11,25 +11,36 @@ from topicledger.actions.context import ClusterContext
 from topicledger.model import Refusal, Target, TopicConfigs
 
 MIN_INSYNC = "min.insync.replicas"
+NEEDED_MIN_INSYNC = "min_insync_replicas"
+"""Name in `after` of a move: the value that an alter of the same plan sets, if policies refuse the move without it."""
 
 
 def below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, tuple[Refusal, str]]:
-    """Return topic -> why it can't have fewer replicas: its min.insync.replicas may have been raised since the plan.
+    """Return topic -> why its move can't be sent: its min.insync.replicas is too high, or unknown.
 
-    Waits for an alter of this run, which becomes visible late (K6).
+    It may have been raised since the plan, or not lowered by the plan's own alter. Waits for an alter of this run,
+    which becomes visible late (K6).
     """
     fewest = {each.topic: fewer for each in targets if (fewer := _fewer_replicas(each)) is not None}
-    if not fewest:
+    planned = {each.topic: int(each.after[NEEDED_MIN_INSYNC]) for each in targets if NEEDED_MIN_INSYNC in each.after}
+    asked = [each.topic for each in targets if each.topic in fewest or each.topic in planned]
+    if not asked:
         return {}
+
+    def too_high(topic: str, now: int) -> tuple[Refusal, str] | None:
+        if fewest.get(topic, now) < now:
+            return _too_few(fewest[topic], now)
+        return _not_lowered(planned[topic], now) if planned.get(topic, now) < now else None
+
     found: dict[str, tuple[Refusal, str]] = {}
     for _ in context.looks(SETTLES_WITHIN):
-        described = context.describe_configs(list(fewest), dict.fromkeys(fewest, (MIN_INSYNC,)))
-        needed = {topic: int(str(each.value)) for topic, of in described.items() for each in of.configs or ()}
-        found = {topic: _min_insync_unknown(described.get(topic)) for topic in fewest if topic not in needed}
-        below = {topic: each for topic, each in needed.items() if fewest[topic] < each}
-        if not below:
+        described = context.describe_configs(asked, dict.fromkeys(asked, (MIN_INSYNC,)))
+        live = {topic: int(str(each.value)) for topic, of in described.items() for each in of.configs or ()}
+        found = {topic: _min_insync_unknown(described.get(topic)) for topic in asked if topic not in live}
+        high = {topic: why for topic, now in live.items() if (why := too_high(topic, now)) is not None}
+        if not high:
             break
-        found |= {topic: _too_few(fewest[topic], each) for topic, each in below.items()}
+        found |= high
     return found
 
 
@@ -41,11 +52,19 @@ def _too_few(replicas: int, needed: int) -> tuple[Refusal, str]:
     return Refusal.BELOW_MIN_INSYNC, message
 
 
+def _not_lowered(planned: int, now: int) -> tuple[Refusal, str]:
+    message = (
+        f"policies allow this move only with {MIN_INSYNC} {planned}, which alter_configs of the same plan sets, and it "
+        f"is {now} now: find out why it wasn't altered"
+    )
+    return Refusal.CHANGED_SINCE_PLAN, message
+
+
 def _min_insync_unknown(configs: TopicConfigs | None) -> tuple[Refusal, str]:
     if configs is None or configs.error_code == kafka.NONE:
         configs = TopicConfigs(topic="", error_code=kafka.TOPIC_AUTHORIZATION_FAILED)
     refusal, why = unreadable(configs)
-    return refusal, f"the replication factor would be lowered, but the topic's {MIN_INSYNC} is unknown: {why}"
+    return refusal, f"the move depends on the topic's {MIN_INSYNC}, which is unknown: {why}"
 
 
 def _fewer_replicas(target: Target) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.min_insync import NEEDED_MIN_INSYNC
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
 from topicledger.kafka.sending import Answer
 from topicledger.model import Target, TopicResult
@@ -76,9 +77,14 @@ def measured(
     return moves, frozenset(told)
 
 
+def requested(target: Target) -> Mapping[str, str]:
+    """Return the values that a reassignment sets, as planned."""
+    return {name: value for name, value in target.after.items() if name != NEEDED_MIN_INSYNC}
+
+
 def answer_of(target: Target, moves: Sequence[Move], began: datetime, *, measured: bool) -> Answer:
     """Make the answer for a topic whose moves are done: partitions and, if brokers told all sizes, bytes; the times."""
-    after = {**target.after, "partitions": str(len(moves))}
+    after = {**requested(target), "partitions": str(len(moves))}
     if measured:
         after["bytes"] = str(sum(move.total for move in moves))
     result = TopicResult(replication_factor=len(moves[0].after), before=target.before, after=after)

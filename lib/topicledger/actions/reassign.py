@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions import cancelling
 from topicledger.actions.asking import MovesUnlisted, Unlisted
-from topicledger.actions.checking import undescribed
+from topicledger.actions.checking import never_unsent, undescribed
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.costs import MOVED_PARTITIONS
 from topicledger.actions.declared import declared_differently
@@ -175,7 +175,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
         if refusal is None:
             ready.append(target)
         else:
-            yield context.refused(target, Phase.APPLY, *refusal)
+            yield never_unsent(context.refused(target, Phase.APPLY, *refusal))
     # Also without targets: an earlier start may have left throttles.
     waves = Waves(context, ready)
     try:

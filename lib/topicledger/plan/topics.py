@@ -30,6 +30,7 @@ from topicledger.plan.intent import TOPICS, declared_otherwise
 from topicledger.plan.moving import Sizes
 from topicledger.plan.prune import pruned
 from topicledger.plan.reevaluate import facts
+from topicledger.plan.relying import with_needed_min_insync
 from topicledger.plan.revert import undone
 from topicledger.plan.undeclared import declared_since, deleting, is_replaced, no_longer_asked_for
 from topicledger.plan.wanted import Wanted, declared, rebalanced
@@ -217,6 +218,8 @@ def decided(
         if answers is not None:
             moves = moving.with_moves(answers, validated, seen, configs if described is None else described)
             rows = rows.transform(moves).transform(_evaluated_alone(ReplicaAction.REASSIGN, rules, known))
+            if wanted.changes is not None:
+                rows = rows.transform(with_needed_min_insync(rules))
         if wanted.changes is not None or answers is not None:
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
             rows = rows.transform(guards.max_disruptions(settings.guards.max_disruptions))

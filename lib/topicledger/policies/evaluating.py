@@ -95,6 +95,17 @@ def verdicts(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOP
     return transform
 
 
+def refused_by_row_rules(policies: Sequence[Policy]) -> Column:
+    """Return whether a built-in rule about one topic refuses an open row (boolean); ends no row."""
+    rules = [(each, rule) for each in policies if (rule := _row_rule(each)) and not each.users_own]
+    reasons = [F.when(each.asked(), _either(rule)) for each, rule in rules if each.mode == "refuse"]
+    return F.coalesce(F.lit(None).cast("string"), *reasons).isNotNull()
+
+
+def _either(rule: RowRule) -> Column:
+    return rule.reason if rule.unjudgeable is None else F.coalesce(rule.reason, rule.unjudgeable)
+
+
 def _answered(policies: Sequence[Policy], facts: Facts, subject: Subject) -> Transform:
     """Add `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
 
