@@ -9,30 +9,13 @@
 set -euo pipefail
 
 here=$(dirname "$0")
+. "$here/gitlab.sh"
 
-get() {
-    # On stdin: everybody on the machine can read a process's arguments.
-    printf 'header = "PRIVATE-TOKEN: %s"\n' "$GITLAB_TOKEN" |
-        curl --config - --fail --silent --show-error "$CI_API_V4_URL/projects/$CI_PROJECT_ID/$1"
-}
-
-merged=$(get "repository/commits/$CI_COMMIT_SHA/merge_requests" | python3 -c '
-import json, os, sys
-
-sha, branch = os.environ["CI_COMMIT_SHA"], os.environ["CI_DEFAULT_BRANCH"]
-found = [
-    each
-    for each in json.load(sys.stdin)
-    if (each["state"], each["target_branch"], each["sha"]) == ("merged", branch, sha)
-]
-if len(found) != 1:
-    sys.exit(f"{len(found)} merge requests ended with {sha}: let somebody run `topicledger runs approve`")
-print(found[0]["iid"], found[0]["author"]["username"])
-')
+merged=$(merge_request)
 read -r number author <<<"$merged"
 
 # One line for each person; a full page may have been cut off.
-people=$(get "merge_requests/$number/commits?per_page=100" | python3 -c '
+people=$(get "projects/$CI_PROJECT_ID/merge_requests/$number/commits?per_page=100" | python3 -c '
 import json, sys
 
 commits = json.load(sys.stdin)

@@ -102,9 +102,10 @@ def runner_in(folder: Path, config: Path, number: int = 7, author: str = "alice"
     # A `gh` that knows the pull request, and keeps comments.
     binaries = folder / "bin"
     binaries.mkdir(parents=True)
-    pull = f"*/pulls/{number}"
+    pull, comment = f"*/pulls/{number}", f"comment-{number}.md"
     (binaries / "gh").write_text(
         f'#!/bin/sh\ncase "$1 $2" in {pull}) echo 2; echo {author};; {pull}/commits*) echo {author}; echo web-flow;; '
+        f'*/issues/{number}/comments*) echo "2026-01-31T12:00:00Z $(head -n 1 {comment})";; '
         'pr*) cp "$5" comment-$3.md;; esac\n'
     )
     (binaries / "gh").chmod(0o755)
@@ -113,6 +114,7 @@ def runner_in(folder: Path, config: Path, number: int = 7, author: str = "alice"
         "github.event.pull_request.head.sha": "abc123",
         "github.event.pull_request.user.login": author,
         "github.event.pull_request.merged_by.login": "bob",
+        "github.event.pull_request.merged_at": "2026-01-31T13:00:00Z",
         "github.token": "none",
         "github.triggering_actor": "bob",
     }
@@ -244,7 +246,8 @@ def _merge_two(kafka: EmbeddedKafka, tmp_path: Path, config: Path, main: Path) -
     assert live(kafka, "") == before
 
     # Guards stay at 0: somebody allows what is meant, and the check that failed passes. The author can't.
-    orders.event |= {"inputs.run_id": "pr-2-abc123", "inputs.allow": "deletes=1,removed_rows=1"}
+    (digest,) = re.findall("<code>--plan ([0-9a-f]+)</code>", comment)
+    orders.event |= {"inputs.run_id": "pr-2-abc123", "inputs.allow": "deletes=1,removed_rows=1", "inputs.plan": digest}
     assert orders.as_person("carol").job("allow") == 1
     assert orders.as_person("dave").job("allow") == 0
     assert orders.job("plan") == 0

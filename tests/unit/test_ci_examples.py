@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
@@ -48,6 +48,7 @@ def test_jobs_have_only_the_permissions_that_they_need(workflow: dict[Any, Any])
         ("plan", "Comment"),
         ("allow", "Allow"),
         ("apply", "The one who merged has no part in the change"),
+        ("apply", "Apply"),
     ]
 
 
@@ -110,6 +111,44 @@ MERGED = [{"iid": 7, "state": "merged", "target_branch": "main", "sha": "abc", "
 COMMITS = [{"author_email": "alice@x.org", "committer_email": "carol@x.org"}]
 
 
+class Gitlab(Protocol):
+    """Runs a script of the example with the answers of GitLab by the last part of their addresses; None: not found."""
+
+    def __call__(self, script: str, *arguments: str, **answers: object) -> subprocess.CompletedProcess[str]: ...
+
+
+@pytest.fixture
+def gitlab(tmp_path: Path) -> Gitlab:
+    """`curl` is a script that answers as GitLab does, and fails if its arguments have the token."""
+    curl = tmp_path / "curl"
+    private = '[[ "$*" != *secret* && $(cat) == *"PRIVATE-TOKEN: glpat-secret"* ]] || exit 99'
+    url = 'url="${@: -1}" url="${url%\\?*}"'
+    answer = 'cat "$(dirname "$0")/${url##*/}" 2>/dev/null || { echo "curl: (22) 404" >&2; exit 22; }'
+    curl.write_text(f"#!/bin/bash\n{private}\n{url}\n{answer}\n")
+    curl.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CI_API_V4_URL": "https://gitlab.example.org/api/v4",
+        "CI_PROJECT_ID": "1",
+        "CI_COMMIT_SHA": "abc",
+        "CI_DEFAULT_BRANCH": "main",
+        "GITLAB_TOKEN": "glpat-secret",
+        "GITLAB_USER_LOGIN": "bob",
+        "GITLAB_USER_EMAIL": "bob@x.org",
+    }
+
+    def run(script: str, *arguments: str, **answers: object) -> subprocess.CompletedProcess[str]:
+        for name, found in answers.items():
+            (tmp_path / name).unlink(missing_ok=True)
+            if found is not None:
+                (tmp_path / name).write_text(json.dumps(found))
+        command = [EXAMPLES / script, *arguments]
+        return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("requests", "commits", "why"),
     [
@@ -126,37 +165,107 @@ COMMITS = [{"author_email": "alice@x.org", "committer_email": "carol@x.org"}]
     ],
 )
 def test_on_gitlab_nobody_with_a_part_in_a_change_approves_it(
-    tmp_path: Path, requests: object, commits: object, why: str | None
+    gitlab: Gitlab, requests: object, commits: object, why: str | None
 ) -> None:
-    """`curl` is a script that answers as GitLab does, and fails if its arguments have the token."""
-    for name, answer in (("merge_requests", requests), ("commits", commits)):
-        (tmp_path / name).write_text(json.dumps(answer))
-    curl = tmp_path / "curl"
-    failing = "echo 'curl: (22) 404' >&2; exit 22" if requests is None else 'cat "$(dirname "$0")/${url##*/}"'
-    private = '[[ "$*" != *secret* && $(cat) == *"PRIVATE-TOKEN: glpat-secret"* ]] || exit 99'
-    curl.write_text(f'#!/bin/bash\n{private}\nurl="${{@: -1}}" url="${{url%\\?*}}"\n{failing}\n')
-    curl.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "CI_API_V4_URL": "https://gitlab.example.org/api/v4",
-        "CI_PROJECT_ID": "1",
-        "CI_COMMIT_SHA": "abc",
-        "CI_DEFAULT_BRANCH": "main",
-        "GITLAB_TOKEN": "glpat-secret",
-        "GITLAB_USER_LOGIN": "bob",
-        "GITLAB_USER_EMAIL": "bob@x.org",
-    }
-    done = subprocess.run(
-        [EXAMPLES / "gitlab-approver.sh"], env=environment, check=False, capture_output=True, text=True
-    )
+    done = gitlab("gitlab-approver.sh", merge_requests=requests, commits=commits)
     assert (done.returncode == 0) == (why is None), done.stderr
     assert (why or "") in done.stderr
     assert "secret" not in done.stdout + done.stderr
 
 
+SHOWN = "<p>run <code>r-1</code>: planned, manifests at version 3, requested by <code>alice</code>"
+TO_APPROVE = "<br>to approve exactly this plan, add: <code>--plan {}</code><br>2 <code>create</code></p>"
+
+
+def comments(*lines: str) -> str:
+    return "".join(f"2026-01-0{day}T12:00:00Z {line}\n" for day, line in enumerate(lines, 1))
+
+
+def shown_digest(text: str, *until: str) -> str:
+    command = [EXAMPLES / "shown-digest.sh", "r-1", *until]
+    return subprocess.run(command, input=text, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_digest_of_the_last_comment_before_the_merge_is_approved() -> None:
+    first, second = (SHOWN + TO_APPROVE.format(each * 16) for each in "ab")
+    assert shown_digest(comments(first, second)) == "b" * 16
+    assert shown_digest(comments(first, second), "2026-01-01T12:00:00Z") == "a" * 16
+    assert shown_digest(comments(first, SHOWN + "</p>")) == "", "by then, the plan needs no approval"
+    assert shown_digest(comments(first, second.replace("r-1", "r-10"), "The plan of run `r-1` ended")) == "a" * 16
+    assert shown_digest(comments(SHOWN + TO_APPROVE.format("a; touch x"))) == ""
+    named = "to approve exactly this plan, add: --plan " + "c" * 16
+    assert shown_digest(comments(f"{SHOWN}<br>scope: <code>{named}</code></p>")) == ""
+    assert shown_digest("") == ""
+
+
+@pytest.mark.parametrize(
+    ("plan", "allow", "code", "called"),
+    [
+        ("a" * 16, "", 0, ["runs approve --plan aaaaaaaaaaaaaaaa", "apply"]),
+        ("a" * 16, "deletes=2", 0, ["runs approve --plan aaaaaaaaaaaaaaaa --allow deletes=2", "apply"]),
+        ("b" * 16, "", 1, ["runs approve --plan bbbbbbbbbbbbbbbb"]),
+        ("", "", 0, ["apply"]),
+        ("", "deletes=2", 2, []),
+    ],
+    ids=["shown", "allowed", "changed since", "nothing to approve", "nothing to allow"],
+)
+def test_a_merge_approves_only_the_plan_that_was_shown(
+    tmp_path: Path, plan: str, allow: str, code: int, called: list[str]
+) -> None:
+    """`topicledger` is a script that refuses to approve a plan with another digest, as the command does."""
+    script = tmp_path / "topicledger"
+    script.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\ncase "$*" in *bbbb*) exit 5;; esac\n')
+    script.chmod(0o755)
+    variables = {"TOPICLEDGER_CONFIG": "c", "TOPICLEDGER_PLAN": plan, "TOPICLEDGER_ALLOW": allow}
+    environment = {**os.environ, **variables, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [EXAMPLES / "apply.sh", "r-1", "bob", "topics"]
+    assert subprocess.run(command, env=environment, check=False, capture_output=True).returncode == code
+    calls = tmp_path / "calls"
+    lines = calls.read_text().splitlines() if calls.exists() else []
+    approve = "runs approve --config c r-1 --by bob --note merged"
+    apply = "apply --config c --run-id r-1 --wait topics"
+    assert lines == [apply if each == "apply" else each.replace("runs approve", approve) for each in called]
+
+
+def test_no_example_approves_a_plan_that_it_doesn_t_name() -> None:
+    for path in EXAMPLES.iterdir():
+        commands = path.read_text().replace("\\\n", "").splitlines()
+        approving = [each for each in commands if "topicledger runs approve --config" in each]
+        assert all("--plan" in each for each in approving), path
+
+
+def test_on_github_only_comments_of_the_workflow_show_the_digest(tmp_path: Path) -> None:
+    (tmp_path / "gh").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" > {tmp_path}/asked; cat {tmp_path}/comments\n')
+    (tmp_path / "gh").chmod(0o755)
+    (tmp_path / "comments").write_text(comments(*(SHOWN + TO_APPROVE.format(each * 16) for each in "ab")))
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REPOSITORY": "acme/topics"}
+    command = [EXAMPLES / "github-plan.sh", "r-1", "7", "2026-01-01T13:00:00Z"]
+    assert (
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "a" * 16 + "\n"
+    )
+    asked = (tmp_path / "asked").read_text()
+    assert "repos/acme/topics/issues/7/comments?per_page=100 --paginate" in asked
+    assert 'select(.user.login == "github-actions[bot]" and .updated_at == .created_at)' in asked
+
+
+def test_on_gitlab_only_notes_of_the_pipeline_s_account_show_the_digest(gitlab: Gitlab) -> None:
+    """The newest note comes first."""
+    mine, other = {"id": 5}, {"id": 6}
+    bodies = [SHOWN + TO_APPROVE.format(each * 16) + "\n\ndiff" for each in "cba"]
+    notes = [
+        {"author": author, "created_at": f"2026-01-0{day}T12:00:00.000Z", "body": body}
+        for author, day, body in zip((other, mine, mine), (3, 2, 1), bodies, strict=True)
+    ]
+    done = gitlab("gitlab-plan.sh", "r-1", merge_requests=MERGED, user=mine, notes=notes)
+    assert (done.returncode, done.stdout) == (0, "b" * 16 + "\n"), done.stderr
+    assert "secret" not in done.stdout + done.stderr
+    assert gitlab("gitlab-plan.sh", "r-1", merge_requests=MERGED, user=mine, notes=None).returncode != 0
+
+
 def test_no_process_of_the_gitlab_example_has_the_token_in_its_arguments() -> None:
-    for name in ("gitlab-ci.yml", "gitlab-approver.sh"):
+    for name in ("gitlab-approver.sh", "gitlab-plan.sh"):
+        assert "curl" not in (EXAMPLES / name).read_text()
+    for name in ("gitlab-ci.yml", "gitlab.sh"):
         text = (EXAMPLES / name).read_text()
         assert "--header" not in text
         assert text.count("$GITLAB_TOKEN") == text.count("curl --config -") > 0
@@ -165,8 +274,10 @@ def test_no_process_of_the_gitlab_example_has_the_token_in_its_arguments() -> No
 def test_the_merger_is_compared_before_anything_is_loaded(workflow: dict[Any, Any]) -> None:
     names = [step.get("name") for step in steps(workflow, "apply") if "run" in step]
     assert names == ["The one who merged has no part in the change", "Apply"]
-    *_, compares, applies = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text())["apply"]["script"]
+    *_, compares, finds, exports, applies = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text())["apply"]["script"]
     assert compares == "/opt/topicledger/examples/ci/gitlab-approver.sh"
+    assert "/gitlab-plan.sh" in finds
+    assert exports == "export TOPICLEDGER_PLAN"
     assert "/apply.sh" in applies
 
 
@@ -267,10 +378,11 @@ def test_an_approval_that_allows_something_must_succeed(tmp_path: Path, allow: s
     command, called = tmp_path / "topicledger", tmp_path / "called"
     command.write_text(f'#!/bin/sh\necho "$@" >>{called}\n[ "$1" = apply ] || exit 2\n')
     command.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TOPICLEDGER_CONFIG": "run.toml"}
+    plan, path = "0123456789abcdef", f"{tmp_path}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TOPICLEDGER_CONFIG": "run.toml", "TOPICLEDGER_PLAN": plan}
     arguments = [EXAMPLES / "apply.sh", "run-1", "bob", "topics"]
     done = subprocess.run(arguments, env={**environment, "TOPICLEDGER_ALLOW": allow}, check=False)
-    approve = "runs approve --config run.toml run-1 --by bob --note merged"
+    approve = f"runs approve --config run.toml run-1 --by bob --note merged --plan {plan}"
     apply = "apply --config run.toml --run-id run-1 --wait topics"
     assert done.returncode == bool(code)
     assert called.read_text().splitlines() == ([f"{approve} --allow {allow}"] if code else [approve, apply])
@@ -288,7 +400,8 @@ def test_the_plan_is_written_outside_the_checkout(tmp_path: Path, code: int) -> 
     command.write_text(f'#!/bin/sh\n[ "$1" = runs ] && echo "the plan" || {{ echo "# why" >&2; exit {code}; }}\n')
     command.chmod(0o755)
     arguments = [EXAMPLES / "plan.sh", outside, "run-1", "alice", "topics"]
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TOPICLEDGER_CONFIG": "run.toml"}
+    plan, path = "0123456789abcdef", f"{tmp_path}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "TOPICLEDGER_CONFIG": "run.toml", "TOPICLEDGER_PLAN": plan}
     done = subprocess.run(arguments, cwd=checkout, env=environment, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1 if code else 0, "# why\n")
     refused = "The plan of run `run-1` ended with exit code 2:\n\n    # why\n"
