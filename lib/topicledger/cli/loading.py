@@ -175,7 +175,11 @@ def load_files_of_finished(run: Run, files: Sequence[Path | Literal["-"]]) -> No
 def _load(run: Run, files: Sequence[Path | Literal["-"]]) -> None:
     variables = planned_files.variables_in(run.arguments)
     clusters, digests = run.selected or (), planned_files.digests_in(run.arguments)
-    found = read(run.settings, files, sys.stdin, clusters=clusters, variables=variables, some=True, digests=digests)
+    owners = run.scope.owners
+    found = read(
+        run.settings, files, sys.stdin,
+        clusters=clusters, variables=variables, some=True, digests=digests, owners=owners,
+    )  # fmt: skip
     inside = loadable.within(run.ledger, planned_files.as_planned(run, found), run.scope)
     parsed, refused = loadable.without_refused(run, inside)
     if refused:

@@ -292,8 +292,8 @@ def run_request(
         plans_files = bool(files) and request.command == "plan"
         parsed = None
         if plans_files:
-            names = request.scope.clusters
-            parsed = read(settings, files, sys.stdin, clusters=names, strict=strict, variables=variables)
+            names, owners = request.scope.clusters, request.scope.owners
+            parsed = read(settings, files, sys.stdin, clusters=names, strict=strict, variables=variables, owners=owners)
         for line in () if parsed is None else remarks(parsed):
             click.echo(line, err=True)
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)

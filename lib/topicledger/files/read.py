@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TextIO
 
-from topicledger.config.ownership import not_yours_to_replace
+from topicledger.config.ownership import not_yours_to_replace, owner_key
 from topicledger.config.scope import TOPICS_IGNORED
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
@@ -42,6 +42,7 @@ LISTED_FILES = 1000
 REASON_CHARACTERS = 2_000
 _WARNINGS_SHOWN = 20
 _IGNORED = "ignored because of changes.ignore in the settings"
+_OF_OTHERS = "an entry outside --owner: left out"
 _MOST_FOUND = 20 * MAX_ERRORS
 """Largest number of errors, with repeated ones, that are looked at."""
 
@@ -68,41 +69,71 @@ def read(
     variables: Mapping[str, str] = NO_VARIABLES,
     some: bool = False,
     digests: Collection[str] | None = None,
+    owners: Collection[str] = (),
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
 
     `clusters`: only the rows of these clusters are checked and returned; empty for all. `strict`: warnings are errors.
     `variables`: values for variables in the files, by name; each must be in a file, unless these are only `some` files.
     `digests`: other files that can be read are left out, whatever is wrong with them; None for none.
+    `owners`: what is wrong with other owners' rows is a warning, since the caller leaves these out; empty for all.
+    Anything else that is wrong with a file is an error: an entry that can't be read may have any owner.
 
     Raises UsageError for options that do nothing, and ManifestFileError listing, with lines, every error of every file,
     and every row that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign, variables, strict=strict)
     parsed = (parsed if digests is None else _of_digests(parsed, digests)).on(clusters)
-    if foreign is None:
-        parsed.warnings.extend(_ignored_configs(parsed.rows, settings))
-        parsed.warnings.extend(_placeholders(parsed.every_row))
-    else:
+    if foreign is not None:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(_with_owners(parsed, settings.owners), settings)
         _leave_ignored(parsed, settings)
         parsed.not_carried_over.sort(key=lambda each: (each.file, each.line))
+    own, others = (parsed, None) if not owners else _by_owners(parsed, owners)
+    if foreign is None:
+        parsed.warnings.extend(_ignored_configs(own.rows, settings))
+        parsed.warnings.extend(_placeholders(own.every_row))
     hint = "; --cluster NAME puts the topics on another cluster" if foreign is not None else ""
     _require_none(
         chain(
             parsed.errors,
             parsed.warnings if strict else (),
-            _unknown_clusters(parsed, settings, hint),
-            _repeated(parsed.rows),
-            _row_errors(parsed.rows, settings),
-            resource_rows.errors(parsed.resources, settings.scope),
+            _unknown_clusters(own, settings, hint),
+            _repeated(parsed.rows, own.rows),
+            _row_errors(own.rows, settings),
+            resource_rows.errors(own.resources, settings.scope, beside=parsed.resources),
         ),
         warnings=() if strict else parsed.warnings,
     )
+    if others is not None:
+        parsed.warnings.extend(_as_warnings(others, settings))
     for name in () if some else sorted(set(variables) - set(parsed.variables)):
         raise UsageError(f"--var {name}: no file has ${{{name}}} in plain text; leave it out")
     return parsed
+
+
+def _by_owners(parsed: ParsedManifests, owners: Collection[str]) -> tuple[ParsedManifests, ParsedManifests]:
+    """Split into the rows of these owners and the others, and so the documents; one without an own row is another's."""
+    keys = set(map(owner_key, owners))
+    mine = parsed.only(lambda row: owner_key(row.owner or "") in keys)
+    theirs = parsed.only(lambda row: owner_key(row.owner or "") not in keys)
+    places = {(row.file, row.cluster) for row in mine.every_row}
+    documents: dict[bool, dict[tuple[str, str], list[int | None]]] = {True: {}, False: {}}
+    for place, lines in parsed.documents.items():
+        documents[place in places][place] = lines
+    return dataclasses.replace(mine, documents=documents[True]), dataclasses.replace(theirs, documents=documents[False])
+
+
+def _as_warnings(others: ParsedManifests, settings: Settings) -> Iterator[FileError]:
+    """Yield a warning for what is wrong with rows that are left out."""
+    wrong = chain(
+        _unknown_clusters(others, settings, ""),
+        _repeated(others.rows, others.rows),
+        _row_errors(others.rows, settings),
+        resource_rows.errors(others.resources, settings.scope, beside=others.resources),
+    )
+    for each in islice(dict.fromkeys(wrong), MAX_ERRORS):
+        yield dataclasses.replace(each, message=f"{each.message} ({_OF_OTHERS})")
 
 
 def _of_digests(parsed: ParsedManifests, digests: Collection[str]) -> ParsedManifests:
@@ -309,11 +340,17 @@ def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[
         yield from ((row, row.line, reason) for (row, _), one in zip(named, ignored, strict=True) if one)
 
 
-def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:
-    """Yield an error for each row that differs from an earlier row of the same topic; equal copies are fine (C2)."""
+def _repeated(rows: Sequence[ManifestRow], own: Sequence[ManifestRow]) -> Iterator[FileError]:
+    """Yield an error for each row that differs from an earlier row of the same topic; equal copies are fine (C2).
+
+    At least one of the two rows is among `own`.
+    """
     first: dict[tuple[str, str], ManifestRow] = {}
+    theirs = set(map(id, rows)) - set(map(id, own))
     for row in rows:
         earlier = first.setdefault((row.cluster, row.topic), row)
+        if id(row) in theirs and id(earlier) in theirs:
+            continue
         if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
             message = (
                 f"topic {show(row.topic)} is declared differently at {earlier.file}:{earlier.line}; keep one of them"

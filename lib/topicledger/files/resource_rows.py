@@ -16,10 +16,12 @@ from topicledger.text import show
 _REASON_CHARACTERS = 2_000
 
 
-def errors(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) -> list[FileError]:
+def errors(
+    declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings, *, beside: Mapping[str, Sequence[ResourceRow]]
+) -> list[FileError]:
     """Return an error for each row that is refused, or that differs from an earlier row.
 
-    In: the declared resources beside topics, by table.
+    In: the declared resources beside topics, by table; `beside`: these and others, which aren't checked by themselves.
     """
     found = []
     for kind, row, line, why in refused(declared, scope):
@@ -27,7 +29,8 @@ def errors(declared: Mapping[str, Sequence[ResourceRow]], scope: ScopeSettings) 
         message += placeholder_hint(texts_of(row), message)
         found.append(FileError(file=row.file, line=line, message=message))
     for kind in KINDS:
-        found += _repeated(kind.table.key, kind.words.declared, declared.get(kind.table.name, ()))
+        rows = beside.get(kind.table.name, ())
+        found += _repeated(kind.table.key, kind.words.declared, rows, declared.get(kind.table.name, ()))
     # The rows of a shorthand, and those that inherit a default, often have the same error.
     return list(dict.fromkeys(found))
 
@@ -57,13 +60,21 @@ def reasons(kind: ResourceKind, row: ResourceRow) -> str | None:
     return "; ".join(each for each in kind.rows.reasons(row) if each is not None) or None
 
 
-def _repeated(key: Sequence[str], what: str, rows: Sequence[ResourceRow]) -> list[FileError]:
-    """Return an error for each row that differs from an earlier row of the same resource, as those of topics (C2)."""
+def _repeated(
+    key: Sequence[str], what: str, rows: Sequence[ResourceRow], own: Sequence[ResourceRow]
+) -> list[FileError]:
+    """Return an error for each row that differs from an earlier row of the same resource, as those of topics (C2).
+
+    At least one of the two rows is among `own`.
+    """
     first: dict[tuple[object, ...], ResourceRow] = {}
+    theirs = set(map(id, rows)) - set(map(id, own))
     found = []
     for row in rows:
         named = (row.cluster, *(row.values[name] for name in key if name in row.values))
         earlier = first.setdefault(named, row)
+        if id(row) in theirs and id(earlier) in theirs:
+            continue
         if row.state != earlier.state:
             says = f"is {earlier.state} at {earlier.file}:{earlier.line}, and {row.state} here"
         elif (row.values, row.owner, row.labels) != (earlier.values, earlier.owner, earlier.labels):
