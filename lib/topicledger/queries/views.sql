@@ -546,7 +546,8 @@ FROM current_topics
 WHERE unclean_leader_election;
 
 -- Plans that wait and may need more approvals than they have: saved ones, also those that lack a cluster, and plans that
--- grew while they were applied.
+-- grew while they were applied. Finished plans from files that only wait for their load are missing: no table has the rows
+-- of their files, and so whether there is anything to load.
 CREATE OR REPLACE VIEW pending_approvals AS
 WITH planned AS (
     SELECT
