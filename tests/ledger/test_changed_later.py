@@ -9,7 +9,7 @@ import pytest
 
 from topicledger.ledger.tables import Ledger
 from topicledger.model import TOPIC
-from topicledger.plan.revert import changed_by, changed_later
+from topicledger.plan.reverted import changed_by, changed_later
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
 BEGAN = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -59,18 +59,33 @@ def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> N
 
 
 @pytest.mark.thorough
-def test_a_move_that_failed_half_way_is_a_change_of_its_run(ledger: Ledger) -> None:
-    """A refused one isn't, and neither is a failed alter, which the broker refused as a whole."""
+def test_an_action_that_failed_and_may_have_had_an_effect_is_a_change(ledger: Ledger) -> None:
+    """Moves have many requests. Otherwise, a broker's only answer, a refusal, shows that nothing was done."""
+    lost = {"outcome": "failed", "error_code": -1, "error": "NO_ANSWER", "attempt": 8, "before": None, "after": None}
+    invalid = {"outcome": "failed", "error_code": 40, "error": "INVALID_CONFIG", "attempt": 1}
+    cases: dict[str, tuple[str, dict[str, Any]]] = {
+        "moved": ("reassign", {**invalid, "error_message": "1 of 2 partitions moved"}),
+        "refused": ("reassign", {"outcome": "refused"}),
+        "lost": ("alter_configs", {**lost, "error_message": "lost"}),
+        "late": ("alter_configs", {**invalid, "attempt": 2, "error_message": "late"}),
+        "invalid": ("alter_configs", invalid),
+        "unseen": ("alter_configs", {**lost, "phase": "validate"}),
+        "exists": ("create", {**invalid, "error_code": 36, "error_message": "exists"}),
+        "led": ("elect_leaders", lost),
+    }
     made = []
-    for topic, action, outcome in (
-        ("half", "reassign", "failed"),
-        ("refused", "reassign", "refused"),
-        ("altered", "alter_configs", "failed"),
-    ):
-        plan, audit = rows("m", topic, 1, ("a", "b"), outcome=outcome, error_message="1 of 2 partitions moved")
+    for topic, (action, answer) in cases.items():
+        plan, audit = rows("m", topic, 1, ("a", "b"), **answer)
         made.append(({**plan, "action": action}, {**audit, "action": action}))
     ledger.append(PLANS, ledger.rows(PLANS, [plan for plan, _ in made]), app_id="plans", version=1)
     ledger.append(AUDIT, ledger.rows(AUDIT, [audit for _, audit in made]), app_id="audit", version=1)
     ledger.ensure(SENT_BATCHES)
-    done = changed_by(ledger, "m", TOPIC).collect()
-    assert [(row["topic"], row["known"], row["failed"]) for row in done] == [("half", True, "1 of 2 partitions moved")]
+    done = {row["topic"]: row for row in changed_by(ledger, "m", TOPIC).collect()}
+    assert {topic: (row["known"], row["failed"]) for topic, row in done.items()} == {
+        "moved": (True, "1 of 2 partitions moved"),
+        "lost": (True, "lost"),
+        "late": (True, "late"),
+        "exists": (True, "exists"),
+    }
+    assert done["lost"]["before"] == {"flush.ms": "a"}
+    assert done["lost"]["after"] == {"flush.ms": "b"}

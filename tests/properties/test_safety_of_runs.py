@@ -23,7 +23,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.errors import GuardStopped
 from topicledger.ledger.throttles import Leftover
 from topicledger.model import TOPIC
-from topicledger.plan import revert, wanted
+from topicledger.plan import reverted, wanted
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
 BEGAN = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -160,8 +160,8 @@ def test_later_runs_that_changed_a_value_back_are_found() -> None:
         ledger.ensure(SENT_BATCHES)
         ledger.put(PLANS, [plan for plan, _ in made])
         ledger.put(AUDIT, [audit for _, audit in made])
-        of_run = revert.changed_by(ledger, "x", TOPIC)  # type: ignore[arg-type]
-        later = revert.changed_later(ledger, "x", of_run, TOPIC).collect()  # type: ignore[arg-type]
+        of_run = reverted.changed_by(ledger, "x", TOPIC)  # type: ignore[arg-type]
+        later = reverted.changed_later(ledger, "x", of_run, TOPIC).collect()  # type: ignore[arg-type]
     assert sorted((row["resource"], row["run_id"], *row["touched"]) for row in later) == [
         ("back", "y", "flush.ms"),
         ("back", "z", "flush.ms"),

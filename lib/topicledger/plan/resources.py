@@ -30,7 +30,7 @@ from topicledger.plan.decided import Decided, decided_on
 from topicledger.plan.intent import declarations_of, declared_otherwise, no_longer_declared
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.removals import with_removed
-from topicledger.plan.revert import changed_by
+from topicledger.plan.reverted import changed_by
 from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
 from topicledger.resources import ignoring, registry
@@ -72,7 +72,7 @@ class ListedResources:
             rows = rows.where(F.col("cluster").isin(*seen.statuses))
         rows = registry.found(rows, kinds_of(run), kind.resource_type)
         if declared is not None:
-            rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.deciding.manages(run.settings)))
+            rows = rows.transform(revert_resources.warned(run, kind, self.wanted.validated, declared))
         counted = {
             name: each for name, each in kind.counted.items() if declared is None or each is not Decision.UNMANAGED
         }

@@ -14,8 +14,6 @@ from pyspark.sql import functions as F
 
 from topicledger.frames import materialised
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
-from topicledger.ledger.outcomes import is_stopped, with_outcomes
-from topicledger.ledger.rows import touched
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
@@ -24,18 +22,18 @@ from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import with_described
+from topicledger.plan.reverted import DONE, changed_by, changed_later
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import text
-from topicledger.policies.evaluating import warning
+from topicledger.policies.evaluating import together, warning
 from topicledger.resources import registry
 from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 
-_DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "failed", "completed_at")
-"""Columns of an action of the reverted run. `known`: whether its outcome is known; `failed`: why a move that may have
-moved some partitions failed; `completed_at`: when it was applied, or else planned."""
 STILL_DECLARED = "manifests"
 """The `policy` of the warning that the manifests still declare the undone values."""
+UNSURE = "outcome"
+"""The `policy` of the warning that the reverted run may not have made the undone change."""
 
 
 def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
@@ -54,80 +52,13 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     )
 
 
-def changed_by(ledger: Ledger, reverted: str, *types: str) -> DataFrame:
-    """Return actions on resources of these types that a run carried out, or may have carried out.
-
-    Out: cluster, topic, resource_type, resource, `owner` as declared then, and `_DONE`.
-    """
-    return _carried_out(ledger, F.col("run_id") == reverted, types).drop("run_id")
-
-
-def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: str) -> DataFrame:
-    """Return later actions of other runs on the same resources.
-
-    In: `done` from `changed_by` for the run `reverted` and these types. Out: cluster, resource_type, resource, run_id,
-    `touched` (names that it set or reset) and `completed_at`.
-    """
-    key = ["cluster", "resource_type", "resource"]
-    since = done.groupBy(*key).agg(F.max("completed_at").alias("_since"))
-    return (
-        _carried_out(ledger, F.col("run_id") != reverted, types, of=since.select(*key))
-        .join(since, on=key, how="inner")
-        .where(F.col("completed_at") > F.col("_since"))
-        .select(*key, "run_id", touched().alias("touched"), "completed_at")
-    )
-
-
-def _carried_out(ledger: Ledger, of_runs: Column, types: Sequence[str], of: DataFrame | None = None) -> DataFrame:
-    """Return actions that runs carried out, or may have carried out.
-
-    `of`: only on these resources (cluster, resource_type, resource). Out: run_id, cluster, topic, resource_type,
-    resource, owner, and `_DONE`.
-    """
-    of_types = F.col("resource_type").isin(*types)
-
-    def named(rows: DataFrame) -> DataFrame:
-        return rows if of is None else rows.join(of, on=of.columns, how="left_semi")
-
-    audit = named(ledger.read(AUDIT).where(of_runs & of_types & F.col("action").isNotNull()))
-    # Leaders follow from the places of replicas: there is nothing to undo.
-    undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
-    planned = named(ledger.read(PLANS).where(of_runs & of_types & undoable & (F.col("phase").isNull() | is_stopped())))
-    # Batches that may have been sent, if the run was abandoned during its requests.
-    batch = ["run_id", "cluster", "action", "batch"]
-    sent = ledger.read(SENT_BATCHES).where(of_runs).select(*batch, F.lit(True).alias("_sent"))
-    rows = with_outcomes(planned, audit, "run_id").join(sent.distinct(), on=batch, how="left")
-    known = F.col("applied").isNotNull()
-    # A failed move may have moved some of the partitions.
-    failed = (F.col("action") == ReplicaAction.REASSIGN.value) & F.coalesce(
-        (F.col("result.phase") == Phase.APPLY.value) & (F.col("result.outcome") == Outcome.FAILED.value), F.lit(False)
-    )
-    return rows.where(known | failed | (F.col("_sent") & ~F.coalesce("over", F.lit(False)))).select(
-        "run_id",
-        "cluster",
-        "topic",
-        "resource_type",
-        "resource",
-        "owner",
-        "cluster_id",
-        F.coalesce("applied.topic_id", "topic_id").alias("topic_id"),
-        "action",
-        # If an answer was lost, `audit` has no `before`. The plan's is right, since the request was compared with it.
-        F.coalesce("applied.before", "before").alias("before"),
-        F.coalesce("applied.after", "after").alias("after"),
-        (known | failed).alias("known"),
-        F.when(failed, F.col("result.error_message")).alias("failed"),
-        F.coalesce("applied.completed_at", "planned_at").alias("completed_at"),
-    )
-
-
 def _as_manifests(done: DataFrame, declared: DataFrame, *, deletes: bool) -> DataFrame:
     """Return rows of `manifests`: the run's topics as they should be after the revert.
 
     With `deletes`, topics that the run created are absent; all others are present. A topic that no row declares any
     more belongs to its owner of then.
     """
-    created = F.bool_or((F.col("action") == Action.CREATE.value) & F.col("known"))
+    created = F.bool_or((F.col("action") == Action.CREATE.value) & F.col("known") & F.col("failed").isNull())
     state = F.when(F.lit(deletes) & F.col("_created"), F.lit(ABSENT)).otherwise(F.lit(PRESENT))
     rows = (
         done.groupBy("cluster", "topic")
@@ -163,7 +94,7 @@ def _undo(
 ) -> DataFrame:
     """Add the changes that undo each action. In and out: `phases.DECIDED`; a topic has a row for each action."""
     key = ["cluster", "topic"]
-    by_topic = done.groupBy(*key).agg(F.collect_list(F.struct(*_DONE)).alias("_all"))
+    by_topic = done.groupBy(*key).agg(F.collect_list(F.struct(*DONE)).alias("_all"))
     now = declared.select(*key, F.col("configs").alias("_declared"), F.col("state").alias("_state"))
     # A row that has ended already isn't split by action.
     of_row = F.when(F.col("phase").isNull(), F.col("_all")).otherwise(F.slice("_all", 1, 1))
@@ -188,7 +119,7 @@ def _undo(
         rows.withColumns(
             {
                 "alters": F.when(alters & (F.size("_differ") > 0), change),
-                "violations": F.when(undo, _still_declared()),
+                "violations": F.when(undo, together(_still_declared(), _unsure(reverted))),
                 "live": F.col("live") & ~F.coalesce(_was(Action.ADD_PARTITIONS), F.lit(False)),
                 "decision": F.when(F.col("_end").isNotNull(), opposite)
                 .when(gone, F.lit(Decision.UNCHANGED.value))
@@ -294,7 +225,7 @@ def _end(reverted: str, *, deletes: bool) -> Column:
             name,
             " is ",
             F.coalesce(F.col("_live")[name], F.lit("not set")),
-            ", the run left it ",
+            F.when(F.col("_done.failed").isNull(), ", the run left it ").otherwise(", the run may have left it "),
             F.coalesce(F.col("_done.after")[name], F.lit("not set")),
         ),
     )
@@ -306,6 +237,8 @@ def _end(reverted: str, *, deletes: bool) -> Column:
         text("ignored because of changes.ignore in the settings: ", F.array_join(F.array_sort("_left"), ", ")),
     )
     created, altered = _was(Action.CREATE), _was(Action.ALTER_CONFIGS)
+    failed = F.col("_done.failed").isNotNull()
+    failed_why = (F.col("_done.failed"), "; look at the topic, and declare what it should be")
     no_id = (
         "this cluster gives topics no ids (brokers before 2.8), so it isn't known whether this is still the topic that "
     )
@@ -319,6 +252,19 @@ def _end(reverted: str, *, deletes: bool) -> Column:
                 " was known: look at the topic, and declare what it should be",
             ),
         )
+        .when(failed & _is_untouched(), None)
+        .when(
+            failed & _was(Action.DELETE),
+            not_revertible("run ", reverted, " may have deleted it, with its records, and failed: ", *failed_why),
+        )
+        .when(
+            failed & _was(Action.ADD_PARTITIONS),
+            not_revertible("run ", reverted, " may have added partitions, and failed: ", *failed_why),
+        )
+        .when(
+            failed & created,
+            not_revertible("run ", reverted, " may have created it, and failed: ", *failed_why),
+        )
         .when(
             _was(Action.DELETE),
             not_revertible("run ", reverted, " deleted it, with its records: declare it to create it again"),
@@ -331,11 +277,8 @@ def _end(reverted: str, *, deletes: bool) -> Column:
             ),
         )
         .when(
-            F.col("_done.failed").isNotNull(),
-            not_revertible(
-                "run ", reverted, " may have moved some of its replicas, and failed: ", F.col("_done.failed"),
-                "; look at the topic, and declare where they should be",
-            ),
+            failed & _was(ReplicaAction.REASSIGN),
+            not_revertible("run ", reverted, " may have moved some of its replicas, and failed: ", *failed_why),
         )
         .when(
             _was(ReplicaAction.REASSIGN),
@@ -365,6 +308,24 @@ def _end(reverted: str, *, deletes: bool) -> Column:
         )
         .when(altered & (F.size("_left") > 0) & (F.size("_differ") == 0), left)
     )  # fmt: skip
+
+
+def _is_untouched() -> Column:
+    """Return whether a failed action that can't be undone left no trace on the topic."""
+    lives, counted = F.col("live"), F.col("_done.before")["num_partitions"].cast("int")
+    untouched = (
+        F.when(_was(Action.CREATE), ~lives)
+        .when(_was(Action.DELETE), lives & (F.col("topic_id") == F.col("_done.topic_id")))
+        .when(_was(Action.ADD_PARTITIONS), lives & (F.col("live_num_partitions") == counted))
+    )
+    return F.coalesce(untouched, F.lit(False))
+
+
+def _unsure(reverted: str) -> Column:
+    """Return a warning if it is unknown whether the run set the undone values."""
+    undone = _was(Action.ALTER_CONFIGS) & (F.size("_differ") > 0) & F.col("_done.failed").isNotNull()
+    why = text("it is unknown whether run ", reverted, " set these values, since it failed: ", F.col("_done.failed"))
+    return warning(UNSURE, F.when(undone, why))
 
 
 def _still_declared() -> Column:

@@ -19,7 +19,8 @@ from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.intent import declarations_of, declared_now, reason
-from topicledger.plan.revert import STILL_DECLARED, changed_later
+from topicledger.plan.revert import STILL_DECLARED, UNSURE
+from topicledger.plan.reverted import changed_later
 from topicledger.policies.contract import text
 from topicledger.resources import ignoring
 from topicledger.resources.deciding import of_described
@@ -41,7 +42,7 @@ def validated(
 ) -> DataFrame:
     """The result of `kind.rows.validate` for rows that undo each of `done`, materialised.
 
-    `done`: rows of `revert.changed_by`; `declared`: from `kind.rows.validate` for its current table, from which
+    `done`: rows of `reverted.changed_by`; `declared`: from `kind.rows.validate` for its current table, from which
     owners and labels are taken. See `_with_owners` for resources that it doesn't declare.
     """
     reverted = run.reverts
@@ -63,7 +64,10 @@ def validated(
         "run ", reverted, " was abandoned before the outcome of its ", F.col("_action"),
         " was known: look at the resource, and declare what it should be",
     )  # fmt: skip
-    skipped = text("not as run ", reverted, " left it: ", F.coalesce("_stale", "_later"))
+    # A failed action that changed nothing needs nothing.
+    stale = F.when(~(F.col("_as_before") & F.col("_failed").isNotNull()), F.col("_stale"))
+    others = F.coalesce(stale, F.col("_later"))
+    skipped = text("not as run ", reverted, " left it: ", others)
     observe, refused = F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value)
     end = (
         F.when(
@@ -72,7 +76,7 @@ def validated(
         )
         .when(~F.col("_known"), ended(observe, refused, F.lit(Refusal.NOT_REVERTIBLE.value), unknown))
         .when(
-            F.coalesce("_stale", "_later").isNotNull(),
+            others.isNotNull(),
             ended(observe, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), skipped),
         )
     )
@@ -81,7 +85,9 @@ def validated(
         F.col("cluster_id").alias("_done_id"),
         F.col("action").alias("_action"),
         F.col("known").alias("_known"),
+        F.col("failed").alias("_failed"),
         F.col("stale").alias("_stale"),
+        F.col("as_before").alias("_as_before"),
         F.col("later").alias("_later"),
     )
     # A resource that its cluster doesn't list or describe is not stale: deciding reports why it is unknown.
@@ -90,11 +96,12 @@ def validated(
     validate = ignoring.validated_by(kind, run.settings, None)
     rows = undone.select(*kind.table.schema.names).transform(validate).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
-    return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").transform(materialised)
+    gone = ("_end", "_done_id", "_action", "_known", "_failed", "_stale", "_as_before", "_later")
+    return rows.drop(*gone).transform(materialised)
 
 
 def _with_owners(plans: DataFrame, declared: DataFrame, kind: ResourceKind, owners: tuple[str, ...]) -> Transform:
-    """Set owners and labels of reverted resources. In: rows of `revert.changed_by` with `_declared`.
+    """Set owners and labels of reverted resources. In: rows of `reverted.changed_by` with `_declared`.
 
     The owner is the first that is known: that of the row that declares the resource; its owner in the reverted run's
     plan; one of `owners` among its last owner in any plan and the owners of resources with the same holder; any of
@@ -133,19 +140,32 @@ def _last_change(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -
     return later.groupBy(*_KEY).agg(text("run ", last, " changed it later").alias("later"))
 
 
-def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transform:
-    """Add a warning to decisions that undo a change which the kind's table still declares.
+def warned(run: Run, kind: ResourceKind, done: DataFrame, declared: DataFrame) -> Transform:
+    """Add warnings to decisions that undo changes which the kind's table still declares, or that may not be the run's.
 
-    In and out: `phases.DECIDED_RESOURCE` and `action`. `managed`: whether runs change resources that no row declares.
+    In and out: `phases.DECIDED_RESOURCE` and `action`. `done`, `declared`: as for `validated`.
     """
+    reverted = run.reverts
+    assert reverted is not None, "the run reverts another"
+    # Whether runs change resources that no row declares.
+    managed = kind.deciding.manages(run.settings)
+    failed = done.where(F.col("failed").isNotNull()).select(*_KEY, F.col("failed").alias("_failed"))
 
     def transform(decisions: DataFrame) -> DataFrame:
         of = declarations_of(kind)
         rows = decisions.join(declared.transform(declared_now(of)), on=[*_KEY], how="left")
+        rows = rows.join(failed, on=[*_KEY], how="left")
         planned = F.col("phase").isNull() & F.col("action").isNotNull()
         concerned = planned & (F.lit(managed) | F.col("is_declared").isNotNull())
         why = F.when(concerned, reason(of))
         message = text(f"{of.rows} ", why, ": the next run may change it back")
-        return rows.transform(with_warning(STILL_DECLARED, F.when(why.isNotNull(), message))).select(*decisions.columns)
+        unsure = text(
+            "it is unknown whether run ", reverted, " made this change, since it failed: ", F.col("_failed")
+        )  # fmt: skip
+        return (
+            rows.transform(with_warning(STILL_DECLARED, F.when(why.isNotNull(), message)))
+            .transform(with_warning(UNSURE, F.when(planned & F.col("_failed").isNotNull(), unsure)))
+            .select(*decisions.columns)
+        )
 
     return transform

@@ -157,8 +157,8 @@ class AsRows:
     """Converts rows of `observed` to cluster, resource, and `now` (map<string,string>, with the keys of `before`)."""
     undo: Transform
     """Converts actions to rows that undo them. In: cluster, resource, `action`, `before`, `after`, `now` (null if the
-    cluster doesn't have the resource), and more. Out: also the table's columns, and `stale`: how the resource differs
-    from the action's result, null if it doesn't."""
+    cluster doesn't have the resource), and more. Out: also the table's columns, `stale`: how the resource differs from
+    the action's result, null if it doesn't, and `as_before` (boolean): whether it is as before the action."""
     asked_by: Transform
     """Converts planned actions to rows that ask for them, so that policies can evaluate them again. In: cluster,
     resource, `action`, `before`, `after`, `now`, and more. Out: also the table's columns, without owner and labels."""

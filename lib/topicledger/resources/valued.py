@@ -180,12 +180,15 @@ def _undo(of: Valued) -> Transform:
     def transform(done: DataFrame) -> DataFrame:
         now = F.coalesce("now", _none())
 
-        def changed(name: Column) -> Column:
-            return ~of.same(name, now[name], F.col("after")[name])
+        def as_in(values: str) -> Callable[[Column], Column]:
+            return lambda name: of.same(name, now[name], F.col(values)[name])
 
-        others = F.array_sort(F.filter(touched(), changed))
+        as_set, as_before = as_in("after"), as_in("before")
+        others = F.array_sort(F.filter(touched(), lambda name: ~as_set(name)))
         stale = F.concat(F.lit(f"its {of.name} were changed since: "), F.array_join(others, ", "))
-        return _as_rows(of, done, "after", "before").withColumn("stale", F.when(F.size(others) > 0, stale))
+        return _as_rows(of, done, "after", "before").withColumns(
+            {"stale": F.when(F.size(others) > 0, stale), "as_before": F.forall(touched(), as_before)}
+        )
 
     return transform
 

@@ -359,5 +359,6 @@ def undo(done: DataFrame) -> DataFrame:
     return done.transform(_as_rows, ABSENT, PRESENT).withColumns(
         {
             "stale": F.when(added & ~there, F.lit("it is gone already")).when(~added & there, F.lit("it exists again")),
+            "as_before": added != there,
         }
     )
