@@ -93,7 +93,7 @@ def test_every_setting_is_read(load: Load) -> None:
         [tables]
         root = "lake.ledger"
         [clusters.orders]
-        bootstrap_servers = ["a:1", "[::1]:9092"]
+        bootstrap_servers = ["a:1", "[::1]:9092", "b_1.example.com.:9092"]
         cluster_id = "abc"
         [clusters.orders.client]
         security_protocol = "SASL_SSL"
@@ -117,7 +117,7 @@ def test_every_setting_is_read(load: Load) -> None:
         """
     )
     orders = settings.cluster("orders")
-    assert orders.bootstrap_servers == ("a:1", "[::1]:9092")
+    assert orders.bootstrap_servers == ("a:1", "[::1]:9092", "b_1.example.com.:9092")
     assert orders.client["api_version"] == (2, 3)
     assert (settings.kafka.connect_timeout, settings.kafka.max_batch_records) == (5.0, 10000)
     assert [(spec.use, spec.mode, spec.where) for spec in settings.policies.create] == [
@@ -223,6 +223,10 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ),
         ("[clusters.b]\nbootstrap_servers = ['a:1 b:1']", "write one string for each server"),
         ("[clusters.b]\nbootstrap_servers = 'a:1,b:1'", 'must be a list of "host:port" strings, one for each server'),
+        ("[clusters.b]\nbootstrap_servers = ['a..b:1']", '"a..b:1" is not "host:port" with a port from 1'),
+        ("[clusters.b]\nbootstrap_servers = ['.a:1']", "between the dots of a host are 1 to 63 characters"),
+        (f"[clusters.b]\nbootstrap_servers = ['{'a' * 64}:1']", "between the dots of a host are 1 to 63 characters"),
+        ("[clusters.b]\nbootstrap_servers = ['[a..b]:1']", '"[a..b]:1" is not "host:port"'),
         ("[clusters.b]\ncluster_id = 'x'", "`clusters.b.bootstrap_servers` is missing"),
         ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is not a valid cluster name"),
         ("[clusters.orders.client]\nselector = 'x'", "`clusters.orders.client.selector` can't be set here"),

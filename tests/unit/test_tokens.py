@@ -171,6 +171,14 @@ def test_a_complete_table_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("token_endpoint = 'https://me:s3cr3t@login.example.com'", "holds a user or a password"),
         ("token_endpoint = 'login.example.com'", "is not an https: address"),
         ("token_endpoint = 'https://[s3cr3t'", "is not an https: address"),
+        ("token_endpoint = 'https://localhost:s3cr3t/t'", "check its host, and its port, a number from 1 to 65535"),
+        ("token_endpoint = 'https://localhost:0/t'", "check its host, and its port, a number from 1 to 65535"),
+        ("token_endpoint = 'https://a..b/t'", "check its host, and its port"),
+        (f"token_endpoint = 'https://{'a' * 64}/t'", "check its host, and its port"),
+        ("token_endpoint = 'https://a%2e%2eb/t'", "check its host, and its port"),
+        ("token_endpoint = 'https://login.example.com/s3cr3t t'", "has a blank, or a character outside ASCII"),
+        ("token_endpoint = 'https://login.example.com/tökén'", "has a blank, or a character outside ASCII"),
+        ("token_endpoint = 'https://lögin.example.com/t'", "has a blank, or a character outside ASCII"),
         ("extensions = {auth = 'x'}", "`clusters.events.oauth.extensions` can't have `auth`"),
         ("tenant = 'x'", "unknown key `clusters.events.oauth.tenant`"),
         (
@@ -191,7 +199,10 @@ def test_a_wrong_table_is_named_with_what_is_wrong(tmp_path: Path, text: str, pr
 
 
 def test_http_is_accepted_for_this_machine_only(tmp_path: Path) -> None:
-    assert problems(tmp_path, FULL.replace("https://login.example.com", "http://127.0.0.1:8080")) == []
+    for here in ("127.0.0.1:8080", "127.0.0.2", "[::1]:8080", "localhost"):
+        assert problems(tmp_path, FULL.replace("https://login.example.com", f"http://{here}")) == []
+    for elsewhere in ("localhost.example.com", "[2001:db8::1]", "10.0.0.1"):
+        assert problems(tmp_path, FULL.replace("https://login.example.com", f"http://{elsewhere}")) != []
 
 
 def test_the_signer_of_msk_is_asked_for_each_token_without_a_log(

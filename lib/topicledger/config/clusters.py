@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
+from topicledger.config.addresses import is_host
 from topicledger.config.oauth import read_oauth
 from topicledger.config.principals import read_principal
 from topicledger.config.secrets import has_url_credentials
@@ -64,15 +65,22 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
         cluster.problem(name, 'is empty: must name at least one "host:port"')
     for server in value:
         match = _SERVER.fullmatch(server)
-        if match is None or not 1 <= int(match["port"]) <= 65535:
+        if match is None or not 1 <= int(match["port"]) <= 65535 or not is_host(match["ipv6"] or match["host"]):
             # a URL with a password may have been pasted here
             shown = "an entry" if "@" in server else f'"{show(server)}"'
             # Kafka's own tools and properties files accept such lists.
             listed = [each for each in re.split("[,;]", server) if each.strip()]
             several = len(listed) > 1 or sum(":" in each for each in server.split()) > 1
-            hint = ": write one string for each server" if several else ""
+            hint = ": write one string for each server" if several else _odd_labels(match)
             cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535{hint}')
     return tuple(value)
+
+
+def _odd_labels(match: re.Match[str] | None) -> str:
+    """Return the hint for a host with a wrong label; empty if something else is wrong."""
+    if match is None or not match["host"] or is_host(match["host"]):
+        return ""
+    return ": between the dots of a host are 1 to 63 characters"
 
 
 def _client(table: TomlTable) -> dict[str, ClientValue]:

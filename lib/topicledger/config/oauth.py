@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from topicledger.config.addresses import is_host, is_this_machine
 from topicledger.config.toml_table import TomlTable, only_a_prefix
 
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_WRITTEN = re.compile(r"[!-~]+")
+"""Characters that Python's HTTP client accepts in an address."""
+_WRONG_PLACE = "is not an https: address: check its host, and its port, a number from 1 to 65535"
 _EXTENSION = re.compile(r"[A-Za-z]+")
 """Names of extensions (RFC 7628, 3.1); `auth` is the token's own."""
 
@@ -68,15 +71,17 @@ def _wrong_endpoint(text: str) -> str | None:
     """Return why an address can't be a token endpoint, without the address: it may hold a password."""
     try:
         url = urlsplit(text)
-        host = url.hostname
+        host, port = url.hostname, url.port
     except ValueError:
-        return "is not an https: address"
+        return _WRONG_PLACE
     if not host or url.scheme not in ("https", "http"):
         return "is not an https: address"
     if "@" in url.netloc:
         return "holds a user or a password: give client_id and client_secret instead"
-    return (
-        "must be an https: address: http: would show the secret"
-        if url.scheme == "http" and host not in _LOCAL
-        else None
-    )
+    if not _WRITTEN.fullmatch(text):
+        return "has a blank, or a character outside ASCII: write it as %XX, in a host as Punycode (xn--...)"
+    if not is_host(host) or port == 0:
+        return _WRONG_PLACE
+    if url.scheme == "http" and not is_this_machine(host):
+        return "must be an https: address: http: would show the secret"
+    return None
