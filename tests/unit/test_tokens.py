@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -97,6 +100,7 @@ def test_a_busy_endpoint_is_asked_again(endpoint: TokenEndpoint, made: certifica
         ((200, {"token": "s3cr3t"}), "has no access_token"),
         ((200, {"access_token": "s3cr3t\x01auth=x"}), "has no access_token"),
         ((200, ["s3cr3t"]), "has no access_token"),
+        ((200, {"access_token": "s3cr3t", "expires_in": 10**400}), "has no access_token"),
     ],
     ids=str,
 )
@@ -109,6 +113,57 @@ def test_an_answer_without_a_token_is_an_error_without_secrets(
     assert str(error.value).startswith(f"clusters.events.oauth: no token from {endpoint.address}: ")
     assert "s3cr3t" not in f"{error.value!r}"
     assert len(endpoint.forms) == 1
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Run a server that gives each request these bytes; yields its address, and the beginning of each request."""
+    asked: list[bytes] = []
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline())
+            while line := self.rfile.readline().strip():
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            self.rfile.read(length)
+            self.wfile.write(answer)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/token", asked
+        finally:
+            server.shutdown()
+
+
+OK, CHUNKED, ELSEWHERE = b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n", b"HTTP/1.1 302 Found\r\nLocation: "
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"s3cr3t\r\n\r\n", r"not HTTP, or was cut off \(BadStatusLine\)"),
+        (OK + CHUNKED + b"\r\nff\r\ns3cr3t", r"not HTTP, or was cut off \(IncompleteRead\)"),
+        (OK + b"".join(b"X-%d: s3cr3t\r\n" % n for n in range(101)) + b"\r\n", r"cut off \(HTTPException\)"),
+        (OK + b"X: " + b"s3cr3t" * 20_000 + b"\r\n\r\n", r"cut off \(LineTooLong\)"),
+        (ELSEWHERE + b"https://[s3cr3t\r\n\r\n", r"cut off \(ValueError\)"),
+        (b"HTTP/1.1 503 Busy\r\n" + CHUNKED + b"\r\nff\r\ns3cr3t", "it answered with status 503:"),
+        (OK + b"\r\n" + b"[" * 100_000, "has no access_token"),
+        (b"HTTP/1.1 400 Bad\r\n\r\n" + b"[" * 100_000, "it answered with status 400:"),
+    ],
+    ids=lambda each: str(each[:60]),
+)
+def test_an_answer_that_is_not_http_is_an_error_of_this_cluster(
+    made: certificates.Certificates, monkeypatch: pytest.MonkeyPatch, answer: bytes, reason: str
+) -> None:
+    monkeypatch.setattr(product, "_PAUSE_SECONDS", 0.01)
+    with answering(answer) as (address, asked):
+        there = provider(TokenEndpoint(made.token_key, address), made)
+        with pytest.raises(TokenError, match=reason) as error:
+            there.token()
+    assert "s3cr3t" not in f"{error.value!r}"
+    assert len(asked) == (1 if "access_token" in reason or "400" in reason else 3)
 
 
 def test_secrets_are_in_no_error_repr_or_log(

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from urllib.parse import quote_plus, urlencode
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -101,13 +102,16 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
             raise self._no_token(f"it answered with status {error.code}{code}: {hint}") from None
         except OSError as error:
             raise _TryAgain(str(getattr(error, "reason", error))) from None
+        except (HTTPException, ValueError) as error:
+            # The error's text quotes the answer, which may hold a token.
+            raise _TryAgain(f"its answer is not HTTP, or was cut off ({type(error).__name__})") from None
         return self._parsed(text)
 
     def _parsed(self, text: bytes) -> tuple[str, float]:
         try:
             answer = json.loads(text)
             token, seconds = answer["access_token"], float(answer.get("expires_in") or 0)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             token, seconds = None, 0.0
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise self._no_token("its answer has no access_token: check that it is the address for tokens")
@@ -121,7 +125,7 @@ def _error_code(error: urllib.error.HTTPError) -> str:
     """Return ` (invalid_client)` if an answer has such a code (RFC 6749, 5.2); its other texts may hold a secret."""
     try:
         code = json.loads(error.read(_MOST_BYTES))["error"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, HTTPException, ValueError, TypeError, KeyError, RecursionError):
         return ""
     return f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
 
