@@ -17,6 +17,7 @@ import pytest
 
 from tests import certificates, tokens
 from tests.tokens import TokenEndpoint
+from topicledger.config.http import opener
 from topicledger.config.oauth import OAuthSettings
 from topicledger.config.reading import read_settings
 from topicledger.config.secrets import check_references, resolve_client_options, secret_values
@@ -123,6 +124,7 @@ def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
     class Handler(StreamRequestHandler):
         def handle(self) -> None:
             asked.append(self.rfile.readline())
+            length = 0
             while line := self.rfile.readline().strip():
                 if line.lower().startswith(b"content-length:"):
                     length = int(line.partition(b":")[2])
@@ -164,6 +166,23 @@ def test_an_answer_that_is_not_http_is_an_error_of_this_cluster(
             there.token()
     assert "s3cr3t" not in f"{error.value!r}"
     assert len(asked) == (1 if "access_token" in reason or "400" in reason else 3)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_no_proxy_gets_what_is_for_this_machine(
+    made: certificates.Certificates, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """The address is http: there, so a proxy would get the secret in clear text. Other hosts keep their proxy."""
+    monkeypatch.setattr(product, "_PAUSE_SECONDS", 0.01)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with answering(OK + b"\r\n" + b'{"access_token": "t"}') as (proxy, asked):
+        monkeypatch.setenv("http_proxy", proxy)
+        with pytest.raises(TokenError, match=r"check .*token_endpoint, and that it is up"):
+            provider(TokenEndpoint(made.token_key, f"http://{host}:9/token"), made).token()
+        assert asked == []
+        opener().open("http://elsewhere.example.com/", timeout=30).close()
+        assert asked == [b"GET http://elsewhere.example.com/ HTTP/1.1\r\n"]
 
 
 def test_secrets_are_in_no_error_repr_or_log(
