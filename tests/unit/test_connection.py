@@ -4,14 +4,20 @@ import logging
 import socket
 import threading
 import time
+from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
 from tests.harness import UNREACHABLE, cluster_settings
+from topicledger.config.oauth import OAuthSettings
 from topicledger.config.settings import KafkaSettings
 from topicledger.errors import ClusterError
+from topicledger.kafka import connection
 from topicledger.kafka.connection import Connection, _last_words
+from topicledger.observe.cluster_queries import ClusterAccess
+from topicledger.observe.topics import observe_cluster
 
 TELLING = "SaslHandshake failed: UnsupportedSaslMechanismError"
 LITTLE = ("Connection lost: KafkaTimeoutError", "Connection lost: KafkaConnectionError: socket disconnected")
@@ -64,3 +70,46 @@ def test_a_silent_address_ends_with_its_timeout() -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ClusterError, match=r"within 1 s \("):
             Connection(cluster_settings("silent", address), KafkaSettings(connect_timeout=1.0))
+
+
+OAUTH = OAuthSettings(
+    token_endpoint="https://localhost:9/token", client_id="me", client_secret="env:PART", ca_file="\0"
+)
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ({"bootstrap_servers": ("a..b:9092",)}, "UnicodeError: "),
+        ({"client": {"request_timeout_ms": 10**400}}, "OverflowError: "),
+        ({"oauth": OAUTH}, "ValueError: embedded null byte"),
+    ],
+    ids=lambda each: "" if isinstance(each, str) else "".join(each),
+)
+def test_any_error_of_a_new_connection_is_an_error_of_its_cluster(
+    monkeypatch: pytest.MonkeyPatch, odd: dict[str, Any], why: str
+) -> None:
+    """Any other error ends the run of all clusters. The settings refuse the first of these values."""
+    monkeypatch.setenv("PART", "s3cr3t")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        cluster = replace(cluster_settings("odd", address), **odd)
+        with pytest.raises(ClusterError) as failed:
+            Connection(cluster, KafkaSettings(connect_timeout=1.0))
+        (seen,) = observe_cluster(ClusterAccess(cluster=cluster, kafka=KafkaSettings(connect_timeout=1.0)))
+    message = f"cluster odd can't be reached at {cluster.bootstrap_servers[0]}: {why}"
+    assert str(failed.value).startswith(message)
+    (row,) = seen.to_pylist()
+    assert (row["cluster"], row["error"]) == ("odd", "CLUSTER_UNREACHABLE")
+    assert row["error_message"].startswith(message)
+
+
+def test_errors_of_a_new_connection_show_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PART", "s3cr3t")
+    # Python's own code may quote it: int() does.
+    monkeypatch.setattr(connection, "provider_of", lambda _: "s3cr3t")
+    monkeypatch.setattr(connection, "options_with", int)
+    cluster = replace(cluster_settings("odd", "localhost:9092"), oauth=OAUTH)
+    with pytest.raises(ClusterError, match=r"at localhost:9092: ValueError: .* '\*\*\*'") as failed:
+        Connection(cluster, KafkaSettings())
+    assert "s3cr3t" not in f"{failed.value!r}"

@@ -482,11 +482,13 @@ def test_a_reference_that_leads_nowhere_names_cluster_key_and_reference(
 ) -> None:
     monkeypatch.delenv("ORDERS_PASSWORD", raising=False)
     monkeypatch.setenv("EMPTY", "")
+    monkeypatch.setenv("LATIN", "hunter22\udce4")
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"hunter22\xff")
     for reference, reason in [
         ("env:ORDERS_PASSWORD", "environment variable ORDERS_PASSWORD is not set"),
         ("env:EMPTY", "environment variable EMPTY is empty"),
+        ("env:LATIN", "environment variable LATIN is not UTF-8 text"),
         (f"file:{tmp_path}/absent", f"can't read file {tmp_path}/absent: No such file or directory"),
         (f"file:{tmp_path}", "Is a directory"),
         (f"file:{tmp_path}/empty", "is empty"),

@@ -164,6 +164,9 @@ def resolve(where: str, value: str) -> str:
             raise SecretError(f"{where}: environment variable {name} is not set")
         if not found:
             raise SecretError(f"{where}: environment variable {name} is empty")
+        if any("\udc80" <= each <= "\udcff" for each in found):
+            # Python's stand-ins for such bytes: no client could send them, and its error would quote a part.
+            raise SecretError(f"{where}: environment variable {name} is not UTF-8 text")
         return Secret(found)
     if value.startswith("file:"):
         return Secret(_read(where, value.removeprefix("file:")))

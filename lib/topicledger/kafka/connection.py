@@ -203,6 +203,16 @@ class Connection:
         self._bootstrap_servers = ", ".join(cluster.bootstrap_servers)
         self._operation_timeout_ms = max(1, round(kafka.operation_timeout * 1000))
         self._secrets = secret_values(cluster)
+        try:
+            self._connect(cluster, kafka)
+        except ClusterError:
+            raise
+        except Exception as error:
+            # Every error here concerns only this cluster.
+            raise self._unreachable(f": {words_of(error)}") from None
+        self._manager = self._admin._manager
+
+    def _connect(self, cluster: ClusterSettings, kafka: KafkaSettings) -> None:
         provider = provider_of(cluster)
         options: dict[str, object] = {
             "client_id": "topicledger",
@@ -224,9 +234,7 @@ class Connection:
         except Exception as error:
             if provider is not None:
                 provider.forget()
-            # Any error of a cluster's client concerns only that cluster.
             raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
-        self._manager = self._admin._manager
 
     def needs(self, permission: str) -> str:
         """Return the end of a message that something isn't permitted: the ACL that the principal needs."""
