@@ -19,7 +19,6 @@ def connection(answer: Callable[[Any, int | None], Any], metadata: Callable[[Seq
     made.name = "main"
     made.operation_timeout = 0.5
     made.supports.return_value = True
-    made.version.return_value = 9
     made.ask.side_effect = answer
     made.metadata.side_effect = metadata
     return made

@@ -7,12 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from topicledger.apply.executor import Executor
-from topicledger.kafka import ClusterAdmin
+from topicledger.kafka import ClusterAdmin, groups, offsets
+from topicledger.kafka.connection import ApiMissing
 from topicledger.kafka.sending import ClusterLimits
-from topicledger.model import Action, Outcome, PhaseResult, ReplicaAction, Target
+from topicledger.model import Action, Outcome, PhaseResult, ReplicaAction, Target, TopicInfo
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.names import AclAction
@@ -24,7 +28,13 @@ class Manager:
     def __init__(self, *version: int) -> None:
         self.broker_version = version
         self.broker_version_data = BrokerVersionData(version)
+        self.broker_version_data.api_versions = {**self.broker_version_data.api_versions}
+        self.cluster = SimpleNamespace(broker_metadata=lambda _: object())
         self.asked: list[str] = []
+
+    def lacks(self, request: Any) -> None:
+        """Don't know a request, as some services that speak Kafka's protocol don't."""
+        del self.broker_version_data.api_versions[request.API_KEY]
 
     def send(self, request: Any, _: int | None = None) -> None:
         self.asked.append(type(request).__name__)
@@ -42,7 +52,7 @@ class OldAdmin(ClusterAdmin):
         self.name = "main"
         self._secrets: Any = ()
         self._bootstrap_servers = "h:1"
-        self._operation_timeout_ms = 1_000
+        self.operation_timeout, self._operation_timeout_ms = 1.0, 1_000
         self._admin: Any = SimpleNamespace(_controller_id=1, config={"security_protocol": "PLAINTEXT"})
         self._principal = "User:me"
         self._manager: Any = Manager(*version)
@@ -115,3 +125,40 @@ def test_a_missing_request_is_an_answer_to_every_kind(target: Target, no_sleep: 
     assert brief(ended) == (Outcome.REFUSED, "BROKER_TOO_OLD", 1)
     assert "the brokers of cluster main are too old" in str(ended.error_message)
     assert len(admin._manager.asked) == 1
+
+
+def test_a_missing_delete_is_an_answer_although_deletes_depend_on_its_version(
+    monkeypatch: pytest.MonkeyPatch, no_sleep: Callable[[float], None]
+) -> None:
+    """Before it is sent, brokers are asked whether they know it with ids: this question raised an error."""
+    admin = OldAdmin(2, 8)
+    admin._manager.lacks(DeleteTopicsRequest)
+    topic_id = "00000000-0000-0000-0000-000000000001"
+    monkeypatch.setattr(admin, "describe_topics", lambda _: [TopicInfo(topic="d", topic_id=topic_id)])
+    (ended,) = executor(admin, no_sleep).apply([Target(resource="d", action=Action.DELETE, topic_id=topic_id)])
+    assert brief(ended) == (Outcome.REFUSED, "BROKER_TOO_OLD", 1)
+    assert "the brokers of cluster main are too old" in str(ended.error_message)
+
+
+@pytest.mark.parametrize(
+    ("request_class", "read"),
+    [
+        (OffsetFetchRequest, lambda admin: list(groups._fetched(admin, 1, ["g"]))),
+        (ListOffsetsRequest, lambda admin: offsets.read_offsets(admin, {("t", 0): 1})),
+        (MetadataRequest, lambda admin: admin.describe_cluster()),
+    ],
+)
+def test_a_missing_request_that_reads_is_an_error_of_the_cluster(
+    request_class: type, read: Callable[[ClusterAdmin], object]
+) -> None:
+    admin = OldAdmin(2, 8)
+    admin._manager.lacks(request_class)
+    with pytest.raises(ApiMissing, match="the brokers of cluster main are too old"):
+        read(admin)
+
+
+def test_no_question_about_a_missing_request_raises() -> None:
+    admin = OldAdmin(2, 8)
+    for each in (CreateTopicsRequest, DeleteTopicsRequest):
+        admin._manager.lacks(each)
+    assert (admin.deletes_by_id, admin.returns_configs) == (False, False)

@@ -143,12 +143,12 @@ class ClusterAdmin(Connection):
     @property
     def returns_configs(self) -> bool:
         """Whether CreateTopics returns partitions, RF and configs (KIP-525, CreateTopics v5; C11)."""
-        return self.version(CreateTopicsRequest) >= CONFIGS_VERSION
+        return self.supports(CreateTopicsRequest, CONFIGS_VERSION)
 
     @property
     def deletes_by_id(self) -> bool:
         """Whether DeleteTopics takes topic ids (broker 2.8 and later; D7)."""
-        return self.version(DeleteTopicsRequest) >= _DELETE_BY_ID
+        return self.supports(DeleteTopicsRequest, _DELETE_BY_ID)
 
     def describe_cluster(self) -> Cluster:
         """Return the cluster's id and its live brokers with their racks (M1)."""
@@ -165,7 +165,7 @@ class ClusterAdmin(Connection):
                 )
                 for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
             ),
-            gives_topic_ids=self.version(MetadataRequest) >= _METADATA_WITH_IDS,
+            gives_topic_ids=self.supports(MetadataRequest, _METADATA_WITH_IDS),
         )
 
     def list_topics(self) -> Iterator[TopicInfo]:

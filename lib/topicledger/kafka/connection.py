@@ -355,13 +355,9 @@ class Connection:
         """The newest version of Kafka whose requests the brokers know, or `api_version` of the settings."""
         return tuple(self._manager.broker_version)
 
-    def version(self, request: type) -> int:
-        """Return the newest version of a request that both sides know."""
-        return int(self._manager.broker_version_data.api_version(request))
-
     def supports(self, request: type, version: int = 0) -> bool:
-        """Whether the broker knows a request in `version` or a newer one."""
+        """Whether both sides know a request in `version` or a newer one."""
         try:
-            return self.version(request) >= version
+            return bool(self._manager.broker_version_data.api_version(request) >= version)
         except kafka_errors.IncompatibleBrokerVersion:
             return False

@@ -200,7 +200,7 @@ def _committed(
 
 def _fetched(connection: Connection, broker_id: int, groups: Sequence[str]) -> Iterator[_Offsets]:
     # Reads everything a group committed: named topics would make each answer as long as all their partitions.
-    if connection.version(OffsetFetchRequest) >= _MANY_GROUPS_FETCH:
+    if connection.supports(OffsetFetchRequest, _MANY_GROUPS_FETCH):
         named = OffsetFetchRequest.OffsetFetchRequestGroup
         request = OffsetFetchRequest(
             groups=[named(group_id=group, topics=None) for group in groups],

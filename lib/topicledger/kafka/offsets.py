@@ -148,7 +148,7 @@ def read_offsets(
     # The time is read last, so that it includes a record written in between.
     earliest = _offsets(connection, leaders, _EARLIEST, lost)
     latest = _offsets(connection, leaders, _LATEST, lost)
-    if connection.version(ListOffsetsRequest) >= _MAX_TIMESTAMP_VERSION:
+    if connection.supports(ListOffsetsRequest, _MAX_TIMESTAMP_VERSION):
         newest = _offsets(connection, leaders, _MAX_TIMESTAMP, lost)
     else:
         newest = dict.fromkeys(leaders, _Answer(error_code=UNSUPPORTED_VERSION))
