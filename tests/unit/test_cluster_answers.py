@@ -7,14 +7,51 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsResponse,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from tests.unit.answering import TOPIC, Coordinator, connection, live, log_dirs, topic
 from topicledger.errors import ClusterError
-from topicledger.kafka import RequestLost, groups, members, offsets, unseen
+from topicledger.kafka import ClusterAdmin, RequestLost, groups, members, offsets, unseen
 from topicledger.model import GroupUse
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+def election(code: int) -> Any:
+    """An answer of a controller, about two partitions."""
+    named = ElectLeadersResponse.ReplicaElectionResult
+    parts = [
+        named.PartitionResult(partition_id=0, error_code=0, error_message=None),
+        named.PartitionResult(partition_id=1, error_code=code, error_message=None),
+    ]
+    elected = [named(topic="a", partition_result=parts)]
+    return ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=elected)
+
+
+def deletion(code: int) -> Any:
+    deleted = DeleteTopicsResponse.DeletableTopicResult(name="a", error_code=code)
+    return DeleteTopicsResponse(throttle_time_ms=0, responses=[deleted])
+
+
+def reassignment(code: int) -> Any:
+    return AlterPartitionReassignmentsResponse(throttle_time_ms=0, error_code=code, error_message=None, responses=[])
+
+
+@pytest.mark.parametrize("answer", [election, deletion, reassignment])
+def test_an_answer_of_a_former_controller_is_noticed_wherever_it_is(answer: Callable[[int], Any]) -> None:
+    """The next request must find out which broker is the controller (C13)."""
+    admin: Any = ClusterAdmin.__new__(ClusterAdmin)
+    for code, controller_id in ((0, 1), (41, None)):
+        admin._admin = SimpleNamespace(_controller_id=1)
+        admin._manager = SimpleNamespace(send=None, run=lambda *_, code=code: answer(code))
+        admin.change(ElectLeadersRequest())
+        assert admin._admin._controller_id == controller_id
 
 
 def test_topics_are_hidden_only_where_the_principal_may_not_describe_them() -> None:

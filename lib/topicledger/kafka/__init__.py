@@ -128,9 +128,11 @@ class ClusterAdmin(Connection):
         if self._admin._controller_id is None:
             self.connect_to_controller()
         response = self._run(self._manager.send, request, self._admin._controller_id)
-        names = ("topics", "responses", "results", "filter_results", "entries")
-        codes = {getattr(each, "error_code", NONE) for name in names for each in getattr(response, name, ())}
-        if NOT_CONTROLLER in codes | {getattr(response, "error_code", NONE)}:
+        names = ("topics", "responses", "results", "filter_results", "entries", "replica_election_results")
+        answers = [response, *(each for name in names for each in getattr(response, name, ()))]
+        # A controller in ZooKeeper's days answers an election by partition.
+        answers += [part for each in answers for part in getattr(each, "partition_result", ())]
+        if any(getattr(each, "error_code", NONE) == NOT_CONTROLLER for each in answers):
             # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
         return response
