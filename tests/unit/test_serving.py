@@ -650,6 +650,26 @@ def test_server_outlives_tables_that_can_not_be_read(config: Path, caplog: pytes
         provisioned_if_due(pace, lost, options, read, do)  # type: ignore[arg-type]
 
 
+def test_server_outlives_a_bug_in_its_own_run(config: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As it outlives one in a client's command. Without Java it starts again."""
+    options, pace, read = options_of(config), Pace(every=60.0), config.read_bytes()
+
+    def failing(error: Exception) -> Callable[[Sequence[str]], int]:
+        def do(_: Sequence[str]) -> int:
+            raise error
+
+        return do
+
+    assert provisioned_if_due(pace, Tables(7), options, read, failing(KeyError("bug")))  # type: ignore[arg-type]
+    assert pace.failures == 1
+    assert not pace.is_due(7), "the next run waits as after any error"
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert (record.getMessage(), record.exc_info is not None) == ("a run failed unexpectedly", True)
+    gone = failing(Py4JNetworkError("Answer from Java side is empty"))
+    with pytest.raises(Py4JNetworkError):
+        provisioned_if_due(Pace(every=60.0), Tables(7), options, read, gone)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("of_client", [True, False])
 def test_ctrl_c_of_the_server_itself_ends_it(config: Path, of_client: bool) -> None:
     """Also amid a run, which stops first: after 2 s another would begin."""

@@ -217,7 +217,15 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, served: byt
     arguments = ["provision", "--config", str(options.config), *clusters, "--log-format", options.log_format]
     files = [("--result-file", options.result_file), ("--metrics-file", options.metrics_file)]
     arguments += [part for option, path in files if path is not None for part in (option, str(path))]
-    pace.ended(do(arguments))
+    try:
+        code = do(arguments)
+    except JAVA_IS_GONE:
+        raise
+    except Exception:
+        # A bug in one run must not end the server: clients' commands and later runs may still succeed.
+        log.exception("a run failed unexpectedly")
+        code = ExitCode.ERROR
+    pace.ended(code)
     return True
 
 
