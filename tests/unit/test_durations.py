@@ -9,6 +9,7 @@ from topicledger.cli.durations import Duration
 from topicledger.cli.maintenance import maintain
 from topicledger.cli.plans import prune
 from topicledger.cli.provisioning import provision
+from topicledger.serving.command import serve
 
 SECONDS = Duration("s", least=1)
 
@@ -44,6 +45,28 @@ def test_each_option_takes_numbers_and_units(
             option.strip("-").replace("-", "_")
         ]
         assert (found, type(found)) == (expected, type(expected)), each
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "longest"),
+    [
+        (provision, "--deadline", "3153600000"),
+        (provision, "--wait-visible", "3153600000"),
+        (serve, "--every", "3153600000"),
+        (maintain, "--vacuum-hours", "876000"),
+        (maintain, "--audit-retention-days", "36500"),
+        (maintain, "--plans-retention-days", "36500"),
+        (maintain, "--drift-retention-days", "36500"),
+        (maintain, "--usage-retention-days", "36500"),
+        (prune, "--idle-days", "36500"),
+    ],
+)
+def test_a_century_is_the_longest_duration(command: click.Command, option: str, longest: str) -> None:
+    """There is no date before the year 1, and no timer of a thousand years: the command failed amid its work."""
+    command.make_context("x", [option, longest, "--config", __file__])
+    for given in (str(int(longest) + 1), "36501d", "1000000d"):
+        with pytest.raises(click.BadParameter, match=f"{given} is not a duration of .* at most {longest} "):
+            command.make_context("x", [option, given, "--config", __file__])
 
 
 @pytest.mark.parametrize(("option", "given"), [("--vacuum-hours", "30m"), ("--audit-retention-days", "36h")])

@@ -15,7 +15,7 @@ from topicledger.cli.scope import named, pattern, scope_options
 from topicledger.config.settings import Owners
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance
-from topicledger.model.prune import MAX_DAYS, Prune
+from topicledger.model.prune import Prune
 from topicledger.model.scope import Scope
 
 
@@ -111,7 +111,7 @@ def rebalance(
 )
 @click.option(
     "--idle-days",
-    type=Duration("d", least=1, most=MAX_DAYS, whole=True),
+    type=Duration("d", least=1, whole=True),
     required=True,
     help="Only topics without new records for this long (30 for days, 30d, 720h; whole days).",
 )
