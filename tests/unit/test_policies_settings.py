@@ -401,6 +401,42 @@ def test_scope_and_mode_of_a_policy_are_checked(problems_of: Problems, settings:
     assert problems_of(create("distinct_racks", settings)) == [problem]
 
 
+@pytest.mark.parametrize("scope", ["all", "changes"])
+@pytest.mark.parametrize(
+    ("section", "use", "settings"),
+    [
+        ("create", "partition_budget", "max = 3"),
+        ("create", "topic_name_pattern", "pattern = 'a'"),
+        ("delete", "owner_required", ""),
+        ("change", "partitions_growth", "max_factor = 2.0"),
+        ("acl", "acl_owner", ""),
+        ("quota", "quota_range", "limit = 'producer_byte_rate'\nmax = 5"),
+        ("group_config", "owner_required", ""),
+    ],
+)
+def test_a_scope_without_a_meaning_is_refused(
+    load: Load, problems_of: Problems, section: str, use: str, settings: str, scope: str
+) -> None:
+    text = f"[[policies.{section}]]\nuse = '{use}'\nscope = '{scope}'\n{settings}\n"
+    (found,) = problems_of(text)
+    assert found.startswith(
+        f"policies.{section}[1]: {use}: `scope` is for policies of creates that also evaluate altered configs or "
+        "moves: leave it out; known: "
+    )
+    assert "replication_factor" in found
+    assert "partition_budget" not in found.partition("known: ")[2]
+    with pytest.raises(SettingsError, match="`scope` is for policies of creates"):
+        building.check(load(text))
+
+
+def test_a_scope_has_a_meaning_for_configs_and_moves(load: Load) -> None:
+    text = create("replication_factor", "min = 3\nscope = 'all'") + create(
+        "configs_forbidden", "names = ['a']\nscope = 'changes'"
+    )
+    building.check(load(text))
+    assert building.from_settings(load(text))
+
+
 def test_every_unknown_cluster_is_named(problems_of: Problems) -> None:
     found = problems_of(
         create("distinct_racks", "clusters = ['orders', 'x\\ny', 'z']".replace("'", '"')) + delete("in_use", "owners=1")

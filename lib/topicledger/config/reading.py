@@ -294,7 +294,7 @@ def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[
         needs = item.get("needs")
         if needs not in (None, "full", "visible"):
             policy.problem("needs", 'must be "full" or "visible"')
-        scope = policy.choice("scope", PolicySpec.scope, "changes", "all")
+        scope = policy.choice("scope", "changes", "changes", "all") if "scope" in item else None
         named = policy.texts("clusters")
         for name in named:
             if name not in clusters:
@@ -304,7 +304,7 @@ def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[
                 use=policy.text("use") or "",
                 mode=cast(Mode, mode),
                 needs=cast(Needs | None, needs),
-                scope=cast(PolicyScope, scope),
+                scope=cast(PolicyScope | None, scope),
                 clusters=named,
                 owners=policy.texts("owners"),
                 labels=policy.text_values("labels"),

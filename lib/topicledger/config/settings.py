@@ -228,8 +228,9 @@ class PolicySpec:
     needs: Needs | None = None
     """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. By
     default the policy decides; only for policies that compare topics."""
-    scope: PolicyScope = "changes"
-    """The part to evaluate: altered configs and changed replica numbers, or `all` of a topic's configs and moves."""
+    scope: PolicyScope | None = None
+    """The part to evaluate: altered configs and replica numbers (`changes`, the default), or `all` configs and moves.
+    Only for policies of creates."""
     clusters: tuple[str, ...] = ()
     """Evaluate only topics on these clusters. By default on all."""
     owners: tuple[str, ...] = ()
@@ -346,7 +347,7 @@ class Settings:
         # Defaults that a run without [changes] doesn't need are left out, so that its digest is as in earlier versions.
         guards = self.guards.digested(changes=bool(self.changes))
         changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
-        scopes = [spec.scope for spec in self.policies.create]
+        scopes = [spec.scope or "changes" for spec in self.policies.create]
         if changes or "all" in scopes:
             changes["scopes"] = scopes
         return digest_of(

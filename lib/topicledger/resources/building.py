@@ -97,10 +97,11 @@ def check(settings: Settings) -> None:
         *_beside_topics(found),
     ]
     for action, spec in named:
-        if spec.use in BUILT_IN[action]:
+        exists = spec.use in BUILT_IN[action]
+        if exists or ":" in spec.use or _offered(spec, action, problems) is not None:
+            _check_scope(spec, action, problems)
+        if exists:
             check_built_in(spec, BUILT_IN[action][spec.use], problems)
-        elif ":" not in spec.use:
-            _offered(spec, action, problems)
     if problems:
         raise problems_of(settings.path, problems)
 
@@ -165,10 +166,10 @@ def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
     if also.growth:
         yield replace(policy, action=Action.ADD_PARTITIONS)
     if also.alters is not None:
-        concerns = also.alters(spec.options) if spec.scope == "changes" else None
+        concerns = also.alters(spec.options) if spec.scope != "all" else None
         yield replace(policy, action=Action.ALTER_CONFIGS, concerns=concerns)
     if also.moves:
-        concerns = changes_replication_factor() if spec.scope == "changes" else None
+        concerns = changes_replication_factor() if spec.scope != "all" else None
         yield replace(policy, action=ReplicaAction.REASSIGN, concerns=concerns)
 
 
@@ -187,12 +188,26 @@ def options(factory: Factory) -> Sequence[Option]:
     ]
 
 
+def _check_scope(spec: PolicySpec, action: Evaluated, problems: list[str]) -> None:
+    """Add a problem if `scope` is set for a policy that evaluates neither altered configs nor moves beside creates."""
+    if spec.scope is None:
+        return
+    also = ALSO.get(spec.use) if action is Action.CREATE else None
+    if also is None or (also.alters is None and not also.moves):
+        names = ", ".join(name for name, each in ALSO.items() if each.alters is not None or each.moves)
+        problems.append(
+            f"{spec.where}: {show(spec.use)}: `scope` is for policies of creates that also evaluate altered configs or "
+            f"moves: leave it out; known: {names}"
+        )
+
+
 def _policy(spec: PolicySpec, action: Evaluated, problems: list[str]) -> Policy | None:
     where = f"{spec.where}: {show(spec.use)}"
     before = len(problems)
     factory = _factory(spec, action, problems)
     if factory is None:
         return None
+    _check_scope(spec, action, problems)
     _check_options(where, factory, spec.options, problems)
     if len(problems) > before:
         return None
