@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from itertools import permutations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from topicledger.config.oauth import OAuthSettings
 from topicledger.config.settings import KafkaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import connection
-from topicledger.kafka.connection import Connection, _last_words
+from topicledger.kafka.connection import Connection, _last_words, known_principal
 from topicledger.observe.cluster_queries import ClusterAccess
 from topicledger.observe.topics import observe_cluster
 
@@ -113,3 +114,36 @@ def test_errors_of_a_new_connection_show_no_secret(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ClusterError, match=r"at localhost:9092: ValueError: .* '\*\*\*'") as failed:
         Connection(cluster, KafkaSettings())
     assert "s3cr3t" not in f"{failed.value!r}"
+
+
+SASL = {"security_protocol": "SASL_SSL", "sasl_plain_username": "KEY"}
+CLOUD = "pkc-4nym6.us-east-1.aws.confluent.cloud"
+
+
+@pytest.mark.parametrize(
+    ("options", "hosts", "principal"),
+    [
+        ({"security_protocol": "PLAINTEXT", "sasl_mechanism": None}, ["kafka"], "User:ANONYMOUS"),
+        ({"security_protocol": "SSL", "sasl_mechanism": None}, ["kafka"], None),
+        ({**SASL, "sasl_mechanism": "OAUTHBEARER"}, ["kafka"], None),
+        ({**SASL, "sasl_mechanism": "SCRAM-SHA-512"}, ["kafka"], "User:KEY"),
+        ({**SASL, "sasl_mechanism": "PLAIN"}, ["kafka"], "User:KEY"),
+        ({**SASL, "sasl_mechanism": "PLAIN"}, ["confluent.cloud.example.com"], "User:KEY"),
+        ({**SASL, "sasl_mechanism": "PLAIN"}, [CLOUD], None),
+        ({**SASL, "sasl_mechanism": "PLAIN"}, [f"{CLOUD.upper()}."], None),
+        ({**SASL, "sasl_mechanism": "PLAIN"}, ["alias.example.com", f"b0-{CLOUD}"], None),
+    ],
+)
+def test_principal_is_known_only_if_brokers_take_it_from_the_user_name(
+    options: dict[str, str | None], hosts: list[str], principal: str | None
+) -> None:
+    assert known_principal(options, hosts) == principal
+
+
+@pytest.mark.parametrize(("given", "principal"), [(None, None), ("User:sa-123abc", "User:sa-123abc")])
+def test_api_key_is_not_the_principal_of_a_connection(given: str | None, principal: str | None) -> None:
+    connection = Connection.__new__(Connection)
+    connection._principal, connection._bootstrap_servers = given, f"{CLOUD}:9092"
+    connection._admin = SimpleNamespace(config={**SASL, "sasl_mechanism": "PLAIN"})
+    connection._manager = SimpleNamespace(cluster=SimpleNamespace(brokers=lambda: [SimpleNamespace(host="10.0.0.1")]))
+    assert connection.principal == principal

@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -188,6 +188,26 @@ def _refuses(server: str) -> bool:
     return False
 
 
+def known_principal(options: Mapping[str, object], hosts: Iterable[str]) -> str | None:
+    """Return the principal that brokers on these hosts see with kafka-python's options: `User:` and the user name.
+
+    None if it is unknown, because a certificate, a ticket, a token or an API key determines it.
+    """
+    protocol, mechanism = str(options["security_protocol"]), str(options["sasl_mechanism"])
+    if protocol == "PLAINTEXT":
+        return "User:ANONYMOUS"
+    if not (protocol.startswith("SASL") and mechanism.startswith(("PLAIN", "SCRAM"))):
+        return None
+    if any(host.casefold().rstrip(".").endswith(_OF_API_KEYS) for host in hosts):
+        return None
+    return f"User:{options['sasl_plain_username']}"
+
+
+_OF_API_KEYS = ".confluent.cloud"
+"""End of the names of brokers whose user names are API keys: they know the account of the key, such as User:sa-123abc.
+"""
+
+
 class Connection:
     """A connection to one cluster, with the permissions of the principal in its settings.
 
@@ -242,19 +262,12 @@ class Connection:
 
     @property
     def principal(self) -> str | None:
-        """The principal that brokers see: the one in the settings, else `User:` and the user name.
-
-        None if it is unknown because a certificate, a ticket or a token determines it.
-        """
-        options = self._admin.config
-        protocol = str(options["security_protocol"])
+        """The principal that brokers see: the one in the settings, else that of `known_principal`."""
         if self._principal is not None:
             return self._principal
-        if protocol == "PLAINTEXT":
-            return "User:ANONYMOUS"
-        if protocol.startswith("SASL") and str(options["sasl_mechanism"]).startswith(("PLAIN", "SCRAM")):
-            return f"User:{options['sasl_plain_username']}"
-        return None
+        brokers = (broker.host for broker in self._manager.cluster.brokers())
+        bootstrap = (server.rpartition(":")[0] for server in self._bootstrap_servers.split(", "))
+        return known_principal(self._admin.config, [*bootstrap, *brokers])
 
     def __enter__(self) -> Self:
         return self

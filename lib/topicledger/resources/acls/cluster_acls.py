@@ -184,6 +184,6 @@ def opens_cluster(allow_everyone: bool | None) -> str:
 def principal_unknown(cluster: str) -> str:
     """Return why a client that doesn't know its own principal removes no permissions."""
     return (
-        "brokers know this client by a certificate, a ticket or a token, so it is unknown whether the run would remove "
-        f"its own permissions: set clusters.{cluster}.principal"
+        "brokers know this client by a certificate, a ticket, a token or an API key, so it is unknown whether the run "
+        f"would remove its own permissions: set clusters.{cluster}.principal"
     )
