@@ -15,21 +15,28 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from tests.receiver import receiver
 from tests.unit.announcements import DONE, REFUSED, drifted
-from topicledger import notify
+from topicledger import notify, pipeline
+from topicledger.apply.dispatch import Stop, Stopped
 from topicledger.apply.planned import Pending
 from topicledger.apply.summary import ClusterCounts, Summary
+from topicledger.cli import provisioning
+from topicledger.cli.options import Options
 from topicledger.config.notify import Event, NotifySettings
 from topicledger.config.reading import read_settings
 from topicledger.config.severities import Severity
-from topicledger.errors import TableError
+from topicledger.errors import ExitCode, GuardStopped, TableError, TopicLedgerError, UsageError
+from topicledger.ledger import runs
+from topicledger.ledger.leases import LeaseHeld, LeaseLost
 from topicledger.ledger.run import Run
+from topicledger.model import RunState
 from topicledger.notify import Announced, announce
-from topicledger.notify.announcement import Announcement, of_audit, of_run
+from topicledger.notify.announcement import Announcement, of_audit, of_error, of_run
 from topicledger.notify.sending import post_all
 from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.lines import PlannedAction
@@ -380,3 +387,102 @@ def test_mark_whose_answer_was_lost_is_known_as_ones_own(
 
 def test_without_an_address_no_announcement_is_made() -> None:
     announce(cast(Run, None), [], lambda: pytest.fail("nobody asked for it"))
+
+
+class EndedRun:
+    """A run in `runs`, or not, that an error ends."""
+
+    def __init__(self, *, in_runs: bool = True, taken: bool = False) -> None:
+        self.run_id, self.in_runs, self.taken = "nightly", in_runs, taken
+        self.settings = SimpleNamespace(notify=[NotifySettings(url="env:HOOK")])
+        self.row = {"requested_by": "alice"}
+        self.state = RunState.APPLYING
+        self.cell = self.ledger = Cell()
+
+    def own_row(self) -> object:
+        return None if self.taken else self.row
+
+
+@pytest.fixture
+def posted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, Any]]]:
+    """Event and body of each announcement that is posted."""
+    found: list[tuple[str, Mapping[str, Any]]] = []
+
+    def post_all(posts: Sequence[tuple[int, str, str, bytes]]) -> set[int]:
+        found.extend((json.loads(body)["data"]["event"], json.loads(body)["data"]) for *_, body in posts)
+        return {number for number, *_ in posts}
+
+    monkeypatch.setattr(notify, "post_all", post_all)
+    return found
+
+
+def provisioned(run: EndedRun, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Let the pipeline of a run end by an error, which must reach the caller."""
+    monkeypatch.setattr(pipeline, "provision", Mock(side_effect=error))
+    monkeypatch.setattr(notify, "find_run", lambda *_: {"notified": run.cell.notified})
+    request = runs.Request(command="provision")
+    with pytest.raises(type(error)) as raised:
+        provisioning._provisioned(cast(Run, run), request, (), Options(config=Path("s.toml")), Stop(), ())
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [Stopped("reached its deadline"), LeaseHeld("held"), LeaseLost("lost")])
+def test_run_that_an_error_ends_announces_it_once(
+    monkeypatch: pytest.MonkeyPatch, posted: list[tuple[str, Mapping[str, Any]]], error: TopicLedgerError
+) -> None:
+    run = EndedRun()
+    for _ in range(2):
+        provisioned(run, monkeypatch, error)
+    ((event, data),) = posted
+    assert event == "failed"
+    assert data["headline"] == "topicledger run nightly: not finished; start it again with its id"
+    assert data["requested_by"] == "alice"
+    assert (data["result"]["exit_code"], data["result"]["error"]) == (1, str(error))
+
+
+def test_run_that_a_guard_ends_announces_the_guard(
+    monkeypatch: pytest.MonkeyPatch, posted: list[tuple[str, Mapping[str, Any]]]
+) -> None:
+    provisioned(EndedRun(), monkeypatch, GuardStopped("too many rows"))
+    assert [event for event, _ in posted] == ["guard_stopped"]
+
+
+@pytest.mark.parametrize(
+    ("run", "error"),
+    [
+        (EndedRun(in_runs=False), Stopped("stopped")),
+        (EndedRun(taken=True), LeaseLost("lost")),
+        (EndedRun(), UsageError("wrong")),
+        (EndedRun(), KeyboardInterrupt()),
+    ],
+    ids=["without a row", "taken by another start", "wrong use", "Ctrl-C"],
+)
+def test_these_ends_of_a_run_are_not_announced(
+    monkeypatch: pytest.MonkeyPatch,
+    posted: list[tuple[str, Mapping[str, Any]]],
+    run: EndedRun,
+    error: BaseException,
+) -> None:
+    provisioned(run, monkeypatch, error)
+    assert posted == []
+
+
+def test_error_stays_the_same_if_the_announcement_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = EndedRun()
+    run.own_row = Mock(side_effect=TableError("runs can't be read"))  # type: ignore[method-assign]
+    provisioned(run, monkeypatch, Stopped("stopped"))
+    assert "run nightly ended, but couldn't be announced (TableError)" in caplog.text
+
+
+def test_server_announces_an_error_once_although_run_ids_differ() -> None:
+    announced, to = Announced(), [NotifySettings(url="env:HOOK")]
+    posts = []
+    for run_id in ("one", "two"):
+        text = f"run {run_id}: cluster main is being changed by run 20261129T221500Z-0a1b2c"
+        found = of_error(text, ExitCode.ERROR, what="run", run_id=run_id, requested_by=None, at=AT)
+        due = announced.due(to, [found])
+        announced.arrived(due, [1])
+        posts.append(len(due))
+    assert posts == [1, 0]

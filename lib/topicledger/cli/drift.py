@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 
 import click
 
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
+from topicledger.cli.announcing import announce_end, errors_announced
 from topicledger.cli.options import (
     Options,
     common,
@@ -27,7 +28,6 @@ from topicledger.drift.audit import audit
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.model.scope import Scope
-from topicledger.notify import announce
 from topicledger.notify.announcement import of_audit
 
 
@@ -76,9 +76,9 @@ def drift(
         check_owners(ledger, settings, limits.owners)
         with started(request, options, settings, ledger) as run:
             progress = options.metrics.count(Progress())
-            with with_resume_hint(run):
+            with errors_announced(run, "audit"), with_resume_hint(run):
                 summary = audit(run, progress, fail_on=worst)
-            announce(run, settings.notify, lambda: of_audit(summary, run.row["requested_by"], datetime.now(UTC)))
+            announce_end(run, partial(of_audit, summary))
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,6 +23,7 @@ from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import is_waiting, render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.cli import loading
+from topicledger.cli.announcing import announce_end, errors_announced
 from topicledger.cli.durations import Duration
 from topicledger.cli.options import (
     AS_PLANNED,
@@ -46,7 +47,6 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING, Scope
-from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import compares_configs
 from topicledger.resources import building, registry
@@ -354,7 +354,7 @@ def _provisioned(
         if applying_only:
             loading.load_files_of_finished(run, files)
         return dataclasses.replace(found, exit_code=run.exit_code)
-    with with_resume_hint(run):
+    with errors_announced(run, "run"), with_resume_hint(run):
         summary = pipeline.provision(
             run,
             context,
@@ -363,8 +363,7 @@ def _provisioned(
             detailed=request.detailed_exitcode,
             load=partial(loading.load_planned_files, run, files) if applying_only else lambda: None,
         )
-    announced = click.get_current_context().find_object(Announced)
-    announce(run, run.settings.notify, lambda: of_run(summary, run.row["requested_by"], datetime.now(UTC)), announced)
+    announce_end(run, partial(of_run, summary))
     return summary
 
 

@@ -333,10 +333,7 @@ class Run:
         self.row = {**self.row, **self._next}
 
     def commit_state(self, state: RunState, **columns: object) -> None:
-        """Commit the run's state and other columns of its row.
-
-        Raises UsageError if another start has taken the run, or it was abandoned.
-        """
+        """Commit the run's state and other columns of its row. Raises UsageError as `require_ownership` does."""
         self.put_state(state, **columns)
         values, self._next = self._next, {}
         if self.in_runs:
@@ -357,12 +354,16 @@ class Run:
     def require_ownership(self) -> Row:
         """Return the run's current row. Raises UsageError if another start has taken the run, or it was abandoned."""
         self.commits.settle()
+        if (row := self.own_row()) is None:
+            raise self._not_ours()
+        return row
+
+    def own_row(self) -> Row | None:
+        """Return the run's current row; None if it has none, another start has it, or it was abandoned."""
         row = find_run(self.ledger, self.run_id)
         # Spark's application doesn't identify a start: several starts may share one.
         ours = row is not None and row["epoch"] == self.epoch and row["start_id"] == self.row["start_id"]
-        if row is None or not ours or row["state"] == RunState.ABANDONED:
-            raise self._not_ours()
-        return row
+        return None if row is None or not ours or row["state"] == RunState.ABANDONED else row
 
     def _not_ours(self, kind: type[TopicLedgerError] = UsageError) -> TopicLedgerError:
         return kind(f"run {self.run_id} was resumed by another start, or abandoned, in the meantime; see `runs list`")

@@ -17,7 +17,7 @@ from topicledger.drift.summary import DriftSummary
 from topicledger.errors import ExitCode
 from topicledger.kinds import NAMES
 from topicledger.model import RunState
-from topicledger.text import any_of, iso_time, show
+from topicledger.text import any_of, document, iso_time, show
 
 SOURCE = "urn:topicledger"
 MOST_LINES = 10
@@ -121,6 +121,25 @@ def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence
     ]
 
 
+def of_error(
+    error: str, code: ExitCode, *, what: str, run_id: str, requested_by: str | None, at: datetime
+) -> Announcement:
+    """Return the announcement of a run that an error ended. `what`: `run` or `audit`; `code`: the exit code."""
+    event, ended = Event.FAILED, "not finished; start it again with its id"
+    if code == ExitCode.GUARD_STOPPED:
+        event, ended = Event.GUARD_STOPPED, "a guard stopped it"
+    return Announcement(
+        event=event,
+        run_id=run_id,
+        requested_by=requested_by,
+        at=at,
+        headline=f"topicledger {what} {run_id}: {ended}",
+        lines=[error],
+        state=_digest(event.value, _PASSING.sub("#", error.replace(run_id, "#"))),
+        document=json.loads(document(code, {"run_id": run_id, "error": error})),
+    )
+
+
 def _state(event: Event, summary: Summary) -> str:
     """Return a digest that is equal for two runs that found the same.
 
@@ -134,6 +153,10 @@ def _state(event: Event, summary: Summary) -> str:
         }
         failures = [(each.cluster, each.resource, each.action, each.phase, each.error) for each in summary.failures]
         found = (event.value, failed, failures, sorted(_PASSING.sub("#", each) for each in summary.problems))
+    return _digest(*found)
+
+
+def _digest(*found: object) -> str:
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
