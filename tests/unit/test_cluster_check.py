@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -106,7 +107,7 @@ def test_operations_that_the_principal_lacks_fail_what_the_settings_use(
     assert {about for about, status in told.items() if status is Status.FAILS} == {
         "alter configs", "add partitions", "move replicas", "throttle moves", "ACLs", "quotas"
     }  # fmt: skip
-    assert {about for about, status in told.items() if status is Status.UNUSED} == {
+    assert {about for about, status in told.items() if status is Status.POSSIBLE} == {
         "group configs", "producers of topics"
     }  # fmt: skip
     said = messages(checked)
@@ -117,7 +118,71 @@ def test_operations_that_the_principal_lacks_fail_what_the_settings_use(
     )
     assert said["alter configs"].startswith("not allowed on any of 2 visible topics: grant this principal AlterConfigs")
     assert said["move replicas"] == 'grant this principal Alter on the cluster, or set changes.replicas = "off"'
-    assert "not used (no group configs in the manifests)" in said["group configs"]
+    assert said["group configs"].startswith("fails if used (by rows of the manifests): grant this principal ")
+
+
+WEAK = abilities(
+    on_cluster=frozenset({"CREATE", "DESCRIBE"}),
+    on_topics={"DESCRIBE_CONFIGS": 2},
+    without=dict.fromkeys(("ALTER", "ALTER_CONFIGS", "DELETE", "READ"), "a"),
+)
+"""Answers to a principal that creates topics and changes nothing else."""
+PLAIN = """
+[tables]
+root = "ledger"
+[clusters.main]
+bootstrap_servers = ["kafka:9092"]
+[clusters.other]
+bootstrap_servers = ["other:9092"]
+"""
+
+
+def checked_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, answers: Abilities = WEAK) -> Checked:
+    (tmp_path / "settings.toml").write_text(PLAIN + settings)
+    return found(tmp_path, monkeypatch, answers)
+
+
+def test_features_that_only_some_commands_or_approvals_use_are_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = checked_with(tmp_path, monkeypatch, "")
+    told, said = statuses(checked), messages(checked)
+    assert {about for about, status in told.items() if status is Status.POSSIBLE} == {
+        "delete topics", "alter configs", "move replicas", "throttle moves", "producers of topics", "ACLs",
+        "quotas", "group configs"
+    }  # fmt: skip
+    assert said["delete topics"].startswith("fails if used (by deletes that `--allow` lets through): not allowed on")
+    assert said["move replicas"].startswith("fails if used (by `rebalance` and `runs revert`): grant this principal")
+    assert told["add partitions"] is Status.UNUSED
+    assert checked.exit_code == 0
+    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
+    cluster_check.render(checked, console)
+    assert "possible: the settings don't tell whether it is used" in console.export_text()
+    no_throttle = checked_with(tmp_path, monkeypatch, "[replicas]\nthrottle = 0")
+    assert statuses(no_throttle)["throttle moves"] is Status.UNUSED
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [
+        ("[[policies.create]]\nuse = 'partition_budget'\nmax = 5", Status.FAILS),
+        ("[[policies.create]]\nuse = 'replicas_per_broker'\nmax = 5", Status.FAILS),
+        ("[[policies.create]]\nuse = 'partition_budget'\nmax = 5\nclusters = ['main']", Status.FAILS),
+        ("[[policies.create]]\nuse = 'partition_budget'\nmax = 5\nclusters = ['other']", Status.POSSIBLE),
+        ("[[policies.create]]\nuse = 'partition_budget'\nmax = 5\nneeds = 'visible'", Status.POSSIBLE),
+        ("[[policies.create]]\nuse = 'topics_per_owner'\nmax = 5", Status.POSSIBLE),
+        ("[[policies.create]]\nuse = 'topics_per_owner'\nmax = 5\nneeds = 'full'", Status.FAILS),
+        ("[[policies.delete]]\nuse = 'house:rule'", Status.POSSIBLE),
+    ],
+)
+def test_hidden_topics_are_counted_for_policies_that_need_full_sight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, status: Status
+) -> None:
+    checked = checked_with(tmp_path, monkeypatch, policy, replace(WEAK, on_cluster=frozenset()))
+    assert statuses(checked)["count hidden topics"] is status
+    assert checked.exit_code == (1 if status is Status.FAILS else 0)
+    if "house:rule" in policy:
+        assert "(by `rebalance --drain`, house:rule)" in messages(checked)["count hidden topics"]
 
 
 def test_operations_that_brokers_do_not_report_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +201,7 @@ def test_brokers_that_lack_a_request_fail_the_feature(tmp_path: Path, monkeypatc
     assert statuses(checked)["alter configs"] is Status.FAILS
     assert messages(checked)["alter configs"].startswith("needs Kafka 2.3 or later: upgrade the brokers")
     unused = found(tmp_path, monkeypatch, abilities(), lacks=ListConfigResourcesRequest)
-    assert statuses(unused)["group configs"] is Status.UNUSED
+    assert statuses(unused)["group configs"] is Status.POSSIBLE
     assert unused.exit_code == 0
 
 

@@ -429,6 +429,12 @@ def test_a_scope_without_a_meaning_is_refused(
         building.check(load(text))
 
 
+@pytest.mark.parametrize("name", ["partition_budget", "replicas_per_broker", "topics_per_owner"])
+def test_the_registry_knows_which_policies_need_full_sight(load: Load, name: str) -> None:
+    *_, made = building.from_settings(load(create(name, "max = 3")))
+    assert made.needs_full_sight == (name in built_in.FULL_SIGHT)
+
+
 def test_a_scope_has_a_meaning_for_configs_and_moves(load: Load) -> None:
     text = create("replication_factor", "min = 3\nscope = 'all'") + create(
         "configs_forbidden", "names = ['a']\nscope = 'changes'"

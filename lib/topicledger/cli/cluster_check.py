@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from kafka.protocol.admin import (
@@ -24,8 +24,10 @@ from topicledger.config.settings import ChangeSettings, ClusterSettings, Setting
 from topicledger.errors import ExitCode
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.abilities import Abilities, Needs, abilities_of
+from topicledger.policies.built_in import BUILT_IN, FULL_SIGHT
+from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
-from topicledger.text import cell, counted, document, grid_of
+from topicledger.text import cell, counted, document, grid_of, show
 
 
 class Status(StrEnum):
@@ -34,6 +36,8 @@ class Status(StrEnum):
     OK = "ok"
     FAILS = "fails"
     """The settings use it, and it would fail."""
+    POSSIBLE = "possible"
+    """It would fail if it were used; the settings don't tell whether it is."""
     UNKNOWN = "unknown"
     """The brokers don't tell."""
     UNUSED = "unused"
@@ -82,48 +86,102 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Use:
+    """Whether a cluster's settings use a feature."""
+
+    certain: bool
+    """Whether the settings use it whatever is run."""
+    by: str = ""
+    """If it isn't certain, what uses it in spite of that; empty if nothing does."""
+    off: str = ""
+    """How the settings leave it out."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Feature:
     """A feature of the settings."""
 
     name: str
     needs: Needs
-    used: Callable[[Settings, ChangeSettings], bool]
-    off: str
-    """How the settings leave it out."""
+    use: Callable[[Settings, str], _Use]
+    """Returns whether the settings of a cluster use it."""
 
+
+def _always(_: Settings, __: str) -> _Use:
+    return _Use(certain=True)
+
+
+def _deletes(settings: Settings, _: str) -> _Use:
+    return _Use(certain=settings.guards.max_deletes > 0, by="deletes that `--allow` lets through", off=_NO_DELETES)
+
+
+def _switched(switch: str, by: str = "") -> Callable[[Settings, str], _Use]:
+    def use(settings: Settings, name: str) -> _Use:
+        changes = settings.changes.get(name, ChangeSettings())
+        return _Use(certain=getattr(changes, switch) != "off", by=by, off=f'changes.{switch} = "off"')
+
+    return use
+
+
+def _throttles(settings: Settings, name: str) -> _Use:
+    if settings.replicas.throttle == 0:
+        return _Use(certain=False, off=_NO_THROTTLE)
+    return replace(_moves(settings, name), off=_NO_THROTTLE)
+
+
+def _counts_hidden(settings: Settings, name: str) -> _Use:
+    made, built_in = settings.policies, {use for named in BUILT_IN.values() for use in named}
+    specs = [each for each in (*made.create, *made.delete, *made.change) if not each.clusters or name in each.clusters]
+    certain = any(each.needs == "full" or (each.needs is None and each.use in FULL_SIGHT) for each in specs)
+    # Importing a policy of the user's may need a Spark session.
+    own = [show(each.use) for each in specs if each.needs is None and each.use not in built_in]
+    return _Use(certain=certain, by=", ".join(["`rebalance --drain`", *own]), off='needs = "visible" for each policy')
+
+
+def _records_usage(settings: Settings, _: str) -> _Use:
+    return _Use(certain=settings.audit.usage, by="`drift --usage`", off="audit.usage = false")
+
+
+def _of_kind(kind: ResourceKind, settings: Settings) -> _Use:
+    certain = (
+        kind.deciding.manages(settings)
+        or any(settings.guards.most(guard) for guard in kind.names.guards)
+        or kind.resource_type in settings.policies.of_kinds
+    )
+    return _Use(certain=certain, by="rows of the manifests", off=f"no {kind.names.many} in the manifests")
+
+
+_NO_DELETES = "guards.max_deletes = 0"
+_NO_THROTTLE = "replicas.throttle = 0"
+_moves = _switched("replicas", by="`rebalance` and `runs revert`")
 
 _FEATURES = (
     _Feature(
         name="drift",
         needs=Needs(requests={DescribeConfigsRequest: 1}, since="1.1", topics=("DESCRIBE_CONFIGS",)),
-        used=lambda settings, changes: True,
-        off="",
+        use=_always,
     ),
     _Feature(
         name="create topics",
         needs=Needs(requests={CreateTopicsRequest: 1}, since="0.11", cluster=("CREATE",)),
-        used=lambda settings, changes: True,
-        off="",
+        use=_always,
     ),
     _Feature(
         name="delete topics",
         needs=Needs(requests={DeleteTopicsRequest: 0}, since="0.10.1", topics=("DELETE",)),
-        used=lambda settings, changes: settings.guards.max_deletes > 0,
-        off="guards.max_deletes = 0",
+        use=_deletes,
     ),
     _Feature(
         name="alter configs",
         needs=Needs(
             requests={IncrementalAlterConfigsRequest: 0}, since="2.3", topics=("ALTER_CONFIGS", "DESCRIBE_CONFIGS")
         ),
-        used=lambda settings, changes: changes.configs != "off",
-        off='changes.configs = "off"',
+        use=_switched("configs", by="`runs revert`"),
     ),
     _Feature(
         name="add partitions",
         needs=Needs(requests={CreatePartitionsRequest: 0}, since="1.0", topics=("ALTER",)),
-        used=lambda settings, changes: changes.partitions != "off",
-        off='changes.partitions = "off"',
+        use=_switched("partitions"),
     ),
     _Feature(
         name="move replicas",
@@ -136,32 +194,27 @@ _FEATURES = (
             since="2.4",
             cluster=("ALTER", "DESCRIBE"),
         ),
-        used=lambda settings, changes: changes.replicas != "off",
-        off='changes.replicas = "off"',
+        use=_moves,
     ),
     _Feature(
         name="throttle moves",
         needs=Needs(cluster=("ALTER_CONFIGS", "DESCRIBE_CONFIGS"), topics=("ALTER_CONFIGS",)),
-        used=lambda settings, changes: changes.replicas != "off" and settings.replicas.throttle > 0,
-        off="replicas.throttle = 0",
+        use=_throttles,
     ),
     _Feature(
         name="count hidden topics",
         needs=Needs(requests={DescribeLogDirsRequest: 0}, since="1.0", cluster=("DESCRIBE",)),
-        used=lambda settings, changes: any(each.needs == "full" for each in settings.policies.all),
-        off='needs = "visible" for each policy',
+        use=_counts_hidden,
     ),
     _Feature(
         name="sizes of topics",
         needs=Needs(requests={DescribeLogDirsRequest: 0}, since="1.0", cluster=("DESCRIBE",)),
-        used=lambda settings, changes: settings.audit.usage,
-        off="audit.usage = false",
+        use=_records_usage,
     ),
     _Feature(
         name="producers of topics",
         needs=Needs(requests={DescribeProducersRequest: 0}, since="2.8", topics=("READ",)),
-        used=lambda settings, changes: settings.audit.usage,
-        off="audit.usage = false",
+        use=_records_usage,
     ),
 )
 
@@ -197,25 +250,18 @@ def _facts(cluster: ClusterSettings, found: Abilities) -> Iterator[Finding]:
 
 
 def _features(settings: Settings, name: str, admin: ClusterAdmin, found: Abilities) -> Iterator[Finding]:
-    changes = settings.changes.get(name, ChangeSettings())
     for each in _FEATURES:
-        used = each.used(settings, changes)
-        yield _finding(each.name, each.needs, used, each.off, _lacking(admin, each.needs), found)
+        yield _finding(each.name, each.needs, each.use(settings, name), _lacking(admin, each.needs), found)
     for kind in KINDS:
-        used = (
-            kind.deciding.manages(settings)
-            or any(settings.guards.most(guard) for guard in kind.names.guards)
-            or kind.resource_type in settings.policies.of_kinds
-        )
-        off = f"no {kind.names.many} in the manifests"
-        yield _finding(kind.names.many, kind.observed.needs, used, off, _lacking(admin, kind.observed.needs), found)
+        needs = kind.observed.needs
+        yield _finding(kind.names.many, needs, _of_kind(kind, settings), _lacking(admin, needs), found)
 
 
 def _lacking(admin: ClusterAdmin, needs: Needs) -> bool:
     return not all(admin.supports(request, version) for request, version in needs.requests.items())
 
 
-def _finding(about: str, needs: Needs, used: bool, off: str, too_old: bool, found: Abilities) -> Finding:
+def _finding(about: str, needs: Needs, use: _Use, too_old: bool, found: Abilities) -> Finding:
     """Return the finding about a feature: the first reason why it fails, else why it is unknown, else ok."""
     if too_old:
         problem: tuple[Status, str] | None = (
@@ -224,12 +270,16 @@ def _finding(about: str, needs: Needs, used: bool, off: str, too_old: bool, foun
         )
     else:
         problem = _on_cluster(needs, found) or _on_topics(needs, found)
+    uncertain = f"used only by {use.by}" if use.by else "the settings don't use it"
     if problem is None:
-        return Finding(status=Status.OK, about=about, message="" if used else "the settings don't use it")
+        return Finding(status=Status.OK, about=about, message="" if use.certain else uncertain)
     status, message = problem
-    if status is Status.FAILS and not used:
-        return Finding(status=Status.UNUSED, about=about, message=f"not used ({off}); otherwise: {message}")
-    return Finding(status=status, about=about, message=message + (f", or set {off}" if off and used else ""))
+    if status is Status.FAILS and not use.certain:
+        if use.by:
+            return Finding(status=Status.POSSIBLE, about=about, message=f"fails if used (by {use.by}): {message}")
+        return Finding(status=Status.UNUSED, about=about, message=f"not used ({use.off}); otherwise: {message}")
+    instead = f", or set {use.off}" if use.off and use.certain else ""
+    return Finding(status=status, about=about, message=message + instead)
 
 
 def _on_cluster(needs: Needs, found: Abilities) -> tuple[Status, str] | None:
@@ -274,3 +324,5 @@ def render(checked: Checked, console: Console) -> None:
     for each in checked.findings:
         grid.add_row(cell(each.status), cell(each.about), cell(each.message))
     console.print(grid)
+    if any(each.status is Status.POSSIBLE for each in checked.findings):
+        console.print("possible: the settings don't tell whether it is used, so the exit code doesn't count it")

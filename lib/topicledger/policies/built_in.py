@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar, cast
 
 from pyspark.sql import Column
 
 from topicledger.model import Action, Refusal, ReplicaAction
-from topicledger.policies.contract import CHANGES, Evaluated, Rule
+from topicledger.policies.contract import CHANGES, Evaluated, FullSight, Rule, SetRule
 
 Factory: TypeAlias = Callable[..., Rule]
 """Makes a rule of a policy's settings, its parameters."""
@@ -40,16 +41,28 @@ class Also:
 
 ALSO: dict[str, Also] = {}
 """By name of a policy of creates."""
+FULL_SIGHT: set[str] = set()
+"""Names of policies that need full sight by default: known without calling the factories, which need a session."""
 
 _FactoryT = TypeVar("_FactoryT", bound=Factory)
 
 
 def built_in(
-    *actions: Evaluated, growth: bool = False, alters: Concerns | None = None, moves: bool = False
+    *actions: Evaluated,
+    growth: bool = False,
+    alters: Concerns | None = None,
+    moves: bool = False,
+    full_sight: bool = False,
 ) -> Callable[[_FactoryT], _FactoryT]:
-    """Register a factory as a policy of these actions, under its own name; the other arguments as in `Also`."""
+    """Register a factory as a policy of these actions, under its own name.
+
+    `full_sight`: its set rules become `FullSight`; the other arguments as in `Also`.
+    """
 
     def register(factory: _FactoryT) -> _FactoryT:
+        if full_sight:
+            FULL_SIGHT.add(factory.__name__)
+            factory = _with_full_sight(factory)
         for action in actions:
             named = BUILT_IN.setdefault(action, {})
             assert factory.__name__ not in named, f"two policies of {action} are called {factory.__name__}"
@@ -59,6 +72,14 @@ def built_in(
         return factory
 
     return register
+
+
+def _with_full_sight(factory: _FactoryT) -> _FactoryT:
+    @wraps(factory)
+    def made(**options: Any) -> FullSight:
+        return FullSight(cast(SetRule, factory(**options)))
+
+    return cast(_FactoryT, made)
 
 
 def always_on(action: Evaluated, error: Refusal = Refusal.POLICY_VIOLATION) -> Callable[[_FactoryT], _FactoryT]:

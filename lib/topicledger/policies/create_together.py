@@ -14,7 +14,6 @@ from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import (
     MAKE_PARTITIONS,
     Facts,
-    FullSight,
     SetRule,
     added_replicas,
     is_move,
@@ -94,11 +93,11 @@ def name_collision() -> SetRule:
     return rule
 
 
-@built_in(Action.CREATE, growth=True)
+@built_in(Action.CREATE, growth=True, full_sight=True)
 def partition_budget(*, max: int) -> SetRule:
     """A cluster has at most `max` partitions: those that exist, less what this run deletes, and what it creates."""
     _limited(max)
-    budget = _budget(
+    return _budget(
         keys=(F.col("cluster"),),
         what="partitions",
         of=text("cluster ", F.col("cluster")),
@@ -107,10 +106,9 @@ def partition_budget(*, max: int) -> SetRule:
         limit=F.lit(max),
         unknown=not_known("num_partitions", partitions()),
     )
-    return FullSight(budget)
 
 
-@built_in(Action.CREATE, growth=True, moves=True)
+@built_in(Action.CREATE, growth=True, moves=True, full_sight=True)
 def replicas_per_broker(*, max: int) -> SetRule:
     """The brokers of a cluster that are up have at most `max` replicas each, on average (C20).
 
@@ -136,7 +134,7 @@ def replicas_per_broker(*, max: int) -> SetRule:
         brokers = facts.brokers.groupBy("cluster").agg(F.count(F.lit(1)).alias("_brokers"))
         return budget(topics.join(F.broadcast(brokers), on="cluster", how="left"), facts)
 
-    return FullSight(rule)
+    return rule
 
 
 @built_in(Action.CREATE)
