@@ -1,9 +1,10 @@
-"""Marks of announcements in the run's row, when the answer to their commit is lost."""
+"""Marks of announcements in the run's row, and starts that an error ends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,9 +13,15 @@ from pyspark.errors import PySparkException
 
 from tests.receiver import receiver
 from tests.unit.announcements import REFUSED
+from topicledger.cli.announcing import errors_announced
 from topicledger.config.notify import NotifySettings
+from topicledger.config.settings import Settings, TablesSettings
+from topicledger.ledger import runs
+from topicledger.ledger.leases import LeaseHeld
 from topicledger.ledger.run import Run, find_run, shard_of
+from topicledger.ledger.runs import Request
 from topicledger.ledger.tables import Ledger
+from topicledger.model import RunState
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.schemas import RUNS, Table
@@ -45,3 +52,29 @@ def test_announcement_is_sent_once_although_the_answer_to_its_mark_is_lost(
     row = find_run(ledger, "nightly")
     assert row is not None
     assert row["notified"].startswith("failed:")
+
+
+def test_only_the_start_that_has_the_run_announces_its_error(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(
+        path=Path("tests.toml"),
+        tables=TablesSettings(root=ledger.root),
+        clusters={},
+        notify=(NotifySettings(url="env:HOOK"),),
+    )
+    request = Request(command="provision", run_id="twice", requested_by="bob")
+    ledger.ensure(RUNS)
+    first = runs.start(ledger, settings, request)
+    first.commit_state(RunState.PLANNED)
+    later = runs.start(ledger, settings, request)
+
+    def ended(run: Run) -> int:
+        with pytest.raises(LeaseHeld), errors_announced(run, "run"):
+            raise LeaseHeld("run other is changing cluster main")
+        return len(received.posts)
+
+    with receiver() as received:
+        monkeypatch.setenv("HOOK", received.url)
+        assert [ended(first), ended(later), ended(later)] == [0, 1, 1]
+    ((_, event),) = received.posts
+    assert (event["subject"], event["data"]["event"], event["data"]["requested_by"]) == ("twice", "failed", "bob")
+    assert event["data"]["result"]["error"] == "run other is changing cluster main"
