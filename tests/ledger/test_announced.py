@@ -54,6 +54,7 @@ def test_announcement_is_sent_once_although_the_answer_to_its_mark_is_lost(
     assert row["notified"].startswith("failed:")
 
 
+@pytest.mark.thorough
 def test_only_the_start_that_has_the_run_announces_its_error(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(
         path=Path("tests.toml"),

@@ -109,6 +109,7 @@ def test_one_of_two_runs_is_refused_if_they_see_different_clusters(ledger: Ledge
     assert (list(one), list(other)) == (([], ["orders"]) if run_id == "run-a" else (["orders"], []))
 
 
+@pytest.mark.thorough
 def test_later_of_two_runs_is_refused_if_two_names_mean_one_cluster(ledger: Ledger) -> None:
     both = settings(ledger, a=None, b=None)
     one, other = at_once((ledger, both, {"a": "X"}, begun("run-a")), (ledger, both, {"b": "X"}, begun("run-b")))

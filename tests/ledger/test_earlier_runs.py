@@ -39,6 +39,7 @@ def found(ledger: Ledger, scope: Scope, *clusters: str) -> set[tuple[str, str]]:
     return {(row["cluster"], row["run_id"]) for row in dicts(found_before(run, clusters))}
 
 
+@pytest.mark.thorough
 def test_the_last_audit_of_each_cluster_counts_whatever_others_lie_between(ledger: Ledger) -> None:
     """150 audits of another owner and of another cluster came after it, in which `since` would begin again."""
     others = [audit(f"theirs-{n}", 10 + n, Scope(owners=("search",)), audited="main") for n in range(75)]

@@ -301,6 +301,7 @@ def test_views_over_missing_tables_are_empty(spark: SparkSession, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_columns_that_an_older_table_lacks_are_null(spark: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"run_id": ["1"], "cluster": ["main"], "topic": ["a"], "action": ["create"], "phase": ["apply"]})
     write_deltalake(tmp_path / AUDIT.name, rows.append_column("outcome", pa.array(["ok"])))

@@ -1,6 +1,6 @@
 """Random walks of whole runs: several runs, clusters and other clients, on the product's own code; see `walks`.
 
-`make test` walks the same 450 histories each time, 450 about moves, and 225 about ACLs; TOPICLEDGER_WALKS=100000 walks
+`make test` walks the same 300 histories each time, 300 about moves, and 150 about ACLs; TOPICLEDGER_WALKS=100000 walks
 as many as it says, from another seed each time. TOPICLEDGER_SEED repeats one.
 """
 
@@ -17,7 +17,7 @@ import pytest
 from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_KILLS, OF_MOVES, About, broken, history, shortest
 from tests.properties.walks.driver import installed
 
-WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "450"))
+WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "300"))
 SEED = os.environ.get("TOPICLEDGER_SEED", "0" if "TOPICLEDGER_WALKS" not in os.environ else str(random.getrandbits(32)))
 
 INTERESTING = (

@@ -215,7 +215,8 @@ def test_ignored_resources_are_left_alone(spark: SparkSession, example: Example)
     of_every_row = {"cluster", "state", "owner", "labels"}
     values = {name: same.get(name) for name in kind.table.schema.names if name not in of_every_row}
     row = ResourceRow(cluster="main", values=values, state="present", owner=None, labels=None, file="f", line=7)
-    (error,) = errors({kind.table.name: [row]}, made.scope)
+    declared = {kind.table.name: [row]}
+    (error,) = errors(declared, made.scope, beside=declared)
     assert str(error) == f"f:7: {kind.resource_type}: {matches_ignored(column, name)}"
 
 

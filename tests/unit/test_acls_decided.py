@@ -720,6 +720,7 @@ def test_last_acl_on_the_cluster_itself_stays(spark: SparkSession) -> None:
     assert found["last"][text(FOREIGN)]["phase"] == "guard"
 
 
+@pytest.mark.thorough
 def test_last_acl_on_the_cluster_makes_no_room_for_an_add(spark: SparkSession) -> None:
     """It stays, as does a DENY that may restrict it: each principal may have one ACL, and has it."""
     allow, deny = on_cluster("User:app", "CREATE"), right("User:*", "CREATE", permission="DENY")

@@ -367,6 +367,7 @@ def test_a_plan_that_was_loaded_removes_nothing_again(
 OTHERS_LEFT = Removals(rows={}, lines=["..."], count=1, digest="{}")
 
 
+@pytest.mark.thorough
 def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSession) -> None:
     """Its load has removed the rows, and another team has changed its file and left a row without one since."""
     then = manifest_rows(spark, *({"topic": name, "owner": "a"} for name in ("gone", "kept")))
