@@ -100,15 +100,8 @@ def test_a_topic_is_created_and_seen_through_each_way_in(
         until(lambda: name in {info.topic for info in admin.list_topics()}, seconds=30)
 
 
-@pytest.mark.parametrize(
-    ("listener", "options"),
-    # A token comes from a provider that the workers call too.
-    [
-        pytest.param(name, options, marks=() if name == "TOKEN" else pytest.mark.thorough)
-        for name, options in WAYS_IN.items()
-    ],
-    ids=WAYS_IN,
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("listener", "options"), WAYS_IN.items(), ids=WAYS_IN)
 def test_topics_are_provisioned_through_each_way_in(
     spark: SparkSession,
     secured: EmbeddedKafka,

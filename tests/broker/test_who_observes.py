@@ -27,6 +27,7 @@ def rows(found: DataFrame, prefix: str = "") -> list[Mapping[str, Any]]:
     return sorted((row.asDict(recursive=True) for row in kept), key=str)
 
 
+@pytest.mark.thorough
 def test_the_driver_and_executors_see_the_same(spark: SparkSession, kafka: EmbeddedKafka) -> None:
     direct.make(kafka, "whoobserves.one", num_partitions=2, configs={"retention.ms": "3600000"})
     clusters = [cluster_settings("main", kafka), cluster_settings("dark", UNREACHABLE)]

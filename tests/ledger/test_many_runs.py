@@ -104,7 +104,8 @@ def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
     assert ledger.read(RUNS).count() == 1
 
 
-@pytest.mark.parametrize("ended", [RunState.FINISHED, pytest.param(RunState.ABANDONED, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("ended", [RunState.FINISHED, RunState.ABANDONED])
 def test_a_start_leaves_a_run_as_it_is_that_ends_meanwhile(
     ended: RunState, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

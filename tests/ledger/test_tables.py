@@ -102,6 +102,7 @@ def make(spark: SparkSession, root: Path, table: Table, schema: StructType) -> L
     return ledger
 
 
+@pytest.mark.thorough
 def test_wrong_columns_of_our_table_are_all_named_in_the_error(spark: SparkSession, tmp_path: Path) -> None:
     fields = [field for field in RUNS.schema if field.name not in ("epoch", "exit_code", "counts")]
     other = [StructField("exit_code", LongType()), StructField("mood", StringType()), StructField("Zeal", StringType())]
@@ -184,11 +185,9 @@ def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "lacking"),
-    [("runs", ("counts", "principal")), pytest.param("audit", ("configs", "error"), marks=pytest.mark.thorough)],
-)
-@pytest.mark.parametrize("where", ["folder", pytest.param("catalog", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "lacking"), [("runs", ("counts", "principal")), ("audit", ("configs", "error"))])
+@pytest.mark.parametrize("where", ["folder", "catalog"])
 def test_missing_columns_of_older_tables_are_added(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, name: str, lacking: tuple[str, ...], where: str
 ) -> None:
