@@ -197,9 +197,9 @@ def undescribed(topic: TopicInfo | TopicState) -> tuple[Refusal, str]:
     return Refusal.NO_ANSWER, f"brokers answer {topic.unknown} about the topic; look for it in their logs"
 
 
-def unreadable(configs: TopicConfigs) -> tuple[Refusal, str]:
-    """Return why brokers don't describe a topic's configs."""
-    if configs.error_code in AUTHORIZATION_FAILED:
+def unreadable(configs: TopicConfigs | None) -> tuple[Refusal, str]:
+    """Return why brokers don't describe a topic's configs; an answer without them means a missing permission."""
+    if configs is None or configs.error_code in (kafka.NONE, *AUTHORIZATION_FAILED):
         return (
             Refusal.NOT_PERMITTED,
             "this principal may not describe the topic's configs any more; grant it DescribeConfigs",

@@ -21,7 +21,6 @@ from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, NoOutcome, may_be_done
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
-    AUTHORIZATION_FAILED,
     SET_ON_TOPIC,
     TOPIC,
     Action,
@@ -198,11 +197,8 @@ class _DeleteByName:
 
 def _configs_unknown(configs: TopicConfigs | None) -> TopicResult:
     """Return the result for a topic without an id whose configs can't be compared with the plan (D7)."""
-    if configs is None or configs.error_code in AUTHORIZATION_FAILED:
-        why = "this principal may not describe them; grant it DescribeConfigs"
-        code = kafka.TOPIC_AUTHORIZATION_FAILED
-    else:
-        why, code = unreadable(configs)[1], kafka.INVALID_REQUEST
+    refusal, why = unreadable(configs)
+    code = kafka.TOPIC_AUTHORIZATION_FAILED if refusal is Refusal.NOT_PERMITTED else kafka.INVALID_REQUEST
     message = f"not deleted: brokers before 2.8 give topics no ids, and its configs can't be compared: {why}"
     return TopicResult(error_code=code, error_message=message)
 

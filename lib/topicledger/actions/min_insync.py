@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from topicledger import kafka
 from topicledger.actions.alter_configs import SETTLES_WITHIN
 from topicledger.actions.checking import unreadable
 from topicledger.actions.context import ClusterContext
@@ -61,8 +60,6 @@ def _not_lowered(planned: int, now: int) -> tuple[Refusal, str]:
 
 
 def _min_insync_unknown(configs: TopicConfigs | None) -> tuple[Refusal, str]:
-    if configs is None or configs.error_code == kafka.NONE:
-        configs = TopicConfigs(topic="", error_code=kafka.TOPIC_AUTHORIZATION_FAILED)
     refusal, why = unreadable(configs)
     return refusal, f"the move depends on the topic's {MIN_INSYNC}, which is unknown: {why}"
 

@@ -98,10 +98,7 @@ def read(
         chain(
             parsed.errors,
             parsed.warnings if strict else (),
-            _unknown_clusters(own, settings, hint),
-            _repeated(parsed.rows, own.rows),
-            _row_errors(own.rows, settings),
-            resource_rows.errors(own.resources, settings.scope, beside=parsed.resources),
+            _wrong_rows(own, settings, hint, beside=parsed),
         ),
         warnings=() if strict else parsed.warnings,
     )
@@ -124,15 +121,22 @@ def _by_owners(parsed: ParsedManifests, owners: Collection[str]) -> tuple[Parsed
     return dataclasses.replace(mine, documents=documents[True]), dataclasses.replace(theirs, documents=documents[False])
 
 
+def _wrong_rows(own: ParsedManifests, settings: Settings, hint: str, *, beside: ParsedManifests) -> Iterator[FileError]:
+    """Yield what is wrong with `own` rows, also with one that differs from a row of the same resource in `beside`.
+
+    `hint`: what to do about an unknown cluster, after its message.
+    """
+    return chain(
+        _unknown_clusters(own, settings, hint),
+        _repeated(beside.rows, own.rows),
+        _row_errors(own.rows, settings),
+        resource_rows.errors(own.resources, settings.scope, beside=beside.resources),
+    )
+
+
 def _as_warnings(others: ParsedManifests, settings: Settings) -> Iterator[FileError]:
     """Yield a warning for what is wrong with rows that are left out."""
-    wrong = chain(
-        _unknown_clusters(others, settings, ""),
-        _repeated(others.rows, others.rows),
-        _row_errors(others.rows, settings),
-        resource_rows.errors(others.resources, settings.scope, beside=others.resources),
-    )
-    for each in islice(dict.fromkeys(wrong), MAX_ERRORS):
+    for each in islice(dict.fromkeys(_wrong_rows(others, settings, "", beside=others)), MAX_ERRORS):
         yield dataclasses.replace(each, message=f"{each.message} ({_OF_OTHERS})")
 
 
