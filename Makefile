@@ -18,6 +18,9 @@ SPARKS ?= 4.0 4.1 4.2 connect wheel-4.0 wheel-4.1 wheel-4.2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1 4.4.0
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
+# Without compiled files, each process of the tests would compile all of them: 7 s of CPU each.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 

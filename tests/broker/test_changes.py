@@ -22,15 +22,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests import executions
-from tests.broker.changes import OK, WEEK, allow, alter, changing, ended, of_phase, set_on
+from tests.broker.changes import OK, allow, alter, changing, ended, of_phase, set_on
 from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
 from tests.clusters import KAFKA
 from tests.fault.another_client import AnotherClient
-from tests.harness import Estate, policy
+from tests.harness import policy
 from tests.kafka_versions import BAD_CONFIG
 from tests.waiting import until
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import PolicySettings
+from topicledger.config.settings import ChangeSettings, PolicySettings
 from topicledger.ledger import leases
 from topicledger.model import Action, Target
 from topicledger.policies import Facts, SetRule
@@ -41,35 +41,26 @@ MOST_MADE, MOST_LOOKED = 172, 54
 """Most SQL executions of a run with four changes, and of one with nothing to do; alone, 168 and 50."""
 
 
-def test_without_settings_nothing_that_exists_is_changed(
-    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    make(kafka, "off.one")
-    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-    estate.declare({"topic": "off.one", "num_partitions": 3, "configs": {"retention.ms": WEEK + "0"}})
-    summary = estate.run(run_id="off")
-    assert (summary.exit_code, summary.outcomes(), estate.rows(PLANS, "off")) == (0, {}, [])
-    assert set_on(kafka, "off.one") == {"off.one": {}}
-
-
 def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_what(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`declared` leaves what only lives alone; a value that the broker's default gives is not set."""
-    names = ("decl.both", "decl.default", "decl.grows", "decl.same", "decl.unnamed")
+    """`declared` leaves what only lives alone; the broker's default isn't set, nor what `changes.ignore` names."""
+    names = ("decl.both", "decl.default", "decl.grows", "decl.left", "decl.same", "decl.unnamed")
     make(kafka, *names, configs={"retention.ms": "700000000", "segment.bytes": "20000000"})
-    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow")
+    ignore = (*ChangeSettings().ignore, "flush.messages")
+    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow", ignore=ignore)
     estate.declare(
+        {"topic": "decl.left", "configs": {"flush.messages": "7"}},
         {"topic": "decl.both", "num_partitions": 3, "configs": {"retention.ms": "800000000", "flush.ms": " 5 "}},
         {"topic": "decl.default", "configs": {"cleanup.policy": "delete", "compression.type": "producer"}},
         {"topic": "decl.grows", "num_partitions": 2},
         {"topic": "decl.same", "num_partitions": 1, "configs": {"retention.ms": "0700000000"}},
-        {"topic": "decl.new", "num_partitions": 1, "configs": {"retention.ms": "1000"}},
+        {"topic": "decl.new", "num_partitions": 1, "configs": {"retention.ms": "1000", "flush.messages": "7"}},
     )
     with executions.counted(spark) as made, caplog.at_level(logging.INFO, leases.__name__):
         summary = estate.run(run_id="decl", wait_visible=60.0)
     assert (summary.exit_code, summary.outcomes(), summary.failures) == (0, {"ok": 4}, [])
-    assert summary.decisions["unchanged"] == 2
+    assert summary.decisions["unchanged"] == 3
     planned = {(row["topic"], row["action"]): row for row in estate.rows(PLANS, "decl")}
     assert set(planned) == {
         ("decl.both", "alter_configs"),
@@ -88,9 +79,12 @@ def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_
     assert verified["decl.grows", "add_partitions"]["num_partitions"] == 2
     order = [row["action"] for row in sorted(applied.values(), key=lambda row: row["completed_at"])]
     assert order == ["create", "add_partitions", "add_partitions", "alter_configs"]
-    assert set_on(kafka, "decl.both", "decl.default") == {
+    as_made = {"retention.ms": "700000000", "segment.bytes": "20000000"}
+    assert set_on(kafka, "decl.both", "decl.default", "decl.left", "decl.new") == {
         "decl.both": {"retention.ms": "800000000", "segment.bytes": "20000000", "flush.ms": "5"},
-        "decl.default": {"retention.ms": "700000000", "segment.bytes": "20000000"},
+        "decl.default": as_made,
+        "decl.left": as_made,
+        "decl.new": {"retention.ms": "1000"},
     }
     assert {name: info.num_partitions for name, info in live(kafka, "decl.").items()} == {
         **dict.fromkeys(names, 1),

@@ -151,15 +151,12 @@ def test_throttle_lists_of_a_move_are_neither_exported_nor_drift(
 
 
 def test_an_export_keeps_what_only_the_table_knows(
-    config: Path,
-    live: dict[str, NewTopic],
-    own: EmbeddedKafka,
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also a topic that is declared absent, and a row that another load adds while the cluster is observed."""
-    estate = Estate(spark, tmp_path / "ledger", {"main": own})
+    make(kafka, *(f"export.000{number}" for number in range(3)))
+    config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     kept = {"owner": "payments", "labels": {"tier": "gold"}, "description": "Money", "placement": "spread"}
     estate.declare({"topic": "export.0000", "num_partitions": 99, **kept}, {"topic": "export.gone"})
     estate.declare({"topic": "export.0001", "state": "absent"})
@@ -170,17 +167,17 @@ def test_an_export_keeps_what_only_the_table_knows(
         return adopt(*arguments)
 
     monkeypatch.setattr(exporting, "adopt", late)
-    asked = ("--cluster", "main", "--into-table", "--pattern", "^export[.]000[012]$")
-    result = invoke("export", "--config", config, *asked)
+    asked = ("--cluster", "main", "--pattern", "^export[.]000[012]$")
+    result = invoke("export", "--config", config, *asked, "--into-table")
     assert "0 added, 1 changed, 0 unchanged" in result.stdout
     assert "changed after they were compared, so they aren't loaded: main export.0002" in result.stderr
     rows = {row["topic"]: row for row in estate.rows(MANIFESTS)}
     assert set(rows) == {"export.0000", "export.0001", "export.0002", "export.gone"}
     assert (rows["export.0001"]["state"], rows["export.0002"]["num_partitions"]) == ("absent", 77)
     assert {name: rows["export.0000"][name] for name in kept} == kept
-    assert rows["export.0000"]["num_partitions"] == live["export.0000"].num_partitions
+    assert rows["export.0000"]["num_partitions"] == 1
     file = tmp_path / "again.yaml"
-    assert invoke("export", "--config", config, "--cluster", "main", "--to", file).exit_code == 0
+    assert invoke("export", "--config", config, *asked, "--to", file).exit_code == 0
     again = invoke("load_manifests", file, "--config", config, "--dry-run")
     assert "1 changed, 1 unchanged" in again.stdout
 
@@ -277,6 +274,8 @@ sasl_plain_password = "file:PASSWORD"
         (("--cluster", "main", "--to", "x.yaml", "--pattern", "("), "RE2"),
     ],
 )
-def test_wrong_options_exit_2(config: Path, arguments: tuple[str, ...], message: str) -> None:
+@pytest.mark.usefixtures("spark")
+def test_wrong_options_exit_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    config = commands.settings_file(tmp_path, {"main": [UNREACHABLE], "dark": [UNREACHABLE]})
     result = invoke("export", "--config", config, *arguments)
     assert (result.exit_code, message in result.stderr) == (2, True), result.output

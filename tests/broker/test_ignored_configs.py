@@ -48,6 +48,7 @@ def shown_changes(config: Path, run_id: str) -> list[tuple[str, str | None]]:
     return [(each["topic"], each["change"]) for each in result(config, "runs", "show", run_id)["actions"]]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("spark")
 def test_ignored_configs_are_left_to_others(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """Another client changes them; those of topics that are created aren't set either."""

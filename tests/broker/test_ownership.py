@@ -18,26 +18,6 @@ from topicledger.files.read import read
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
-def test_a_topic_of_others_is_refused(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-    estate.settings = replace(
-        estate.settings, owners=Owners(names={"payments": OwnerSettings(topics=(r"^owned\.payments\.",))})
-    )
-    counts = {"num_partitions": 1, "replication_factor": 1}
-    mine, theirs = "owned.payments.mine", "owned.payments.theirs"
-    estate.declare(
-        {"topic": mine, "owner": "Payments", **counts},
-        {"topic": theirs, "owner": "orders", **counts},
-        {"topic": "owned.payments.gone", "owner": "orders", "state": "absent"},
-    )
-    assert estate.run(run_id="first").exit_code == 4
-    refused = ("manifest", "refused", "NOT_YOURS")
-    assert estate.last("first") == {mine: ("verify", "ok", None), theirs: refused, "owned.payments.gone": refused}
-    message = estate.audit("first")[theirs, "manifest"]["error_message"]
-    assert message == "owner orders may not declare it: it belongs to payments ([owners])"
-    assert (mine in live(kafka, "owned."), theirs in live(kafka, "owned.")) == (True, False)
-
-
 @pytest.mark.thorough
 def test_a_line_of_codeowners_says_who_may_declare_a_topic(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
