@@ -59,6 +59,8 @@ BODY = r"""{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; all o
 {%- endfor %}
 """
 WHO = "{{ ti.xcom_pull(task_ids='approve')['responded_by_user']['name'] }}"
+# Another try of `plan` may have planned more since: only what the approver saw is approved.
+EXACTLY = "{% set digest = ti.xcom_pull(task_ids='plan')['plan_digest'] %}{{ '--plan=' ~ digest if digest else '' }}"
 
 NOT_FINISHED, USAGE = 1, 2
 SOME_FAILED, GUARD_STOPPED = 4, 5
@@ -92,7 +94,8 @@ class TopicledgerOperator(SparkSubmitOperator):
         self._protect_commits()
         with tempfile.TemporaryDirectory(prefix="topicledger-") as folder:
             told = Path(folder, "result.json")
-            self.application_args = [*(self.application_args or []), "--result-file", str(told)]
+            given = [argument for argument in self.application_args or [] if argument]
+            self.application_args = [*given, "--result-file", str(told)]
             try:
                 super().execute(context)
             except AirflowException as error:
@@ -178,9 +181,9 @@ with DAG(
         task_id="record",
         job="runs",
         command="approve",
-        arguments=["{{ run_id }}", "--by", WHO, "--note", "in Airflow"],
+        arguments=["{{ run_id }}", "--by", WHO, "--note", "in Airflow", EXACTLY],
         # One that is being applied takes no approval; one that lacks approval isn't applied.
-        goes_on_after=[USAGE],
+        goes_on_after=[USAGE, GUARD_STOPPED],
     )
     apply = TopicledgerOperator(
         task_id="apply",

@@ -61,6 +61,7 @@ def test_declared_topics_are_planned_approved_applied_and_audited(
     }
     (approval,) = estate.ledger.read(APPROVALS).collect()
     assert (approval["run_id"], approval["by"], approval["note"]) == (told["run_id"], "bob", "in Airflow")
+    assert f"--plan={approval['plan_digest']}" in told["log"], "the digest that the plan's result had"
     assert estate.ledger.read(DRIFT).where(F.col("topic").isin(names)).count() == 0
 
     again = airflow.run(config)

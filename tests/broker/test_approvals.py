@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_an_approved_plan_is_applied_and_the_approval_is_proven(
     assert (summary.exit_code, summary.state, summary.pending_changes) == (5, "planned", 1)
     assert "the approval of 1 person other than ann" in str(summary.waits_for)
     assert [(each.cluster, each.needs) for each in summary.pending.stopped] == [("main", {"deletes": 1})]
+    assert json.loads(summary.to_json())["plan_digest"] == digest_of(estate.ledger, require_run(estate.ledger, "r"))
     with pytest.raises(UsageError, match=r"Ann  requested run r: another person must approve it"):
         estate.approve("r", by="Ann ")
     assert set(live(kafka, "approvals.")) == {"approvals.old"}

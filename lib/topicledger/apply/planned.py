@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from topicledger.actions.showing import ADDS, REMOVES
-from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.outcomes import is_let_through, is_validated
 from topicledger.ledger.run import Run
 from topicledger.model.config_texts import with_units
 from topicledger.plan.allowing import StoppedActions, approve_command, most_of, stopped_in_words
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action, with_destroys
+from topicledger.resources.topics.apply.moves import PlannedMoves, render_moves
 from topicledger.schemas import ACTION_KEY
 from topicledger.text import SHOWN_FAILURES, first_of, plain, show
 
@@ -35,6 +35,8 @@ class Pending:
     """The files and folders of a plan from files: `apply` loads them."""
     waits_for: str | None = None
     """The approval that the plan still needs, in words."""
+    plan_digest: str | None = None
+    """The digest of a plan that waits for an approval: `runs approve --plan` approves exactly this plan."""
     moves: Sequence[PlannedMoves] = ()
     """Totals of a plan's moves."""
     scope: str | None = None
