@@ -23,12 +23,12 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import Action, Decision
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.batches import of_topics, planned
-from topicledger.plan.topics import decided
-from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import text
 from topicledger.resources import registry
 from topicledger.resources.building import from_settings
+from topicledger.resources.topics.plan.topics import decided
+from topicledger.resources.topics.plan.wanted import Wanted
 from topicledger.schemas import BROKERS, MANIFESTS, PLANS, USAGES
 
 DRIVER_MEMORY = "4g"

@@ -22,8 +22,16 @@ from topicledger.arrow import arrow_schema
 from topicledger.ledger.session import get_session
 from topicledger.manifests.rows import validate
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan.moving import Asked, Sizes, planned
-from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, plan
+from topicledger.resources.topics.plan.moving import Asked, Sizes, planned
+from topicledger.resources.topics.plan.replicas import (
+    Change,
+    LiveCluster,
+    TopicReplicas,
+    Wish,
+    bytes_moved,
+    create,
+    plan,
+)
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED
 
 DRIVER_MEMORY = "1g"

@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply import stages
-from topicledger.apply.cancelling import cancelled_if_stopped
 from topicledger.apply.dispatch import Context, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.summary import Summary, results, summarise
@@ -38,17 +37,19 @@ from topicledger.ledger.unreached import is_planned
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import approvals, removals, renames
+from topicledger.plan import approvals, removals
 from topicledger.plan.allowing import StoppedActions, all_stopped
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.decided import NOTHING, Decided, Observed, commit_plan
-from topicledger.plan.history import warn_of_changed_back
 from topicledger.plan.kinds import GOALS
 from topicledger.plan.planned_files import apply_command, paths_in
-from topicledger.plan.prune import rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import in_batches, sendable, standing
 from topicledger.policies.contract import MAKE_PARTITIONS
+from topicledger.resources.topics.apply.cancelling import cancelled_if_stopped
+from topicledger.resources.topics.plan import renames
+from topicledger.resources.topics.plan.history import warn_of_changed_back
+from topicledger.resources.topics.plan.prune import rules
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 log = logging.getLogger(__name__)
@@ -133,9 +134,11 @@ def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:
 
 
 def _waiting(summary: Summary, missing: Approvals | None) -> Summary:
-    pending = summary.pending
-    waits_for = None if missing is None else missing.in_words(pending.stopped)
-    return replace(summary, pending=replace(pending, waits_for=waits_for))
+    if missing is None:
+        return summary
+    waits_for = missing.in_words(summary.pending.stopped)
+    pending = replace(summary.pending, waits_for=waits_for, plan_digest=missing.plan_digest)
+    return replace(summary, pending=pending)
 
 
 def plan(run: Run, context: Context, *, planning_only: bool = False, applying_only: bool = False) -> Planned:

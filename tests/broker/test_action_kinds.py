@@ -18,11 +18,11 @@ from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import changes
-from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
 from topicledger.model import TOPIC, Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 from topicledger.resources import registry
+from topicledger.resources.topics.actions.verifying import Verdict, verify_topics
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

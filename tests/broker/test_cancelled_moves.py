@@ -12,13 +12,13 @@ import pytest
 from tests.broker.direct import admin_of
 from tests.broker.moving import Kept, move, mover, replicas, throttles_on, with_data
 from tests.waiting import until
-from topicledger.actions.cancelling import NO_REASSIGNMENT_IN_PROGRESS
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal
+from topicledger.resources.topics.actions.cancelling import NO_REASSIGNMENT_IN_PROGRESS
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough

@@ -17,9 +17,9 @@ from tests.waiting import until
 from topicledger.config.settings import ClusterSettings, KafkaSettings, WhoObserves
 from topicledger.errors import ClusterError, SecretError
 from topicledger.kafka import ClusterAdmin, RequestLost
-from topicledger.observe.configs import observe_configs
-from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import observe
+from topicledger.resources.topics.observe.configs import observe_configs
+from topicledger.resources.topics.observe.topic_use import read_consumer_groups
 from topicledger.schemas import AUDIT
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

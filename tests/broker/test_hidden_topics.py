@@ -16,7 +16,7 @@ from tests.waiting import until
 from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import ClusterError, GuardStopped
 from topicledger.model.moves import Rebalance
-from topicledger.observe.topic_use import read_unseen_topics
+from topicledger.resources.topics.observe.topic_use import read_unseen_topics
 from topicledger.schemas import PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

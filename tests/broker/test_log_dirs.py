@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import make, settings_for
 from tests.harness import UNREACHABLE, cluster_settings
 from topicledger.config.settings import KafkaSettings
-from topicledger.observe.log_dirs import observe_log_dirs
+from topicledger.resources.topics.observe.log_dirs import observe_log_dirs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 

@@ -11,13 +11,13 @@ import pytest
 from tests.broker.direct import admin_of, make, remove
 from tests.broker.moving import Kept, make_everywhere, move, mover, replicas, throttles_on, with_data
 from tests.waiting import until
-from topicledger.actions.elect_leaders import ELECTION_NOT_NEEDED
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
 from topicledger.model.moves import FOLLOWER_RATE, LEADER_RATE
+from topicledger.resources.topics.actions.elect_leaders import ELECTION_NOT_NEEDED
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough

@@ -21,7 +21,6 @@ from tests.fault.patience import PATIENT, executor_of
 from tests.fault.proxy import ALTER_CONFIGS, CUT, REASSIGN, Fault, FaultProxy, Frame, hold
 from tests.harness import cluster_settings
 from tests.waiting import until
-from topicledger.actions.throttling import Throttling
 from topicledger.apply.dispatch import Stop, Stopped
 from topicledger.apply.executor import Executor
 from topicledger.config.guards import GuardSettings
@@ -33,6 +32,7 @@ from topicledger.ledger import leases
 from topicledger.ledger.leases import LeaseHeld
 from topicledger.model import Outcome
 from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE
+from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger.schemas import LEASES, THROTTLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

@@ -18,14 +18,14 @@ from tests.broker.moving import Kept, move, replicas, throttles_on, with_data
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from tests.harness import Estate
 from tests.waiting import until
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
 from topicledger.apply.dispatch import Stop, Stopped
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.ledger.abandoned import abandon
 from topicledger.model import Outcome
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger.schemas import AUDIT, THROTTLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 

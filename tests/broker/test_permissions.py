@@ -21,7 +21,6 @@ from tests.broker.direct import admin_of, creates, deletes, executor_of, make, s
 from tests.broker.granted import ANY_GROUP, ANY_TOPIC, CLUSTER, USER, Rights
 from tests.permissions_page import rows_of_page
 from tests.waiting import until
-from topicledger.actions.throttling import LEADER_RATE, LEADER_REPLICAS
 from topicledger.config.settings import KafkaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response
@@ -33,6 +32,7 @@ from topicledger.resources.group_configs.kind import KIND
 from topicledger.resources.group_configs.names import GroupConfigAction
 from topicledger.resources.quotas import requests as quotas
 from topicledger.resources.quotas.names import QuotaAction
+from topicledger.resources.topics.actions.throttling import LEADER_RATE, LEADER_REPLICAS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 WHERE = {"on the cluster": CLUSTER, "on topics": ANY_TOPIC, "on groups": ANY_GROUP}

@@ -18,14 +18,14 @@ from tests.clusters import three_brokers
 from tests.commands import settings_file
 from tests.harness import Estate, policy
 from tests.waiting import until
-from topicledger.actions.min_insync import NEEDED_MIN_INSYNC
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
-from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
+from topicledger.resources.topics.actions.min_insync import NEEDED_MIN_INSYNC
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
+from topicledger.resources.topics.apply.moves import planned_moves
 from topicledger.schemas import DRIFT, MANIFESTS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 

@@ -28,7 +28,7 @@ from topicledger.config.settings import KafkaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, RequestLost
 from topicledger.model import GroupUse, LastRecord
-from topicledger.observe.topic_use import read_consumer_groups, read_last_records
+from topicledger.resources.topics.observe.topic_use import read_consumer_groups, read_last_records
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 AN_HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)

@@ -13,8 +13,8 @@ from tests.broker import direct
 from tests.harness import UNREACHABLE, cluster_settings
 from topicledger.config.settings import KafkaSettings, WhoObserves
 from topicledger.observe.cluster_queries import FEW_CLUSTERS, asked_by_driver
-from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import observe
+from topicledger.resources.topics.observe.configs import observe_configs
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 KAFKA = KafkaSettings(connect_timeout=5.0)

@@ -20,14 +20,14 @@ from tests.fault.patience import executor_of
 from tests.fault.proxy import CUT, REASSIGN, Direction, FaultProxy
 from tests.fault.quorum import active_controller
 from tests.waiting import until
-from topicledger.actions import receivers, waves
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
+from topicledger.resources.topics.actions import receivers, waves
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough

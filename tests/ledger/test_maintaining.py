@@ -25,7 +25,6 @@ from tests import commands
 from tests.harness import delta_table
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
-from topicledger.drift import find as drift
 from topicledger.errors import UsageError
 from topicledger.ledger import expired
 from topicledger.ledger.acknowledged import created_by
@@ -41,6 +40,7 @@ from topicledger.ledger.maintain import (
 )
 from topicledger.ledger.tables import Ledger
 from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.resources.topics.drift import find as drift
 from topicledger.schemas import AUDIT, DECLARING, LEASES, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
 
 

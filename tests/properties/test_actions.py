@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from topicledger import kafka
-from topicledger.actions.delete import shape
 from topicledger.apply.executor import Executor
 from topicledger.errors import ClusterError
 from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
@@ -42,6 +41,7 @@ from topicledger.model import (
     TopicResult,
 )
 from topicledger.model.moves import Withdrawn
+from topicledger.resources.topics.actions.delete import shape
 
 WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "3000"))
 

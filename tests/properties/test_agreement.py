@@ -23,16 +23,10 @@ from topicledger.config.scope import ScopeSettings
 from topicledger.config.settings import ChangeSettings, Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.drift.audit import _without_ignored
 from topicledger.drift.beside import find_resource_drift
-from topicledger.drift.find import Estate, find_drift
 from topicledger.manifests import rows as manifests
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan import moving
-from topicledger.plan.changes import DESCRIBED
-from topicledger.plan.moving import Sizes
-from topicledger.plan.topics import decided
-from topicledger.plan.wanted import brought_about
 from topicledger.resources import building, registry
 from topicledger.resources.acls import decide as plan_acls
 from topicledger.resources.acls import kind as acl_kind
@@ -41,6 +35,12 @@ from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.group_configs import kind as group_kind
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quota_kind
+from topicledger.resources.topics.drift.find import Estate, find_drift
+from topicledger.resources.topics.plan import moving
+from topicledger.resources.topics.plan.changes import DESCRIBED
+from topicledger.resources.topics.plan.moving import Sizes
+from topicledger.resources.topics.plan.topics import decided
+from topicledger.resources.topics.plan.wanted import brought_about
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 TOPICS = phases.OBSERVED

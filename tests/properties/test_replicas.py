@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from tests.other_planners import generate, rebuild
 from topicledger.model import Refusal
 from topicledger.model.placement import Placement, PlacementKind, parse_placement
-from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
+from topicledger.resources.topics.plan.replicas import (
+    Change,
+    LiveCluster,
+    TopicReplicas,
+    Wish,
+    bytes_moved,
+    create,
+    fill,
+    flows,
+    plan,
+)
 
 Case = tuple[LiveCluster, list[TopicReplicas], dict[str, Wish]]
 

@@ -8,8 +8,8 @@ from tests.properties.rows import functions as F
 from tests.properties.walks.driver import functions_in_memory
 from tests.properties.walks.ledger import MemoryLedger
 from tests.properties.walks.world import World
-from topicledger.plan import revert
 from topicledger.resources.registry import KINDS
+from topicledger.resources.topics.plan import revert
 from topicledger.schemas import PLANS
 
 

@@ -18,12 +18,13 @@ from tests.properties.walks.estate import Estate
 from tests.properties.walks.history import Approve, Item, Start, Walk
 from tests.properties.walks.ledger import MemoryLedger
 from tests.properties.walks.world import CURSE, Event, To, World
-from topicledger.apply.throttles import take_away_left
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped
 from topicledger.ledger.throttles import Leftover
 from topicledger.model import TOPIC
-from topicledger.plan import reverted, wanted
+from topicledger.plan import reverted
+from topicledger.resources.topics.apply.throttles import take_away_left
+from topicledger.resources.topics.plan import wanted
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
 BEGAN = datetime(2026, 11, 25, 12, tzinfo=UTC)

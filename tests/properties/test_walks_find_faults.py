@@ -11,15 +11,16 @@ import pytest
 
 from tests.properties.walks.chance import OF_ACLS, OF_KILLS, OF_MOVES, About, broken, history
 from tests.properties.walks.driver import installed
-from topicledger.actions import cancelling, reassign, waves
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.throttling import Throttling
-from topicledger.apply import dispatch, throttles
+from topicledger.apply import dispatch
 from topicledger.kafka import Response
 from topicledger.kafka.outcomes import NoOutcome, Sent
 from topicledger.model import Target
 from topicledger.resources.acls import decide
+from topicledger.resources.topics.actions import cancelling, reassign, waves
+from topicledger.resources.topics.actions.throttling import Throttling
+from topicledger.resources.topics.apply import throttles
 
 pytestmark = pytest.mark.thorough
 HISTORIES = 450

@@ -16,7 +16,6 @@ from topicledger.config.scope import ScopeSettings
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
-from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.drift.scoping import on_resources
 from topicledger.model import Refusal
 from topicledger.model.scope import Scope
@@ -25,6 +24,7 @@ from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.names import AclDrift, AclSettings
+from topicledger.resources.topics.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 USUAL = {

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import decision_rows, frame
 from topicledger.config.settings import ChangeSettings
-from topicledger.plan.changes import CAUTION, DESCRIBED, with_alters, with_changes
+from topicledger.resources.topics.plan.changes import CAUTION, DESCRIBED, with_alters, with_changes
 from topicledger.schemas import OBSERVED_CONFIGS
 
 ON_TOPIC, BY_DEFAULT = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"

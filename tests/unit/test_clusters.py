@@ -12,7 +12,7 @@ from topicledger.config.settings import ClusterSettings, Settings, TablesSetting
 from topicledger.model import Refusal
 from topicledger.observe.clusters import Recorded, refusals
 from topicledger.observe.topics import ClusterStatus, Refused
-from topicledger.plan.decide import decide
+from topicledger.resources.topics.plan.decide import decide
 
 LONG_AGO = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 

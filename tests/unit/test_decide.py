@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
 from tests.unit.frames import by_topic, decision_rows, dicts, observed_rows, validated_rows
-from topicledger.actions.delete import shape
 from topicledger.model import TopicInfo
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED
-from topicledger.plan.decide import decide, without_ignored
 from topicledger.resources import registry
+from topicledger.resources.topics.actions.delete import shape
+from topicledger.resources.topics.plan.decide import decide, without_ignored
 
 LOOKS = {
     "main": ClusterStatus(cluster_id="kafka-main"),

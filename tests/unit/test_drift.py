@@ -17,8 +17,8 @@ from tests.unit.frames import dicts, frame, validated_rows
 from topicledger import phases
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
-from topicledger.drift.find import DRIFT_COLUMNS, Estate, find_drift, with_since
 from topicledger.kafka.config_values import same_value, same_value_column
+from topicledger.resources.topics.drift.find import DRIFT_COLUMNS, Estate, find_drift, with_since
 from topicledger.schemas import AUDIT, BROKERS, DRIFT, OBSERVED_CONFIGS
 
 TOPICS = phases.OBSERVED

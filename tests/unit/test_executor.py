@@ -12,12 +12,8 @@ import pytest
 
 from tests.unit.executing import ATTEMPTS, executor_for
 from topicledger import kafka
-from topicledger.actions import create as creates
-from topicledger.actions import delete as deletes
 from topicledger.actions.context import WrongCluster
 from topicledger.actions.costs import WHOLE_TOPIC
-from topicledger.actions.create import difference_from_plan
-from topicledger.actions.delete import delete_refusal
 from topicledger.apply.executor import Executor
 from topicledger.errors import ClusterError
 from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
@@ -44,6 +40,10 @@ from topicledger.model import (
     TopicResult,
 )
 from topicledger.model.moves import Withdrawn
+from topicledger.resources.topics.actions import create as creates
+from topicledger.resources.topics.actions import delete as deletes
+from topicledger.resources.topics.actions.create import difference_from_plan
+from topicledger.resources.topics.actions.delete import delete_refusal
 
 TOO_LARGE = "Excessively large number of partitions per request."
 LOST = RequestLost("cluster main at h:1 gave no answer: connection reset")

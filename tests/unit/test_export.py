@@ -20,12 +20,12 @@ from tests.commands import REPOSITORY
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.files.export import _folder, _name_left, _write
-from topicledger.files.export_topics import _selected, as_manifests, with_owned_by_others
 from topicledger.files.exported import ClusterExport, ExportRequest, TopicMessage, folded, top_notes
 from topicledger.files.exported_rows import TableExport
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
 from topicledger.manifests.files import FIELDS, ManifestRow
+from topicledger.resources.topics.files.export_topics import _selected, as_manifests, with_owned_by_others
 from topicledger.schemas import CONFIGS, DECLARING, OBSERVED
 
 LIVE = StructType(

@@ -13,12 +13,12 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, manifest_rows, plain, validated_rows
 from topicledger.config.settings import Owners, OwnerSettings
-from topicledger.drift.find import Estate
 from topicledger.drift.scoping import compared_with, configs_to_keep, on_topics
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.model.scope import Scope
-from topicledger.plan.former import UNDECLARED, former
 from topicledger.report.limits import of_rows
+from topicledger.resources.topics.drift.find import Estate
+from topicledger.resources.topics.plan.former import UNDECLARED, former
 from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

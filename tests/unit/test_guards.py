@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
-from topicledger.plan import effects, guards
 from topicledger.resources import building
+from topicledger.resources.topics.plan import effects, guards
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 
@@ -295,6 +295,14 @@ DISRUPTIONS = {
     "perhaps no spare replica": (
         in_sync_move("0:1,2,3", "0:1,2", None),
         f"3 -> 2 replicas with min.insync.replicas=unknown {ONE_DOWN}",
+    ),
+    "no spare replica of the raised number": (
+        {**in_sync_move("0:1,2,3,4", "0:1,2,3", "2"), "resolved_configs": {"min.insync.replicas": "3"}},
+        f"4 -> 3 replicas with min.insync.replicas=3 {ONE_DOWN}",
+    ),
+    "no spare replica if it isn't lowered": (
+        {**in_sync_move("0:1,2,3", "0:1,2", "2"), "resolved_configs": {"min.insync.replicas": "1"}},
+        f"3 -> 2 replicas with min.insync.replicas=2 {ONE_DOWN}",
     ),
     "to one replica": (in_sync_move("0:1,2,3", "0:1", "1"), None),
     "unknown replicas": (in_sync("1", "2", None), f"min.insync.replicas 1 -> 2 {ONE_DOWN}"),

@@ -16,9 +16,10 @@ from topicledger.files.read import Foreign, read
 from topicledger.manifests import rows as manifests
 from topicledger.model import SET_ON_TOPIC, Action
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan import revert
-from topicledger.plan.decide import decide
-from topicledger.policies import Policy, create
+from topicledger.policies import Policy
+from topicledger.resources.topics.plan import revert
+from topicledger.resources.topics.plan.decide import decide
+from topicledger.resources.topics.policies import create
 
 LEADER, FOLLOWER = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 CLUSTERS = (

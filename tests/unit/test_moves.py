@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from topicledger.apply.moves import planned_moves
 from topicledger.config.reading import read_settings
 from topicledger.model.moves import Move, UnderWay, parse_assignments
+from topicledger.resources.topics.apply.moves import planned_moves
 
 
 def test_assignments_are_read_as_plans_have_them() -> None:

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.unit.moving_cluster import MovingCluster, Written, executor_of, move
-from topicledger.actions.cancelling import StillMoved
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
 from topicledger.apply.executor import Executor
 from topicledger.kafka.reassignments import Replicas, TopicState
 from topicledger.model import Outcome, PhaseResult, Refusal
 from topicledger.model.moves import BROKER, FOLLOWER_RATE, LEADER_RATE
+from topicledger.resources.topics.actions.cancelling import StillMoved
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
 
 BEFORE, AFTER = {0: (1,), 1: (1,)}, {0: (2,), 1: (2,)}
 

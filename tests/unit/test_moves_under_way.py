@@ -10,12 +10,6 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
-from topicledger.actions.cancelling import StillMoved
-from topicledger.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
-from topicledger.actions.unthrottled import ThrottleRefused
-from topicledger.apply.throttles import take_away
 from topicledger.kafka import Response
 from topicledger.kafka.moving import Unanswered
 from topicledger.kafka.sending import OutcomeUnknown
@@ -31,6 +25,12 @@ from topicledger.model.moves import (
     Throttle,
     Withdrawn,
 )
+from topicledger.resources.topics.actions.cancelling import StillMoved
+from topicledger.resources.topics.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
+from topicledger.resources.topics.actions.unthrottled import ThrottleRefused
+from topicledger.resources.topics.apply.throttles import take_away
 
 BEFORE, AFTER = {0: (1,), 1: (1,)}, {0: (2,), 1: (2,)}
 LISTS = {(TOPIC, "t", LEADER_REPLICAS), (TOPIC, "t", FOLLOWER_REPLICAS)}

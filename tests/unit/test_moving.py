@@ -11,17 +11,17 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.unit.frames import decision_rows, dicts, frame, moves_of, observed_rows, plain, validated_rows
-from topicledger.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
-from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.model.placement import allows, parse_placement
-from topicledger.plan.changes import DESCRIBED
-from topicledger.plan.guards import max_disruptions
-from topicledger.plan.moving import _ANSWER, CREATES, Asked, answer, with_moves
-from topicledger.plan.relying import with_needed_min_insync
-from topicledger.plan.replicas import LiveCluster
 from topicledger.policies import Policy, built_in
+from topicledger.resources.topics.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
+from topicledger.resources.topics.apply.moves import PlannedMoves, render_moves
+from topicledger.resources.topics.plan.changes import DESCRIBED
+from topicledger.resources.topics.plan.guards import max_disruptions
+from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, Asked, answer, with_moves
+from topicledger.resources.topics.plan.relying import with_needed_min_insync
+from topicledger.resources.topics.plan.replicas import LiveCluster
 from topicledger.schemas import OBSERVED_CONFIGS
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}

@@ -14,7 +14,6 @@ from pyspark.sql import Row
 
 from tests.outputs import HOSTILE, LONG, WIDTHS, WORDS, problems_of, registered, terminal
 from tests.unit.announcements import DONE, drifted
-from topicledger.apply.moves import PlannedMoves
 from topicledger.apply.planned import Pending
 from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import ClusterCounts, Failure, Summary, Warned
@@ -44,6 +43,7 @@ from topicledger.ledger.verified import Kind, ProofFinding, Verified
 from topicledger.plan.approvals import Approvals
 from topicledger.plan.lines import PlannedAction
 from topicledger.queries import printing
+from topicledger.resources.topics.apply.moves import PlannedMoves
 from topicledger.review import diff, history, rendering
 from topicledger.serving.command import main
 from topicledger.text import console, listed

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from tests.unit.frames import frame
 from tests.unit.frames import plain as nullable
-from topicledger.apply.moves import PlannedMoves
 from topicledger.cli.show import in_colours
 from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.lines import ROW, planned_action
 from topicledger.resources.registry import ACTIONS
+from topicledger.resources.topics.apply.moves import PlannedMoves
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
 from topicledger.schemas import PLANS as PLANS_TABLE

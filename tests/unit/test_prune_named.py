@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from tests.unit.frames import decision_rows, dicts, frame, manifest_rows
 from topicledger.config.settings import KafkaSettings
 from topicledger.model.prune import Prune
-from topicledger.observe.topic_use import LAST_RECORDS
-from topicledger.plan import prune
-from topicledger.plan.undeclared import declared_since
+from topicledger.resources.topics.observe.topic_use import LAST_RECORDS
+from topicledger.resources.topics.plan import prune
+from topicledger.resources.topics.plan.undeclared import declared_since
 from topicledger.schemas import PLANS
 
 MAY_MEAN: dict[str, tuple[dict[str, Any], set[str]]] = {

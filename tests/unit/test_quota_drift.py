@@ -12,12 +12,12 @@ from tests.unit.frames import dicts, frame, observed_rows, validated_rows
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES
 from topicledger.drift.beside import find_resource_drift
-from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.kind import KIND
 from topicledger.resources.quotas.names import QuotaDrift
+from topicledger.resources.topics.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.schemas import AUDIT, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 

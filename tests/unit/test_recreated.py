@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from tests.unit.frames import decision_rows, dicts, policy_facts
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.model import Action, Refusal
-from topicledger.plan.recreated import created_before, evaluate
 from topicledger.policies import Policy
+from topicledger.resources.topics.plan.recreated import created_before, evaluate
 
 CREATES = ({"topic": "new", "decision": "create"}, {"topic": "again", "decision": "create"})
 

@@ -12,9 +12,9 @@ from tests.unit.frames import by_topic, dicts, frame, manifest_rows, observed_ro
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.rows import validate
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan.decide import decide
 from topicledger.plan.decided import NOTHING
 from topicledger.plan.removals import reached_again, with_removed
+from topicledger.resources.topics.plan.decide import decide
 from topicledger.schemas import BROKERS, MANIFESTS, PLANS, TABLES, Table
 
 STATUSES = {"main": ClusterStatus(cluster_id="kafka-main"), "dark": ClusterStatus(error="dark can't be reached")}

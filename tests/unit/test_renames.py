@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.frames import observed_rows, validated_rows
-from topicledger.observe.moves import ObservedMoves
-from topicledger.plan import renames
-from topicledger.plan.renames import Renames, unlike_old
+from topicledger.resources.topics.observe.moves import ObservedMoves
+from topicledger.resources.topics.plan import renames
+from topicledger.resources.topics.plan.renames import Renames, unlike_old
 from topicledger.schemas import CONFIGS
 
 SIX: dict[str, Any] = {"replication_factor": 6, "assignments": {0: [4, 5, 6, 1, 2, 3]}}

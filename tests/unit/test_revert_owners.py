@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, validated_rows
-from topicledger.plan.revert import _as_manifests
 from topicledger.plan.revert_resources import _with_owners
 from topicledger.resources.acls.kind import KIND as ACLS
+from topicledger.resources.topics.plan.revert import _as_manifests
 
 
 def test_topics_without_a_row_belong_to_their_owner_of_then(spark: SparkSession) -> None:

@@ -30,14 +30,15 @@ from topicledger.model import Action
 from topicledger.model.renames import REPLACED_BY
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan import guards, scoping
-from topicledger.plan.former import UNDECLARED
+from topicledger.plan import scoping
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.plan.scoping import topics
-from topicledger.plan.topics import decided
-from topicledger.plan.wanted import brought_about
 from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, OF_TOPICS, left_outside, with_inside
+from topicledger.resources.topics.plan import guards
+from topicledger.resources.topics.plan.former import UNDECLARED
+from topicledger.resources.topics.plan.topics import decided
+from topicledger.resources.topics.plan.wanted import brought_about
 from topicledger.schemas import BROKERS, PLANS
 
 ALL_LIMITS = Scope(

@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows
-from topicledger.actions import alter_configs
-from topicledger.actions.declared import declared_differently
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.ledger.run import Run
 from topicledger.model import Target, Work
 from topicledger.model.scope import EVERYTHING
-from topicledger.plan import topics
 from topicledger.plan.resources import changed_declarations
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.names import AclAction
+from topicledger.resources.topics.actions import alter_configs
+from topicledger.resources.topics.actions.declared import declared_differently
+from topicledger.resources.topics.plan import topics
 from topicledger.schemas import ACLS, MANIFESTS, PLANS, Table
 
 PLANNED = {"retention.ms": "604800000", "cleanup.policy": "compact,delete"}

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from tests.unit.moving_cluster import ATTEMPTS, LOST, MovingCluster, Written, executor_of, move
-from topicledger.actions.moved import moves_of
-from topicledger.actions.throttling import Throttling
-from topicledger.apply.throttles import left_on
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka.sending import OutcomeUnknown, StaysOpen
 from topicledger.ledger.throttles import Leftover
 from topicledger.model import Outcome, PhaseResult, TopicResult
 from topicledger.model.moves import BROKER, LEADER_REPLICAS, TOPIC
+from topicledger.resources.topics.actions.moved import moves_of
+from topicledger.resources.topics.actions.throttling import Throttling
+from topicledger.resources.topics.apply.throttles import left_on
 
 BEFORE, AFTER = {0: (1,)}, {0: (2,)}
 LATE = 40.0

@@ -16,10 +16,10 @@ from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, plain,
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import ChangeSettings, KafkaSettings
 from topicledger.model.renames import REPLACED_BY
-from topicledger.plan import guards
-from topicledger.plan.former import UNDECLARED, Former
-from topicledger.plan.renames import renames
-from topicledger.plan.undeclared import deleting, no_longer_asked_for, with_deletes
+from topicledger.resources.topics.plan import guards
+from topicledger.resources.topics.plan.former import UNDECLARED, Former
+from topicledger.resources.topics.plan.renames import renames
+from topicledger.resources.topics.plan.undeclared import deleting, no_longer_asked_for, with_deletes
 from topicledger.schemas import AUDIT, PLANS
 
 CREATED_AT = datetime(2026, 11, 20, tzinfo=UTC)

@@ -1,1 +1,1 @@
-"""The kinds of actions on topics, and what the actions of all resources have in common."""
+"""The parts that actions on all kinds of resources share."""

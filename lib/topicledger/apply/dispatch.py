@@ -16,7 +16,6 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
-from topicledger.actions.cancelling import StillMoved
 from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
 from topicledger.config import logs
@@ -35,6 +34,7 @@ from topicledger.model.moves import Withdrawn
 from topicledger.observe.clusters import disowned
 from topicledger.plan.standing import only
 from topicledger.policies import Policy
+from topicledger.resources.topics.actions.cancelling import StillMoved
 
 log = logging.getLogger(__name__)
 

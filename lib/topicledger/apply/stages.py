@@ -19,11 +19,8 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.apply.cancelling import cancel, cancelled_if_stopped
 from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
 from topicledger.apply.executor import Executor
-from topicledger.apply.moves import begin_until
-from topicledger.apply.throttles import left_on, take_away, take_away_left
 from topicledger.apply.values import Applied, Validated
 from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
@@ -51,11 +48,15 @@ from topicledger.model import (
 from topicledger.model.moves import Withdrawn
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import resources, topics
+from topicledger.plan import resources
 from topicledger.plan.intent import expired
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
 from topicledger.policies.contract import MAKE_PARTITIONS
+from topicledger.resources.topics.apply.cancelling import cancel, cancelled_if_stopped
+from topicledger.resources.topics.apply.moves import begin_until
+from topicledger.resources.topics.apply.throttles import left_on, take_away, take_away_left
+from topicledger.resources.topics.plan import topics
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 log = logging.getLogger(__name__)

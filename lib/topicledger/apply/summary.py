@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
-from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import outcomes as folded
@@ -20,6 +19,7 @@ from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.planned_files import paths_in, removals_in
 from topicledger.plan.resources import COUNTED
+from topicledger.resources.topics.apply.moves import PlannedMoves, planned_moves
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, document
 
@@ -144,6 +144,7 @@ class Summary:
             "pending_changes": pending["count"],
             "planned": pending["first"],
             "waits_for": pending["waits_for"],
+            "plan_digest": pending["plan_digest"],
             "moves": pending["moves"],
             "scope": pending["scope"],
             "outside": pending["outside"],

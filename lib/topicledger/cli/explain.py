@@ -29,20 +29,20 @@ from topicledger.model.topic_configs import topic_configs
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
-from topicledger.plan import effects, moving, recreated
-from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
-from topicledger.plan.decide import decide
 from topicledger.plan.lines import change_in_words
-from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
-from topicledger.plan.topics import deletes_evaluated, sizes_on
-from topicledger.plan.wanted import brought_about
 from topicledger.policies import Policy
 from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES, is_move
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
+from topicledger.resources.topics.plan import effects, moving, recreated
+from topicledger.resources.topics.plan.changes import describe, to_describe, with_alters, with_changes
+from topicledger.resources.topics.plan.decide import decide
+from topicledger.resources.topics.plan.living import as_creates
+from topicledger.resources.topics.plan.topics import deletes_evaluated, sizes_on
+from topicledger.resources.topics.plan.wanted import brought_about
 from topicledger.schemas import MANIFESTS, USAGES, Table
 from topicledger.text import cell, document, grid_of, plain
 from topicledger.text import console as text_console

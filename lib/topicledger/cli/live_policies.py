@@ -23,13 +23,13 @@ from topicledger.model import Action
 from topicledger.model.config_texts import with_units
 from topicledger.model.scope import Scope
 from topicledger.observe.clusters import observe
-from topicledger.plan.changes import describe
-from topicledger.plan.decide import decide
-from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.policies import Policy
 from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, topics_of, with_inside
+from topicledger.resources.topics.plan.changes import describe
+from topicledger.resources.topics.plan.decide import decide
+from topicledger.resources.topics.plan.living import as_creates
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import cell, counted, document, grid_of, nearest, print_first, show
 

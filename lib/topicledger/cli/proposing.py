@@ -26,7 +26,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT
-from topicledger.plan.unused import declared_without_use
+from topicledger.resources.topics.plan.unused import declared_without_use
 from topicledger.schemas import MANIFESTS, OBSERVED, USAGE, USAGES
 from topicledger.text import counted, document, first_of, iso_time, listed, plain, show
 

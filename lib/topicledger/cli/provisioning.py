@@ -48,8 +48,8 @@ from topicledger.ledger.run import Run
 from topicledger.model import RunState
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.notify.announcement import of_run
-from topicledger.plan.wanted import compares_configs
 from topicledger.resources import building, registry
+from topicledger.resources.topics.plan.wanted import compares_configs
 from topicledger.text import nearest, show, utc_time
 
 _wait_visible = click.option(

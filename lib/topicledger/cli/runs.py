@@ -8,11 +8,9 @@ from dataclasses import asdict, replace
 import click
 from rich.console import Console
 
-from topicledger.apply.cancelling import cancel_of
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
-from topicledger.apply.throttles import left_on, take_away_left
 from topicledger.cli import show
 from topicledger.cli.options import (
     Options,
@@ -42,6 +40,8 @@ from topicledger.plan.allowing import (
     stops_load,
 )
 from topicledger.plan.planned_files import apply_command
+from topicledger.resources.topics.apply.cancelling import cancel_of
+from topicledger.resources.topics.apply.throttles import left_on, take_away_left
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
 from topicledger.text import document, printable
 from topicledger.text import show as show_name

@@ -22,7 +22,7 @@ from topicledger.model.scope import Scope
 from topicledger.model.topic_configs import Version
 from topicledger.model.upgrades import as_text, concerned, of_default, of_limit, of_value, replaced_defaults
 from topicledger.observe.clusters import observe
-from topicledger.plan.changes import describe
+from topicledger.resources.topics.plan.changes import describe
 from topicledger.schemas import MANIFESTS
 from topicledger.text import document, print_first
 

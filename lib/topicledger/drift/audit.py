@@ -21,10 +21,8 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.earlier import found_before
-from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.scoping import configs_to_keep, on_resources, on_topics
 from topicledger.drift.summary import IGNORED, REFUSED, DriftSummary, summarise
-from topicledger.drift.usage import record_usage
 from topicledger.frames import materialised
 from topicledger.ledger.comparable import AUDITED_ARGUMENT
 from topicledger.ledger.run import Run
@@ -33,16 +31,18 @@ from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
 from topicledger.observe.clusters import observe
-from topicledger.observe.configs import observe_configs
 from topicledger.observe.listed import Listed
-from topicledger.observe.moves import observe_moves
 from topicledger.observe.record import keep
 from topicledger.observe.topics import Observation, as_expected
 from topicledger.plan import scoping
-from topicledger.plan.moving import uneven
 from topicledger.resources import ignoring
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
+from topicledger.resources.topics.drift.find import Estate, find_drift, with_since
+from topicledger.resources.topics.drift.usage import record_usage
+from topicledger.resources.topics.observe.configs import observe_configs
+from topicledger.resources.topics.observe.moves import observe_moves
+from topicledger.resources.topics.plan.moving import uneven
 from topicledger.schemas import (
     AUDIT,
     BROKERS,

@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.drift.find import DRIFT_COLUMNS, Estate
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources import ignoring
 from topicledger.resources.deciding import undescribed
 from topicledger.resources.ending import lookup
 from topicledger.resources.kind import DIFFERENCE, ResourceKind
+from topicledger.resources.topics.drift.find import DRIFT_COLUMNS, Estate
 
 
 def find_resource_drift(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.drift.find import Estate
 from topicledger.frames import materialised
 from topicledger.ledger.run import Run
 from topicledger.manifests import owners
@@ -13,9 +12,10 @@ from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan import scoping
-from topicledger.plan.former import former
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.scoped import INSIDE, with_inside
+from topicledger.resources.topics.drift.find import Estate
+from topicledger.resources.topics.plan.former import former
 from topicledger.schemas import OBSERVED_CONFIGS
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from topicledger.config import ownership, patterns
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import TopicLedgerError, UsageError
-from topicledger.files import export_resources, export_topics
+from topicledger.files import export_resources
 from topicledger.files.changes import adopt
 from topicledger.files.exported import ClusterExport, Exported, ExportRequest, TopicMessage, top_notes
 from topicledger.files.exported_rows import GROUP, NOTE, REASON, TableExport
@@ -28,6 +28,7 @@ from topicledger.files.writing import SUFFIXES, write_manifests
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.versions import latest_if_exists
 from topicledger.manifests.owners import owner_key
+from topicledger.resources.topics.files import export_topics
 from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, listed, show
 

@@ -25,11 +25,12 @@ from topicledger.ledger.runs import NAMES, PROVISIONING, require_fresh
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
-from topicledger.plan import allowing, effects
+from topicledger.plan import allowing
 from topicledger.plan.allowing import StoppedActions, approve_command
 from topicledger.plan.people import person_key
 from topicledger.plan.planned_files import REMOVED_ARGUMENT, is_unloaded_plan, paths_in
 from topicledger.resources import registry
+from topicledger.resources.topics.plan import effects
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
 

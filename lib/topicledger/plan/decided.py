@@ -22,9 +22,9 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import Observation
-from topicledger.plan import moving
 from topicledger.plan.batches import NEEDS_SOMETHING, planned
 from topicledger.policies import Policy
+from topicledger.resources.topics.plan import moving
 
 _NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT, Decision.DECLARED)
 """Decisions for declared topics that need no action."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from topicledger.config.settings import ClusterSettings
 from topicledger.ledger.run import Run
-from topicledger.plan import resources, topics
+from topicledger.plan import resources
 from topicledger.plan.decided import Goal
+from topicledger.resources.topics.plan import topics
 
 GOALS: Sequence[Callable[[Run, Sequence[ClusterSettings], Sequence[str] | None], Sequence[Goal]]] = (
     topics.goals,

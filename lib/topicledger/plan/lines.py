@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from topicledger.actions.kind import DECLARED
 from topicledger.actions.showing import REMOVES, Shown, changes
 from topicledger.model import Action, Target
-from topicledger.plan import effects
 from topicledger.resources.registry import ACTIONS
+from topicledger.resources.topics.plan import effects
 from topicledger.text import show
 
 ROW = ("owner", "cluster", "topic", "resource", "action", *DECLARED, "before", "after")

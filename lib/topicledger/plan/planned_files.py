@@ -52,8 +52,8 @@ from topicledger.plan.allowing import (
 )
 from topicledger.plan.intent import declarations_of, no_longer_declared
 from topicledger.plan.scoping import declarations
-from topicledger.plan.undeclared import no_longer_asked_for
 from topicledger.resources.registry import KINDS
+from topicledger.resources.topics.plan.undeclared import no_longer_asked_for
 from topicledger.schemas import DECLARING, MANIFESTS, RUNS, TABLES, Table
 from topicledger.text import counted, listed, show
 

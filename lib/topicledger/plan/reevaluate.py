@@ -25,12 +25,12 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
-from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED, VIOLATIONS, in_order, null, returned
-from topicledger.plan.recreated import created_before, evaluate
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS, created_replicas, partitions
+from topicledger.resources.topics.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
+from topicledger.resources.topics.plan.recreated import created_before, evaluate
 from topicledger.schemas import MANIFESTS, USAGES
 
 NOTED = StructType([StructField(name, VIOLATIONS) for name in ("planned_violations", "noted_violations")])

@@ -31,12 +31,12 @@ from topicledger.plan.intent import declarations_of, declared_otherwise, no_long
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.removals import with_removed
 from topicledger.plan.reverted import changed_by
-from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
 from topicledger.resources import ignoring, registry
 from topicledger.resources.ending import REFUSED
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
+from topicledger.resources.topics.plan.wanted import kinds_of
 from topicledger.schemas import ACTION_KEY, BROKERS, MANIFESTS
 
 _KEY = ("cluster", "resource")

@@ -19,7 +19,6 @@ from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.intent import declarations_of, declared_now, reason
-from topicledger.plan.revert import STILL_DECLARED, UNSURE
 from topicledger.plan.reverted import changed_later
 from topicledger.policies.contract import text
 from topicledger.resources import ignoring
@@ -27,6 +26,7 @@ from topicledger.resources.deciding import of_described
 from topicledger.resources.deciding import warned as with_warning
 from topicledger.resources.ending import ended, lookup, with_ended
 from topicledger.resources.kind import ResourceKind
+from topicledger.resources.topics.plan.revert import STILL_DECLARED, UNSURE
 from topicledger.schemas import PLANS
 
 _KEY = ("cluster", "resource")

@@ -11,10 +11,10 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
 from topicledger.model.scope import Scope
-from topicledger.plan.undeclared import is_replaced, is_undeclared
 from topicledger.resources import scoped
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
+from topicledger.resources.topics.plan.undeclared import is_replaced, is_undeclared
 from topicledger.schemas import MANIFESTS, Table
 
 

@@ -1,7 +1,7 @@
 """All kinds of resources and of actions.
 
-Kinds of resources other than topics are registered in `topicledger.kinds`. To add an action on topics: a module
-like `actions.create`, and its `KIND` in `ACTIONS`.
+Kinds of resources other than topics are registered in `topicledger.kinds`, actions on topics in
+`resources.topics.actions`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from importlib import import_module
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions import add_partitions, alter_configs, create, delete, elect_leaders, reassign
 from topicledger.actions.kind import ActionKind
 from topicledger.config.guards import APPROVED_CLASSES
 from topicledger.kinds import NAMES
 from topicledger.model import TOPIC, Target
 from topicledger.resources.kind import ResourceKind
+from topicledger.resources.topics.actions import ACTIONS as OF_TOPICS
 
 KINDS: Sequence[ResourceKind] = tuple(
     import_module(f"topicledger.resources.{names.package}.kind").KIND for names in NAMES
@@ -25,16 +25,7 @@ KINDS: Sequence[ResourceKind] = tuple(
 """Kinds of resources other than topics."""
 
 ACTIONS: dict[str, ActionKind] = {
-    kind.name: kind
-    for kind in (
-        delete.KIND,
-        create.KIND,
-        add_partitions.KIND,
-        alter_configs.KIND,
-        reassign.KIND,
-        elect_leaders.KIND,
-        *(action for kind in KINDS for action in kind.actions),
-    )
+    kind.name: kind for kind in (*OF_TOPICS, *(action for kind in KINDS for action in kind.actions))
 }
 """Kinds of actions on every kind of resource, by name."""
 

@@ -9,7 +9,6 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
-from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.ledger.allowed import Allowed
 from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes
 from topicledger.ledger.rows import read_violations
@@ -22,6 +21,7 @@ from topicledger.plan.allowing import STOPPED, StoppedActions, all_stopped
 from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned, with_destroys
 from topicledger.plan.planned_files import apply_command, paths_in, removals_in
+from topicledger.resources.topics.apply.moves import PlannedMoves, planned_moves
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import MESSAGE_CHARACTERS, show
 

@@ -32,7 +32,6 @@ from tests.properties.walks.world import World
 from topicledger import arrow, phases, pipeline
 from topicledger import frames as computed_once
 from topicledger.apply import dispatch, stages
-from topicledger.apply import throttles as taking_away
 from topicledger.apply.executor import Executor
 from topicledger.cli import runs as commands
 from topicledger.kafka import config_values, sending
@@ -47,6 +46,7 @@ from topicledger.plan.decided import Decided, commit_plan
 from topicledger.plan.reevaluate import Reevaluated
 from topicledger.resources import kind as resource_kind
 from topicledger.resources.acls import requests as acl_requests
+from topicledger.resources.topics.apply import throttles as taking_away
 from topicledger.schemas import ACL_KEY
 
 

@@ -13,8 +13,8 @@ from topicledger.config import patterns
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT
 from topicledger.policies.built_in import built_in
+from topicledger.policies.common import labels_required, owner_required
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
-from topicledger.policies.create import labels_required, owner_required
 from topicledger.resources.acls.acl import ALLOW, DENY, OPERATION_NAMES, OPERATIONS, PATTERN_TYPES, PERMISSIONS
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.rows import covered_topics

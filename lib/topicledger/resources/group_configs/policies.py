@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.policies.built_in import built_in
+from topicledger.policies.common import labels_required, owner_required
 from topicledger.policies.contract import RowRule, Subject, text
-from topicledger.policies.create import labels_required, owner_required
 from topicledger.policies.ranges import Range
 from topicledger.resources.group_configs.names import GroupConfigAction
 

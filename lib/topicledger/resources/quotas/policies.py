@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns
 from topicledger.manifests.rows import PRESENT
 from topicledger.policies.built_in import built_in
+from topicledger.policies.common import labels_required, owner_required
 from topicledger.policies.contract import RowRule, Subject, text
-from topicledger.policies.create import labels_required, owner_required
 from topicledger.policies.ranges import Range
 from topicledger.resources.quotas.entity import ENTITY
 from topicledger.resources.quotas.names import QuotaAction

@@ -1,0 +1,1 @@
+"""Topics of live clusters as rows of `manifests`, and as files."""

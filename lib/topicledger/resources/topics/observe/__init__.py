@@ -1,0 +1,1 @@
+"""Configs, sizes, moves and users of live topics."""

@@ -1,0 +1,1 @@
+"""The built-in policies about topics: each module registers its own."""
