@@ -278,7 +278,7 @@ def config_range(topic: Topic, config: str, min: float | None = None, max: float
     found = number(value)
     if found is None:
         return Answer(True)
-    if found == -1 and config.startswith("retention."):
+    if found < 0 and config.startswith("retention."):
         return Answer(max is not None)
     return Answer((min is not None and found < min) or (max is not None and found > max))
 

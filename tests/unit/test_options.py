@@ -159,3 +159,10 @@ def test_a_blank_owner_is_refused(command: str, option: str) -> None:
     """As from a variable that isn't set."""
     result = CliRunner().invoke(main, [*command.split(" "), option, " "])
     assert (result.exit_code, "a name is blank: leave the option out" in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize("name", ["", " ", "\u200b"])
+def test_a_blank_requester_is_refused(name: str) -> None:
+    """As from a variable that isn't set: the OS user would be the requester, and the author could approve."""
+    result = CliRunner().invoke(main, ["plan", "--requested-by", name])
+    assert (result.exit_code, "the name is blank: leave the option out" in result.stderr) == (2, True), result.output

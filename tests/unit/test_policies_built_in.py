@@ -329,9 +329,17 @@ def creates_one_by_one() -> Iterator[Estate]:
         create("endless", configs={"retention.bytes": "-1"}),
         create("small", "retention.bytes is 9; allowed is 10 to any", configs={"retention.bytes": "9"}),
         create("largest", configs={"retention.bytes": str(2**63 - 1)}),
-        create("below", "retention.bytes is -2; allowed is 10 to any", configs={"retention.bytes": "-2"}),
+        create("endless, too", configs={"retention.bytes": "-2"}),
         config="retention.bytes",
         min=10,
+    )
+    most = "without limit; allowed is any to 100"
+    yield of_one(
+        "config_range",
+        "every negative size is without limit",
+        create("endless", f"retention.bytes is -2, {most}", configs={"retention.bytes": "-2"}),
+        config="retention.bytes",
+        max=100,
     )
     yield of_one(
         "config_range",
@@ -991,6 +999,9 @@ def of_moves() -> Iterator[Estate]:
         moves("c", 0, says(0, 110)),
         {**moves("unknown", None, grant), "error": "UNJUDGEABLE"},
         live("d", live_num_partitions=9),
+        # A config of a topic that is altered may have any name.
+        alters("a config", {}, {"bytes": "lots"}),
+        alters("a large config", {}, {"bytes": "9000000000000"}),
         action=ReplicaAction.REASSIGN,
         max_bytes=100,
     )

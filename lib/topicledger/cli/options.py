@@ -31,6 +31,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import versions
+from topicledger.plan.people import person_key
 from topicledger.schemas import MANIFESTS
 from topicledger.text import console, document, printable
 
@@ -129,7 +130,16 @@ class Renamed(click.Option):
         self.opts = shown
 
 
-requested_by_option = click.option("--requested-by", help="Name of the requester; default: the OS user.")
+def _requester(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """Return the requester's name. A blank one, such as from a variable that isn't set, would let them approve."""
+    if given is not None and not person_key(given):
+        raise click.BadParameter("the name is blank: leave the option out, or name the requester")
+    return given
+
+
+requested_by_option = click.option(
+    "--requested-by", callback=_requester, help="Name of the requester; default: the OS user."
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

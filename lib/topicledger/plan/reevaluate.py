@@ -155,19 +155,19 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
 
     `phase` is null for actions that passed validate and have no outcome yet; the other rows only count in budgets. A
     topic that this run created exists, and one that it deleted doesn't, even if the listing lags (C21). Values that
-    validateOnly resolved are filled in; owners and labels are from the manifests at `manifest_version`.
+    validateOnly resolved are filled in; owners and labels are from the manifests at `manifest_version`, and owners of
+    topics without a row from the plan.
     """
     key = ["cluster", "topic"]
     known = F.col("cluster").isin(*seen.known)
     # An alter doesn't count in budgets. Its policies need no second evaluation: it is sent as planned, or refused (K2).
     evaluated_kinds = F.col("action").isin(Action.DELETE.value, *(each.value for each in MAKE_PARTITIONS))
-    # Owners are from the manifests at `manifest_version`.
-    planned = run.plans().drop("owner").where(evaluated_kinds & known)
+    planned = run.plans().withColumnRenamed("owner", "planned_owner").where(evaluated_kinds & known)
     declared = (
         run.manifests(manifest_version)
         .transform(manifests.validated_by(run.settings, run.selected))
         .where(F.col("phase").isNull())
-        .select(*key, "owner", "labels")
+        .select(*key, "owner", "labels", F.lit(True).alias("declared"))
     )
     rows = (
         with_outcomes(planned, run.audit(), more={"resolved": _resolved(), "noted": _noted()})
@@ -209,6 +209,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     values = {
         "cluster_id": F.coalesce("planned_cluster_id", "cluster_id"),
         "topic_id": F.coalesce("planned_id", "topic_id"),
+        "owner": F.when(F.col("declared"), F.col("owner")).otherwise(F.col("planned_owner")),
         "decision": F.coalesce("action", F.when(listed & ~F.col("internal"), F.lit(Decision.UNMANAGED.value))),
         "live": F.when(F.col("unknown").isNull() | created, lives),
         "internal": F.coalesce("internal", F.lit(False)),

@@ -207,9 +207,9 @@ def refused_now(
 ) -> Iterator[tuple[Transform, Mapping[str, str]]]:
     """Yield transforms that refuse planned actions which policies don't allow any more, and clusters' errors.
 
-    Policies are evaluated on the clusters' current resources, with owners and labels from the latest tables. Clusters
-    are asked only about planned actions (columns of `plans`) of kinds with policies. The errors: cluster -> why its
-    actions can't be evaluated.
+    Policies are evaluated on the clusters' current resources, with owners and labels from the latest tables, and owners
+    of resources without a row from the plan. Clusters are asked only about planned actions (columns of `plans`) of
+    kinds with policies. The errors: cluster -> why its actions can't be evaluated.
     """
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
@@ -221,11 +221,13 @@ def refused_now(
             continue
         clusters = [each for each in run.clusters if each.name in ids]
         latest = latest_if_exists(run.ledger, kind.table)
-        own = validated_rows(run, kind, latest, None).select(*_KEY, "owner", "labels")
+        declared = F.lit(True).alias("_declared")
+        own = validated_rows(run, kind, latest, None).select(*_KEY, F.col("owner").alias("_own"), "labels", declared)
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         validated = (
-            asked.drop("owner", "labels")
+            asked.drop("labels")
             .join(own, on=[*_KEY], how="left")
+            .withColumn("owner", F.when(F.col("_declared"), F.col("_own")).otherwise(F.col("owner")))
             .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import Action, Refusal, ReplicaAction
+from topicledger.model.renames import REPLACED_BY, UNDECLARED
 from topicledger.naming import ActionName
 from topicledger.phases import DECIDED
 
@@ -175,13 +176,21 @@ class Policy:
         asked = (F.col("decision") == self.action.value) & F.col("phase").isNull()
         if self.clusters:
             asked &= F.col("cluster").isin(*self.clusters)
+        unknown = self._may_have_any_label()
         if self.owners:
-            asked &= is_one_of(F.col("owner"), self.owners)
+            asked &= is_one_of(F.col("owner"), self.owners) | (unknown & F.col("owner").isNull())
         if self.concerns is not None:
             asked &= self.concerns
         for name, value in self.labels.items():
-            asked &= F.col("labels")[name] == value
+            asked &= unknown | (F.col("labels")[name] == value)
         return F.coalesce(asked, F.lit(False))
+
+    def _may_have_any_label(self) -> Column:
+        """Return whether a delete is of a topic whose row is gone: its labels, and perhaps its owner, are unknown."""
+        if self.action is not Action.DELETE:
+            return F.lit(False)
+        before = F.col("before")
+        return F.coalesce(before[UNDECLARED].isNotNull() | before[REPLACED_BY].isNotNull(), F.lit(False))
 
 
 def partitions() -> Column:

@@ -16,13 +16,10 @@ from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import with_reasons, yours
 from topicledger.model import TOPIC, Action, Phase
-from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS
 
 log = logging.getLogger(__name__)
-
-UNDECLARED = "undeclared"
-"""Key in `plans.before` of the delete of a topic whose row was removed: the run that created the topic."""
 
 _KEY = ("cluster", "topic")
 _ROW = (*_KEY, "owner", REPLACES, "_removed", "_at")

@@ -30,7 +30,7 @@ from topicledger.policies.contract import (
 from topicledger.resources.topics.policies.change import require_config_names, reset
 
 _UNLIMITED = frozenset(name for name, each in topic_configs().items() if each.changes.unlimited is not None)
-"""Topic configs for which -1 means no limit."""
+"""Topic configs of which a negative number means no limit."""
 _NUMBER = "decimal(38,9)"
 _MAX_COUNT = 2**31 - 1
 """Kafka's own limit, an int32: no sum of such products overflows a bigint."""
@@ -169,7 +169,7 @@ def config_values(*, config: str, values: Sequence[str]) -> RowRule:
 def config_range(*, config: str, min: int | float | str | None = None, max: int | float | str | None = None) -> RowRule:
     """The numeric config is from `min` to `max`, even if the broker chooses it; these may have units, such as "7d".
 
-    -1 of retention.ms and retention.bytes is without limit: above any `max`.
+    A negative value of a retention is without limit: above any `max`.
     """
     if min is None and max is None:
         raise ValueError("give min, max or both")
@@ -180,18 +180,25 @@ def config_range(*, config: str, min: int | float | str | None = None, max: int 
     if least is not None and most is not None and most < least:
         raise ValueError(f"max is {max}, below min {min}")
     number = plain_number(value).try_cast(_NUMBER)
-    endless = (number == -1) if config in _UNLIMITED else F.lit(False)
+    endless = _is_endless(config, number)
     too_low = ~endless & (number < F.lit(Decimal(str(least))).cast(_NUMBER)) if least is not None else F.lit(False)
     too_high = (endless | (number > F.lit(Decimal(str(most))).cast(_NUMBER))) if most is not None else F.lit(False)
     allowed = f"allowed is {'any' if least is None else least} to {'any' if most is None else most}"
     of = _config_origin(config)
     return RowRule(
         reason=F.when(value.isNotNull() & number.isNull(), text(f"{config} is ", value, f", not a number; {allowed}"))
-        .when(endless & too_high, text(f"{config} is -1, without limit", of, f"; {allowed}"))
+        .when(endless & too_high, text(f"{config} is ", value, ", without limit", of, f"; {allowed}"))
         .when(too_low | too_high, text(f"{config} is ", value, of, f"; {allowed}")),
         unjudgeable=not_known(config, value),
         inputs=text(f"{config} ", value),
     )
+
+
+def _is_endless(name: str, number: Column) -> Column:
+    if name not in _UNLIMITED:
+        return F.lit(False)
+    # -2 of a local retention stands for the topic's whole retention.
+    return number == -1 if topic_configs()[name].accepted.least == -2 else number < 0
 
 
 @built_in(Action.CREATE, moves=True, alters=lambda _: F.array_contains(touched(), "min.insync.replicas"))

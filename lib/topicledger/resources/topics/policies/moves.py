@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from topicledger.kafka.config_values import trimmed
 from topicledger.model import Refusal, ReplicaAction
 from topicledger.policies.built_in import always_on, built_in
-from topicledger.policies.contract import Facts, RowRule, SetRule, config, fewer_replicas, text
+from topicledger.policies.contract import Facts, RowRule, SetRule, config, fewer_replicas, is_move, text
 
 
 @always_on(ReplicaAction.REASSIGN, Refusal.BELOW_MIN_INSYNC)
@@ -43,7 +43,7 @@ def max_bytes_moved(*, max_bytes: int) -> SetRule:
         raise ValueError("max_bytes must be 0 or more")
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        size = F.col("after")["bytes"].cast("bigint")
+        size = F.when(is_move(), F.col("after")["bytes"].try_cast("bigint"))
         in_order = Window.partitionBy("cluster").orderBy("topic").rowsBetween(Window.unboundedPreceding, 0)
         rows = topics.withColumn("_so_far", F.sum(F.when(F.col("open"), size)).over(in_order))
         so_far = F.col("_so_far")
