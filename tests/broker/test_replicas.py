@@ -268,6 +268,16 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         assert estate.rows(PLANS, "full") == []
         assert throttles_on(kafka) == {}
 
+        # A broker that is gone for good is drained of replicas that others have, too; the rest has no leader.
+        kafka.kill_broker(3)
+        until(lambda: live(kafka, "bal.declared")["bal.declared"].leaderless > 0, seconds=60)
+        assert estate.run("plan", "dead", instead=drain).exit_code == 4
+        assert ended(estate, "dead") == {
+            ("bal.declared", "reassign"): ("policy", "refused", "BROKERS_UNAVAILABLE"),
+            ("bal.foreign", "reassign"): ("validate", "ok", None),
+            ("bal.three", "reassign"): ("policy", "refused", "TOO_FEW_BROKERS"),
+        }
+
 
 def test_an_audit_says_what_placements_do_not_allow_and_what_is_moved(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path

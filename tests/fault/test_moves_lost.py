@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +26,7 @@ from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
-from topicledger.resources.topics.actions import receivers, waves
+from topicledger.resources.topics.actions import obstacles, waves
 from topicledger.resources.topics.actions.moved import moves_of
 from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -131,7 +132,7 @@ def test_moves_of_a_dead_broker_stay_open_until_it_is_back(
     kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R4, R6: throttles of the other brokers stay recorded until then, and the last start removes them."""
-    monkeypatch.setattr(receivers, "_GONE_FOR", 5.0)
+    monkeypatch.setattr(obstacles, "_GONE_FOR", 5.0)
     before, after, kept = {0: (1, 2), 1: (2, 1)}, {0: (1, 3), 1: (2, 3)}, Kept()
     target = move("dead.one", with_data(kafka_three, "dead.one", before), before, after)
     with mover(kafka_three, SLOW, kept) as executor:
@@ -146,6 +147,39 @@ def test_moves_of_a_dead_broker_stay_open_until_it_is_back(
     with mover(kafka_three, FAST, kept) as executor:
         assert outcomes(list(executor.apply([replace(target, maybe_sent=True)]))) == [Outcome.OK]
     assert replicas(kafka_three, "dead.one") == after
+    assert not kept.left()
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+
+
+def test_move_whose_only_source_dies_stays_open_until_it_is_back(
+    kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R8: the controller accepts to move a partition without a leader, and never ends it; so we don't ask it to."""
+    monkeypatch.setattr(obstacles, "_GONE_FOR", 5.0)
+    before, after, kept = {0: (3,)}, {0: (2,)}, Kept()
+    target = move("source.begun", with_data(kafka_three, "source.begun", before), before, after)
+    idle = move("source.idle", with_data(kafka_three, "source.idle", before, 20_000), before, after)
+    with mover(kafka_three, SLOW, kept) as executor:
+        thread, ended = under_way(kafka_three, executor, target)
+        kafka_three.kill_broker(3)
+        try:
+            thread.join(timeout=120)
+            assert ["begun: no known outcome (partition 0 has had no leader" in str(each) for each in ended] == [True]
+            (row,) = executor.validate([idle])
+            assert (row.outcome, row.error) == (Outcome.REFUSED, Refusal.BROKERS_UNAVAILABLE.value)
+            assert "partition 0 has no leader to copy from" in str(row.error_message)
+            assert executor.admin.reassign({("source.idle", 0): (2,)})[0]["source.idle", 0].error_code == 0
+            time.sleep(5)
+            listed = executor.reassignments() or {}
+            assert {key for key in listed if key[0].startswith("source.")} == {("source.begun", 0), ("source.idle", 0)}
+            assert executor.topic_states(["source.idle"])["source.idle"].partitions[0].leader == -1
+            assert executor.admin.reassign({("source.idle", 0): None})[0]["source.idle", 0].error_code == 0
+        finally:
+            kafka_three.start_broker(3)
+    with mover(kafka_three, FAST, kept) as executor:
+        assert outcomes(list(executor.apply([replace(target, maybe_sent=True)]))) == [Outcome.OK]
+    assert replicas(kafka_three, "source.begun") == after
+    assert replicas(kafka_three, "source.idle") == before
     assert not kept.left()
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
@@ -172,7 +206,7 @@ def test_controller_killed_during_a_wave_does_not_disturb_moves(kafka_three: Emb
 
 def test_full_disk_on_the_target_leaves_the_move_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """R4: Kafka stops a broker if its only log directory fails; a larger disk and the same run id finish the move."""
-    monkeypatch.setattr(receivers, "_GONE_FOR", 5.0)
+    monkeypatch.setattr(obstacles, "_GONE_FOR", 5.0)
     before, after, kept = {0: (1,), 1: (2,)}, {0: (1, 3), 1: (3,)}, Kept()
     with three_brokers() as kafka:
         target = move("full.one", with_data(kafka, "full.one", before, 30_000_000), before, after)

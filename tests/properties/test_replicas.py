@@ -143,14 +143,16 @@ def test_spread_topics_have_no_rack_twice_if_there_are_racks_enough(case: Case) 
 @given(cases())
 @settings(max_examples=300, deadline=None)
 def test_no_plan_lowers_the_number_of_replicas_unless_that_is_declared(case: Case) -> None:
-    """Placements, drains and fills keep it."""
+    """Placements, drains and fills keep it, and don't move what has no leader."""
     cluster, found, wishes = case
+    found = [replace(each, leaderless=frozenset(each.replicas.keys() & {1})) for each in found]
     kept = {name: replace(wish, replication_factor=None) for name, wish in wishes.items()}
     filled = fill(cluster, found, [min(cluster.racks)])
     for changes in (plan(cluster, found, kept), filled):
         for topic in found:
             for partition, target in changes.get(topic.topic, Change()).target.items():
                 assert len(target) == len(topic.replicas[partition])
+                assert partition not in topic.leaderless
 
 
 @pytest.mark.thorough

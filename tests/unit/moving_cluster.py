@@ -23,7 +23,8 @@ class MovingCluster:
     """Stands in for `ClusterAdmin`; a move is over when `finish` says so."""
 
     reassigns = True
-    brokers = (1, 2, 3)
+    brokers: tuple[int, ...] = (1, 2, 3)
+    """Those that are up."""
 
     def __init__(self, **topics: Mapping[int, Replicas]) -> None:
         self.replicas: dict[Partition, Replicas] = {
@@ -48,9 +49,16 @@ class MovingCluster:
         """Partition -> its replicas in sync, if these differ from `replicas`."""
 
     def finish(self, *partitions: Partition) -> None:
-        """The controller is done with moves; with all where none are named."""
-        for key in partitions or tuple(self.targets):
+        """The controller is done with moves; with all that have a leader where none are named."""
+        for key in partitions or tuple(filter(self._is_led, self.targets)):
             self.replicas[key] = self.targets.pop(key)
+
+    def _is_led(self, key: Partition) -> bool:
+        return self._leader(key) >= 0
+
+    def _leader(self, key: Partition) -> int:
+        in_sync = self.in_sync.get(key, self.replicas[key])
+        return next((each for each in self.replicas[key] if each in in_sync and each in self.brokers), -1)
 
     def throttles(self) -> set[tuple[str, str, str]]:
         """Return the configs that are set."""
@@ -74,7 +82,7 @@ class MovingCluster:
         def state(key: Partition) -> PartitionState:
             live, target = self.replicas[key], self.targets.get(key)
             shown = live if target is None else (*target, *(each for each in live if each not in target))
-            return PartitionState(shown, self.in_sync.get(key, frozenset(live)), live[0])
+            return PartitionState(shown, self.in_sync.get(key, frozenset(live)), self._leader(key))
 
         return {
             topic: TopicState(

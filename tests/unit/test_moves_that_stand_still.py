@@ -56,6 +56,26 @@ def test_a_replica_that_falls_behind_is_warned_of(caplog: pytest.LogCaptureFixtu
     assert warnings_of_an_hour(Busy(t=ONE), caplog, grows=1_000)
 
 
+def test_a_partition_without_a_leader_is_warned_of_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    """The brokers that get replicas are fine: t's only source has died, and u keeps the run waiting."""
+    stop, cluster = threading.Event(), MovingCluster(t=ONE, u={0: (3,)})
+
+    def meanwhile() -> None:
+        cluster.brokers = (2, 3)
+        if executor.clock() > 1_000:
+            stop.set()
+
+    executor = executor_of(cluster, Written(), stop=stop, meanwhile=meanwhile)
+    cluster.reassign({("t", 0): (2,)})
+    with caplog.at_level(logging.WARNING), pytest.raises(OutcomeUnknown):
+        list(executor.apply([move("t", ONE, TWO, maybe_sent=True), move("u", {0: (3,)}, TWO)]))
+    said = [each.getMessage() for each in caplog.records]
+    assert said.count("cluster main: partitions that the run moves have no leader to copy from: t-0") == 1
+    (still,) = (each for each in said if "no move has come closer" in each)
+    assert ": t-0 has no leader to copy from: start a broker with a replica in sync" in still
+    assert "; u-0 waits for broker 2; see the log" in still
+
+
 BEFORE, AFTER = {0: (1, 2)}, {0: (2, 3)}
 
 

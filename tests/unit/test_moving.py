@@ -158,6 +158,34 @@ def test_a_broker_is_drained_of_every_topic_within_its_placement() -> None:
     }
 
 
+def test_a_move_without_a_leader_to_copy_from_is_refused() -> None:
+    """It would never end. Others of the same topic that stay where they are do no harm."""
+    gone: dict[str, Any] = {"other_leaders": {0: -1}}
+    found = answers(
+        row("declared", {0: [9, 1], 1: [1, 2]}, placement="brokers:1,2", **gone),
+        row("assigned", {0: [9], 1: [1]}, assigned={0: [2], 1: [1]}, **gone),
+        row("rest", {0: [9], 1: [1]}, assigned={0: [9], 1: [2]}, **gone),
+    )
+    errors = {topic: each.get("error") for (topic, _), each in found.items()}
+    assert errors == {"declared": "BROKERS_UNAVAILABLE", "assigned": "BROKERS_UNAVAILABLE", "rest": None}
+    message = found["declared", "reassign"]["error_message"]
+    assert message.startswith("no leader to copy from (partitions 0): start a broker with a replica in sync")
+    drained = rebalanced(
+        row("lost", {0: [9]}, declared=False, **gone),
+        row("led", {0: [9, 1]}, declared=False, other_leaders={0: 1}),
+        broker=9,
+        fills=False,
+    )
+    assert drained["lost"] == "BROKERS_UNAVAILABLE"
+    assert parse_assignments(drained["led"])[0][0] == 1
+
+
+def test_a_broker_is_filled_with_nothing_that_has_no_leader() -> None:
+    """All its brokers are up: a log directory of one may be offline."""
+    lost = row("lost", {n: [1 + n % 2] for n in range(6)}, declared=False, other_leaders=dict.fromkeys(range(6), -1))
+    assert rebalanced(lost, broker=3, fills=True) == {}
+
+
 @pytest.mark.parametrize("fills", [False, True])
 def test_a_rebalance_leaves_topics_whose_rows_are_refused(fills: bool) -> None:
     """A mistake elsewhere in a row must not take away the placement that the row declares."""

@@ -12,6 +12,10 @@ Assignments: TypeAlias = Mapping[int, tuple[int, ...]]
 """Partition -> broker ids; the first is the preferred leader."""
 
 
+LEADER_ADVICE = "start a broker with a replica in sync; if all are lost, elect an unclean leader or delete the topic"
+"""What to do about a partition that has no leader, so that nothing can be copied from it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
     """A broker to drain or fill: a run moves replicas for it, instead of as manifests declare."""

@@ -46,7 +46,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.NO_ANSWER: "The cluster answers about others: see the broker's log, then run again.",
     Refusal.TOO_FEW_BROKERS: "Declare fewer replicas, or add brokers that its placement allows.",
     Refusal.TOO_FEW_RACKS: "Declare fewer replicas or another placement, or add brokers in other racks.",
-    Refusal.BROKERS_UNAVAILABLE: "Restore the brokers that the message names, or declare others; then run again.",
+    Refusal.BROKERS_UNAVAILABLE: "Restore brokers as the message says, or declare others; then run again.",
     Refusal.NO_ROOM: "Free disk space on the brokers that the message names, or declare others.",
     Refusal.BROKER_TOO_OLD: "Upgrade the brokers to the version that the message names, or omit the change.",
     Refusal.NOT_REVERTIBLE: "Declare what the topic should be, as the message says: the tables lack the earlier state.",

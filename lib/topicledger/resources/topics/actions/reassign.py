@@ -1,4 +1,4 @@
-"""reassign: AlterPartitionReassignments (KIP-455; R1 to R7), in waves.
+"""reassign: AlterPartitionReassignments (KIP-455; R1 to R8), in waves.
 
 Kafka has no validateOnly for it, and silently lets a second target win (R1, R2). So before each request, its partitions
 are compared with the plan and with the reassignments under way. The controller adds the new replicas, and removes the
@@ -38,6 +38,7 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
+from topicledger.model.moves import LEADER_ADVICE
 from topicledger.resources.topics.actions import cancelling
 from topicledger.resources.topics.actions.declared import declared_differently
 from topicledger.resources.topics.actions.min_insync import below_min_insync
@@ -49,7 +50,7 @@ _SHOWN_WITHIN = 15.0
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Our own checks (R1): the topic and its replicas are as planned, brokers are up, no partition is being moved."""
+    """Our own checks (R1): the topic is as planned, brokers are up, partitions have leaders and aren't being moved."""
     now = datetime.now(UTC)
     for target, refusal in check(context, targets):
         if refusal is None:
@@ -137,6 +138,9 @@ def _refusal(
         down = sorted(set(brokers) - up)
         if down and live.replicas != brokers:
             return Refusal.BROKERS_UNAVAILABLE, f"brokers {down} are not up: nothing is moved to them; plan again"
+        if live.leader < 0 and live.replicas != brokers:
+            words = f"partition {partition} has no leader to copy from: {LEADER_ADVICE}; then plan again"
+            return Refusal.BROKERS_UNAVAILABLE, words
     return None
 
 

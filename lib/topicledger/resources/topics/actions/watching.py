@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.reassignments import Partition
-from topicledger.model.moves import Move
+from topicledger.model.moves import LEADER_ADVICE, Move
 from topicledger.resources.topics.actions.moved import progress
 from topicledger.text import iso_time, listed
 
@@ -53,7 +53,7 @@ class Watching:
         if not under_way or now - max(self._closer_at, self._warned) < _STILL_FOR:
             return
         self._warned = now
-        late = [f"{topic}-{number} waits for broker {brokers}" for (topic, number), brokers in waiting.items()]
+        late = [f"{topic}-{number} {why}" for (topic, number), why in waiting.items()]
         log.warning(
             "cluster %s: no move has come closer to its end since %s (%.0f min): %s; %s",
             self._context.cluster,
@@ -64,14 +64,18 @@ class Watching:
         )
 
     def _waiting(self, under_way: Mapping[Partition, Move]) -> Mapping[Partition, str]:
-        """Return partition -> new replicas that aren't in sync; note whether any move has come closer."""
+        """Return partition -> what it waits for, in words; note whether any move has come closer."""
         states = self._context.topic_states(sorted({topic for topic, _ in under_way}))
         waiting: dict[Partition, set[int]] = {}
+        words: dict[Partition, str] = {}
         for (topic, number), move in under_way.items():
             live = states[topic].partitions.get(number) if topic in states else None
             late = set(move.after) - (live.isr if live is not None else frozenset())
             if late:
                 waiting[topic, number] = late
+                words[topic, number] = f"waits for broker {', '.join(map(str, sorted(late)))}"
+            if live is not None and live.leader < 0:
+                words[topic, number] = f"has no leader to copy from: {LEADER_ADVICE}"
         joined = sum(len(move.after) for move in under_way.values()) - sum(map(len, waiting.values()))
         missing = self._bytes_missing(waiting, under_way)
         new = frozenset(under_way)
@@ -83,7 +87,7 @@ class Watching:
         elif joined > self._joined or fewer:
             self._joined, self._missing = max(joined, self._joined), missing if fewer else self._missing
             self._is_closer()
-        return {key: ", ".join(map(str, sorted(brokers))) for key, brokers in waiting.items()}
+        return words
 
     def _is_closer(self) -> None:
         self._closer_at, self._closer = self._context.clock(), datetime.now(UTC)

@@ -32,7 +32,7 @@ from topicledger.resources.topics.actions.moved import (
     ours,
     where_cancelled,
 )
-from topicledger.resources.topics.actions.receivers import Receivers
+from topicledger.resources.topics.actions.obstacles import Obstacles
 from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger.resources.topics.actions.watching import Watching
 
@@ -75,7 +75,7 @@ class Waves:
         self._unlisted_since: dict[str, float] = {}
         self._looked = False
         self._began = datetime.now(UTC)
-        self._receivers = Receivers(context)
+        self._obstacles = Obstacles(context)
         self._watching = Watching(context)
 
     def run(self) -> Iterator[PhaseResult]:
@@ -122,8 +122,7 @@ class Waves:
         if throttling.begun:
             without = throttling.complete(wave, self._under_way.values(), rate)
         elif self._may_be_deleted():
-            # An unlisted topic's configs can't be read, so it can't be throttled. Wait until it is listed, or counts
-            # as deleted.
+            # An unlisted topic can't be throttled: its configs can't be read. Wait until it is listed, or deleted.
             return []
         else:
             without = throttling.begin(self._unfinished(), rate)
@@ -151,13 +150,14 @@ class Waves:
         seen = list(self._targets) if topics is None else topics
         listed = self._context.require_reassignments()
         states = self._context.topic_states(seen)
+        self._obstacles.see(states)
         for topic in seen:
             for move in self._moves[topic]:
                 self._under_way.pop((topic, move.partition), None)
                 self._see(move, states.get(topic), listed)
         self._looked = True
         if topics is None:
-            for topic, why in self._receivers.gone(self._unfinished(), self._under_way).items():
+            for topic, why in self._obstacles.gone(self._unfinished(), self._under_way).items():
                 if topic not in self._left_open:
                     self._leave_open(topic, why)
 
@@ -264,9 +264,8 @@ class Waves:
                 continue
             if self.is_done(target):
                 del self._targets[topic]
-                yield self._context.result(
-                    target, Phase.APPLY, outcome_of(kafka.NONE), self.answer(target, self._began)
-                )
+                answer = self.answer(target, self._began)
+                yield self._context.result(target, Phase.APPLY, outcome_of(kafka.NONE), answer)
             elif topic in self._failed and topic not in moving:
                 del self._targets[topic]
                 yield self._ended_early(target, *self._failed[topic])
@@ -289,7 +288,7 @@ class Waves:
     def _next_wave(self) -> Sequence[Move]:
         most = self._context.limits.moving.settings
         room = UnderWay(max_partitions=most.max_partitions_per_broker, max_bytes=most.max_bytes_per_broker)
-        copied, wave = list(self._receivers.copied(self._under_way.values())), list[Move]()
+        copied, wave = list(self._obstacles.copied(self._under_way.values())), list[Move]()
         if self._context.limits.moving.is_expired():
             for topic in self._targets:
                 self._fail(topic, Refusal.PLAN_EXPIRED, "the rest was not begun: guards.max_plan_age is over")
@@ -299,14 +298,17 @@ class Waves:
             if topic in self._failed or topic in self._left_open:
                 continue
             for move in self._moves[topic]:
-                idle = (topic, move.partition) not in self._under_way and not self._is_done(move)
-                if idle and len(wave) < _MOST_AT_ONCE and self._receivers.are_up(move) and room.take(move):
+                if len(wave) < _MOST_AT_ONCE and self._may_begin(move) and room.take(move):
                     wave.append(move)
         if not wave and not copied:
-            # Nothing else moves: waiting for these brokers would only hold the cluster's lease.
-            for topic, why in self._receivers.unbegun.items():
+            # Nothing else moves: waiting for these brokers or leaders would only hold the cluster's lease.
+            for topic, why in self._obstacles.unbegun.items():
                 self._fail(topic, Refusal.BROKERS_UNAVAILABLE, why)
         return wave
+
+    def _may_begin(self, move: Move) -> bool:
+        idle = (move.topic, move.partition) not in self._under_way and not self._is_done(move)
+        return idle and self._obstacles.may_begin(move)
 
     def _start(self, wave: Sequence[Move]) -> None:
         by_topic: dict[str, list[Move]] = {}
@@ -318,8 +320,8 @@ class Waves:
                 (move.topic, move.partition): move.after
                 for each in targets
                 for move in by_topic[each.topic]
-                # A second request for these would overwrite a target that another client has set since.
-                if not self._is_done(move) and (move.topic, move.partition) not in self._under_way
+                # A second request for others would overwrite a target that another client has set since.
+                if self._may_begin(move)
             }
             results = {target.topic: TopicResult() for target in targets}
             if not asked:
@@ -349,7 +351,6 @@ class Waves:
                     self._under_way[target.topic, move.partition] = move
             if target.topic not in checked.refused and answer.result.error_code != kafka.NONE:
                 self._failed.setdefault(target.topic, (None, answer.result))
-
         if silent:
             # Without an outcome in an answer, the cluster shows whether the partitions move.
             self.look(list(silent))

@@ -171,6 +171,7 @@ def answer(
             topic=row["topic"],
             replicas={partition: tuple(brokers) for partition, brokers in row["live"]},
             sizes=dict(row["sizes"] or ()),
+            leaderless=frozenset(part for part, leader in dict(row["other_leaders"] or ()).items() if leader < 0),
         )
         for row in rows
         if row["live"] is not None

@@ -54,8 +54,9 @@ class _Fill:
         donors = {broker: _Donor() for broker in self._up}
         for name, topic in self._topics.items():
             for partition, replicas in topic.replicas.items():
-                if name not in self._movable or not set(replicas) <= set(donors):
-                    # One of its brokers is down or leaving: it is left as it is.
+                led = partition not in topic.leaderless
+                if name not in self._movable or not led or not set(replicas) <= set(donors):
+                    # One of its brokers is down or leaving, or it has no leader: it is left as it is.
                     continue
                 for broker in replicas:
                     donor = donors[broker]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger.model import Refusal
+from topicledger.model.moves import LEADER_ADVICE
 from topicledger.model.placement import ANYWHERE, Placement, PlacementKind
 from topicledger.resources.topics.plan.replicas.level import level_leaders, level_replicas, separate_racks
 from topicledger.resources.topics.plan.replicas.loads import Loads
@@ -60,6 +61,7 @@ def _planned(cluster: LiveCluster, loads: Loads, topic: TopicReplicas, wish: Wis
             work.assign(wish.assignments)
         else:
             work.place(wish.replication_factor)
+        work.require_leaders()
         return Change(target=work.changed(), crowded=work.crowded(distinct=wish.assignments is None))
     except _Refused as refused:
         work.undo()
@@ -234,6 +236,13 @@ class _Work:
                 f"brokers that have replicas of partitions to be changed are down: {_ids(away)}; run again when they "
                 "are up, or drain them",
             )
+
+    def require_leaders(self) -> None:
+        """Refuse to move partitions without a leader: their moves would never end."""
+        leaderless = sorted(self._topic.leaderless & self.changed().keys())
+        if leaderless:
+            words = f"no leader to copy from (partitions {_ids(leaderless)}): {LEADER_ADVICE}; then plan again"
+            raise _Refused(Refusal.BROKERS_UNAVAILABLE, words)
 
     # The protocol `level.Topic`.
 

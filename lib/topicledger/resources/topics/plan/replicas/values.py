@@ -34,6 +34,8 @@ class TopicReplicas:
     """Partition -> replicas."""
     sizes: Mapping[int, int] = field(default_factory=dict)
     """Bytes of each partition's largest replica; a partition that isn't here has an unknown size, and counts as 0."""
+    leaderless: frozenset[int] = frozenset()
+    """Partitions without a leader: nothing can be copied from them."""
 
     def size(self, partition: int) -> int:
         return self.sizes.get(partition, 0)
