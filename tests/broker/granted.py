@@ -28,11 +28,23 @@ class Rights:
         self._kafka = kafka
 
     def allow(self, operation: ACLOperation, resource: tuple[ResourceType, str], pattern: str = "LITERAL") -> None:
+        self._create(operation, resource, pattern, ACLPermissionType.ALLOW)
+
+    def deny(self, operation: ACLOperation, resource: tuple[ResourceType, str], pattern: str = "LITERAL") -> None:
+        self._create(operation, resource, pattern, ACLPermissionType.DENY)
+
+    def _create(
+        self,
+        operation: ACLOperation,
+        resource: tuple[ResourceType, str],
+        pattern: str,
+        permission: ACLPermissionType,
+    ) -> None:
         acl = ACL(
             principal=f"User:{USER}",
             host="*",
             operation=operation,
-            permission_type=ACLPermissionType.ALLOW,
+            permission_type=permission,
             resource_pattern=ResourcePattern(*resource, ACLResourcePatternType[pattern]),
         )
         with admin_of(self._kafka) as admin:

@@ -31,11 +31,15 @@ def rights(kafka_sasl: EmbeddedKafka) -> Iterator[Rights]:
     made.take_all()
 
 
-def unseen(kafka: EmbeddedKafka) -> int | str:
+DOWN = 99
+"""A broker that isn't up."""
+
+
+def unseen(kafka: EmbeddedKafka, on: int | None = None) -> int | str:
     """Return what the user can find out about hidden topics."""
     with admin_of(kafka, USER) as admin:
         try:
-            return admin.unseen_topics()
+            return admin.unseen_topics(on)
         except ClusterError as error:
             return str(error)
 
@@ -60,13 +64,20 @@ def test_only_describe_on_the_cluster_tells_the_hidden_topics(kafka_sasl: Embedd
     until(lambda: unseen(kafka_sasl) == every, seconds=30)
     rights.allow(ACLOperation.DESCRIBE, (ResourceType.TOPIC, MINE), "PREFIXED")
     until(lambda: unseen(kafka_sasl) == every - len(live(kafka_sasl, MINE)), seconds=30)
+    assert unseen(kafka_sasl, DOWN) == unseen(kafka_sasl)
     rights.allow(ACLOperation.DESCRIBE, ANY_TOPIC)
     until(lambda: unseen(kafka_sasl) == 0, seconds=30)
+    assert unseen(kafka_sasl, DOWN) == 0
+    rights.deny(ACLOperation.DESCRIBE, (ResourceType.TOPIC, "unseen.gone."), "PREFIXED")
+    until(lambda: "broker 99 is down and may have topics" in str(unseen(kafka_sasl, DOWN)), seconds=30)
+    assert unseen(kafka_sasl) == 0
+    with admin_of(kafka_sasl) as admin:
+        assert admin.unseen_topics(DOWN) == 0, "a super user sees all"
 
 
 def test_without_rights_to_give_nothing_is_hidden(kafka: EmbeddedKafka) -> None:
     with admin_of(kafka) as admin:
-        assert admin.unseen_topics() == 0
+        assert admin.unseen_topics() == admin.unseen_topics(DOWN) == 0
 
 
 def test_brokers_that_name_no_error_are_understood_all_the_same(kafka_sasl: EmbeddedKafka, rights: Rights) -> None:

@@ -65,6 +65,52 @@ def test_topics_are_hidden_only_where_the_principal_may_not_describe_them() -> N
     assert unseen.unseen_topics(made) == 1
 
 
+def acls(*resources: tuple[str, int], error_code: int = 0) -> Any:
+    """An answer with ACLs on topics, by name and type of pattern."""
+    named = [SimpleNamespace(resource_name=name, pattern_type=kind) for name, kind in resources]
+    return SimpleNamespace(error_code=error_code, resources=named)
+
+
+LITERAL, PREFIXED = 3, 4
+
+
+@pytest.mark.parametrize(
+    ("listed", "hidden", "known"),
+    [
+        pytest.param(acls(error_code=54), "", True, id="no authorizer"),
+        pytest.param(acls(), "nothing", True, id="super user"),
+        pytest.param(acls(("*", LITERAL), ("a", LITERAL), ("b", PREFIXED)), "nothing", True, id="all allowed"),
+        pytest.param(acls(("b", PREFIXED)), "Q", False, id="only a prefix allowed"),
+        pytest.param(acls(("*", LITERAL), ("a", LITERAL)), "a", False, id="one denied"),
+        pytest.param(acls(("*", LITERAL), ("b", PREFIXED)), "bQ", False, id="a prefix denied"),
+        pytest.param(acls(error_code=31), "nothing", False, id="not told"),
+        pytest.param(acls(error_code=-1), "nothing", False, id="no answer"),
+    ],
+)
+def test_a_broker_that_is_down_may_have_hidden_topics_unless_acls_hide_none(
+    listed: Any, hidden: str, known: bool
+) -> None:
+    """M3: a topic that only it has is in no log directory of a broker that is up, and no listing shows it."""
+
+    def metadata(names: Sequence[str]) -> Any:
+        return live(*(topic(name, error_code=29 if name.startswith(hidden) else 3) for name in names))
+
+    asked: list[str] = []
+
+    def answer(request: Any, broker_id: int | None = None) -> Any:
+        asked.append(type(request).__name__)
+        return listed if asked[-1] == "DescribeAclsRequest" else log_dirs()
+
+    made = connection(answer, metadata)
+    assert unseen.unseen_topics(made, on=1) == 0, "it is up"
+    assert "DescribeAclsRequest" not in asked
+    if known:
+        assert unseen.unseen_topics(made, on=3) == 0
+    else:
+        with pytest.raises(ClusterError, match=r"broker 3 is down and may have topics|unknown whether ACLs hide"):
+            unseen.unseen_topics(made, on=3)
+
+
 def test_a_log_directory_that_cannot_be_read_may_hold_hidden_topics() -> None:
     made = connection(lambda request, broker_id: log_dirs(error_code=56), lambda names: live())
     with pytest.raises(ClusterError, match=r"cluster main: .* from broker 1 \(KAFKA_STORAGE_ERROR\)"):

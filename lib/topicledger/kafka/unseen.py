@@ -6,23 +6,53 @@ list brokers' log directories, whatever it may do to topics (*measured*, 4.3.1).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from typing import Any
+from uuid import uuid4
+
+from kafka.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
+from kafka.protocol.admin import DescribeAclsRequest
+
 from topicledger.errors import ClusterError
 from topicledger.kafka import log_dirs
-from topicledger.kafka.connection import TOPIC_AUTHORIZATION_FAILED, Connection, unknown_topic
+from topicledger.kafka.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    NONE,
+    SECURITY_DISABLED,
+    TOPIC_AUTHORIZATION_FAILED,
+    Connection,
+    error_name,
+    unknown_topic,
+)
+from topicledger.kafka.listing import denied
 
 _TOPICS_BATCH = 10_000
+_EVERY = "*"
+"""The name in an ACL on all topics."""
 
 
 def unseen_topics(connection: Connection, on: int | None = None) -> int:
     """Count topics with replicas on live brokers that this principal may not describe.
 
-    `on`: read only this broker, if it is up. Topics with replicas only on brokers that are down aren't counted. Raises
-    ClusterError, naming the permission to grant, if the brokers don't answer.
+    `on`: read only this broker, if it is up. Topics with replicas only on brokers that are down aren't counted: if `on`
+    is down, this raises ClusterError unless ACLs hide no topic. It also does, naming the permission to grant, if the
+    brokers don't answer.
     """
     up = [int(broker.node_id) for broker in connection.metadata([]).brokers]
     asked = [on] if on in up else up
-    names = sorted({topic for broker in asked for topic in _topics_of_broker(connection, broker)})
     # Topics are described by name: one deleted in the meantime doesn't exist, and one created since isn't hidden.
+    hidden = _hidden(connection, {topic for broker in asked for topic in _topics_of_broker(connection, broker)})
+    if on not in (None, *up) and not hidden and _hidden(connection, {*_names_in_acls(connection)}):
+        raise ClusterError(
+            f"cluster {connection.name}: broker {on} is down and may have topics that no other broker has, and this "
+            "principal may not describe every topic: grant it Describe on all topics, or start the broker"
+        )
+    return hidden
+
+
+def _hidden(connection: Connection, topics: Collection[str]) -> int:
+    """Count the names that this principal may not describe, whether or not there are such topics."""
+    names = sorted(topics)
     found = [
         topic
         for start in range(0, len(names), _TOPICS_BATCH)
@@ -42,3 +72,34 @@ def _topics_of_broker(connection: Connection, broker_id: int) -> set[str]:
     what = "which topics there are"
     answer = log_dirs.describe(connection, broker_id, f"{what} can't be read", gone=what)
     return {topic.name for each in answer.results for topic in each.topics}
+
+
+def _names_in_acls(connection: Connection) -> Iterator[str]:
+    """Yield names for which ACLs decide as for any topic: a principal that may describe all of them sees all topics.
+
+    The names in ACLs, one that begins with each prefix in ACLs, and one that no ACL names. None without an authorizer.
+    """
+    request = DescribeAclsRequest(
+        resource_type_filter=ResourceType.TOPIC,
+        resource_name_filter=None,
+        pattern_type_filter=ACLResourcePatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ACLOperation.ANY,
+        permission_type=ACLPermissionType.ANY,
+    )
+    answer: Any = connection.ask(request)
+    if answer.error_code == SECURITY_DISABLED:
+        return
+    what = "it is unknown whether ACLs hide topics"
+    if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        raise denied(connection, answer.error_code, what, "Describe on the cluster")
+    if answer.error_code != NONE:
+        raise ClusterError(f"cluster {connection.name}: {what} ({error_name(answer.error_code)})")
+    new = f"Q{uuid4().hex}"
+    yield new
+    for each in answer.resources:
+        if each.pattern_type == ACLResourcePatternType.PREFIXED:
+            yield f"{each.resource_name}{new}"
+        elif each.resource_name != _EVERY:
+            yield each.resource_name

@@ -24,6 +24,7 @@ from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     NONE,
+    SECURITY_DISABLED,
     Connection,
     NotListed,
     RequestLost,
@@ -35,7 +36,6 @@ from topicledger.resources.acls.acl import DENY, Acl
 
 log = logging.getLogger(__name__)
 
-SECURITY_DISABLED = 54
 _ANY = 1
 _VERSION_WITH_PATTERNS = 1
 """First version of all three requests with pattern types: older brokers take every name for a literal one."""
