@@ -385,7 +385,7 @@ def dotted() -> Report:
         principal=f"User:{DOTTED[1]}",
         arguments={"command": "provision", "clusters": ", ".join(DOTTED)},
     )
-    drift = _drift(facts)
+    drift = drift_found(facts)
     tallies = [replace(each, cluster=DOTTED[2]) for each in drift.tallies]
     rows = [replace(each, cluster=name, topic=name, owner=name) for each in drift.rows[:3] for name in DOTTED]
     compared = replace(drift.compared, rows=_changed(DOTTED)) if drift.compared else None
@@ -434,7 +434,7 @@ def _changed(words: Sequence[str]) -> list[ChangedProblem]:
     return [ChangedProblem(change="new", cluster=text, topic=text, before=text, now=text) for text in words]
 
 
-def _drift(facts: RunFacts) -> DriftReport:
+def drift_found(facts: RunFacts) -> DriftReport:
     kinds = [
         ("missing", "error", (4, 0, 2, 0)),
         ("config_differs", "error", (12, 9, 4, 1)),
@@ -494,7 +494,7 @@ def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
     history = History(owned=[_rights("since audit 20261120T060000000000Z-0a0a0a0a")])
-    return Report(made_at=NOW, run=facts, drift=_drift(facts), history=history)
+    return Report(made_at=NOW, run=facts, drift=drift_found(facts), history=history)
 
 
 def span() -> Report:
@@ -523,7 +523,7 @@ def span() -> Report:
             done={"create": 1_127, "delete": 12},
             periods=[(each.run.started_at, each.outcomes) for each in reversed(runs)],
         ),
-        drift=_drift(run_facts("audit")),
+        drift=drift_found(run_facts("audit")),
     )
 
 

@@ -25,6 +25,7 @@ from tests import commands
 from tests.harness import delta_table
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
+from topicledger.drift.summary import ClusterDrift, summarise
 from topicledger.errors import UsageError
 from topicledger.ledger import expired
 from topicledger.ledger.acknowledged import created_by
@@ -38,10 +39,13 @@ from topicledger.ledger.maintain import (
     maintain,
     render,
 )
+from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
+from topicledger.model import RunState
 from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.resources.topics.drift import find as drift
-from topicledger.schemas import AUDIT, DECLARING, LEASES, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
+from topicledger.schemas import AUDIT, DECLARING, DRIFT, LEASES, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
 
 
 def midnight() -> datetime:
@@ -445,6 +449,44 @@ def test_plans_that_remember_replaced_topics_are_kept(ledger: Ledger) -> None:
     assert of(maintain(ledger, settings(ledger), request), PLANS).rows_deleted == 3
     kept = ledger.read(PLANS).select("run_id", "topic").collect()
     assert {tuple(row) for row in kept} == {("run-1", "new"), ("run-3", "old")}
+
+
+@pytest.mark.thorough
+def test_the_last_known_drift_of_each_cluster_is_kept(ledger: Ledger) -> None:
+    """Else a cluster that no audit has reached for so long would look clean."""
+    ledger.ensure(DRIFT)
+    old = midnight() - timedelta(days=9)
+
+    def audit(run_id: str, days: int, audited: str, scope: Scope = EVERYTHING, **more: Any) -> Mapping[str, Any]:
+        began = run_row(run_id, "finished", old + timedelta(days=days))
+        arguments = {"command": "audit", "clusters": "", **({"audited": audited} if audited else {})}
+        return {**began, "arguments": arguments, "scope": scope.to_json(), **more}
+
+    counts = {"missing": 3, "manifests_refused": 1, "ignored_topics": 5}
+    write(
+        ledger,
+        RUNS,
+        audit("oldest", 0, ""),
+        audit("older", 1, "main,dark", counts=counts, exit_code=3),
+        audit("owner's", 2, "main,dark", Scope(owners=("a",))),
+        audit("later", 3, "main"),
+    )
+    found = [
+        ("oldest", "main"), ("oldest", "gone"), ("older", "main"), ("older", "main"), ("older", "dark"),
+        ("owner's", "dark"), ("later", "main"), ("forgotten", "dark"),
+    ]  # fmt: skip
+    usual = {"kind": "missing", "severity": "error", "observed_at": old, "since": old}
+    rows = [{"run_id": run_id, "cluster": cluster, **usual} for run_id, cluster in found]
+    ledger._save(DRIFT, ledger.rows(DRIFT, rows).write.format("delta").mode("append"))
+    request = MaintenanceRequest(execute=True, retention_days={"drift": 1})
+    assert of(maintain(ledger, settings(ledger), request), DRIFT).rows_deleted == 5
+    kept = ledger.read(DRIFT).select("run_id", "cluster").collect()
+    assert {tuple(row) for row in kept} == {("oldest", "gone"), ("older", "dark"), ("later", "main")}
+    row = ledger.read(RUNS).where("run_id = 'older'").collect()[0].asDict()
+    audited = Run(run_id="older", ledger=ledger, settings=settings(ledger), row=row, found=RunState.FINISHED)
+    told = summarise(audited, 1, ["main", "dark"])
+    assert (told.kinds, told.drift_count, told.removed, told.exit_code) == ({"missing": 3}, 3, 2, 3)
+    assert told.clusters == [ClusterDrift(cluster="dark", kinds={"missing": 1})]
 
 
 def states(ledger: Ledger) -> dict[str, str]:

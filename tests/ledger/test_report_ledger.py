@@ -179,6 +179,22 @@ def test_span_contains_runs_that_ended_in_it_and_its_last_audit(told: Ledger) ->
     assert found.drift.compared.last.startswith("audit audit-1 ")
 
 
+def test_findings_whose_rows_were_removed_by_age_are_neither_none_nor_gone(told: Ledger, tmp_path: Path) -> None:
+    ledger = copy(told, tmp_path / "aged")
+    ledger.update(RUNS, "run_id = 'audit-1'", {"counts": "map('missing', 2L, 'manifests_refused', 1L)"})
+    assert of(ledger, "audit-2").drift == of(told, "audit-2").drift
+    ledger.delete(DRIFT, "run_id = 'audit-1'")
+    for found in (of(ledger, "audit-1"), gather(ledger, span(MONDAY, TUESDAY, ()), NOW)):
+        assert found.drift is not None
+        assert found.drift.removed == {"audit-1": 2}
+        page = render(found).replace("<wbr>", "")
+        assert "Rows of 2 findings of audit audit-1 were removed by age" in page
+        assert "No drift" not in page
+    later = of(ledger, "audit-2").drift
+    assert later is not None
+    assert (later.removed, later.compared) == ({}, None)
+
+
 @pytest.mark.thorough
 def test_audits_of_a_part_or_of_some_clusters_hide_no_findings(told: Ledger, tmp_path: Path) -> None:
     """An owner's audit found nothing; one that didn't reach cluster orders found something on payments."""

@@ -67,7 +67,7 @@ def drifted(**severities: int) -> DriftSummary:
         exit_code=0,
         manifest_version=3,
         clusters=[],
-        kinds={"config_differs": len(found)},
+        kinds={"config_differs": sum(severities.values())},
         severities={each.value: severities.get(each.value, 0) for each in Severity},
         drift=found,
         query="SELECT 1",

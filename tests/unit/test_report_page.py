@@ -56,6 +56,7 @@ SAMPLES = {
     "audit": reports.audit,
     "span": reports.span,
 }
+AUDITED = reports.drift_found(reports.run_facts("audit"))
 _VOID = {"meta", "input", "rect", "wbr"}
 _LINES = {"p", "h1", "h2", "h3", "tr", "li", "dd", "pre", "section", "title", "option"}
 
@@ -488,6 +489,11 @@ def test_an_audit_with_findings_is_not_called_nothing_to_do() -> None:
         ),
         (reports.audit(), "1,498 findings of drift, including 36 errors", "bad"),
         (replace(reports.audit(), drift=None), "No drift", "good"),
+        (
+            replace(reports.audit(), drift=replace(AUDITED, tallies=[], removed={"a": 3})),
+            "Rows of 3 findings were removed by age",
+            "open",
+        ),
         (
             replace(reports.audit(), drift=None, tallies=of(failed=2).tallies),
             "No drift; 2 topics could not be observed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -121,6 +122,15 @@ def test_an_audit_beside_a_dead_cluster_says_what_it_compared(drift: int) -> Non
     assert f"audit {found.run_id}: not finished, " in text
     assert ("no drift on eu, main\n" in text) == (drift == 0)
     assert text.endswith(f"not compared: {why}\ncompared: eu, main; to audit only these: --cluster NAME for each\n")
+
+
+def test_findings_without_rows_are_never_told_as_no_drift() -> None:
+    screen, found = terminal(200), replace(drifted(error=1), clusters=[], severities={"error": 0}, drift=[])
+    drift_summary.render(found, screen)
+    assert printed(screen).splitlines()[1:] == [
+        "found then: config_differs 1; rows of 1 were removed by age (maintain)",
+    ]
+    assert json.loads(found.to_json())["removed"] == 1
 
 
 def test_drift_shows_values_with_their_units() -> None:

@@ -103,12 +103,13 @@ def report_command(
     asked = report.limited(ledger, settings.owners, asked, limits)
     found = report.gather(ledger, asked, now, settings=settings)
     _write_page(report.render(found), out, index)
+    drift = found.drift
     result = {
         "run_id": options.run_id,
         "kind": found.kind.value,
         "out": str(out),
         "outcomes": found.outcomes(),
-        "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
+        "drift": None if drift is None or drift.removed else sum(each.findings for each in drift.tallies),
     }
     return _printed(result, out, options)
 

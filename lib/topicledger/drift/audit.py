@@ -305,19 +305,19 @@ def _close(
     # An earlier start may have compared a cluster that had no drift.
     names = filter(None, {*audited, *run.arguments.get(AUDITED_ARGUMENT, "").split(",")})
     arguments = {**run.arguments, AUDITED_ARGUMENT: ",".join(sorted(names))}
+    counts = {**summary.kinds, REFUSED: summary.manifests_refused}
     if problems:
         if arguments[AUDITED_ARGUMENT]:
-            run.commit_state(run.state, arguments=arguments)
+            run.commit_state(run.state, arguments=arguments, counts=counts)
         return summary
     summary = replace(summary, ignored=_ignored(run))
     left = {f"{IGNORED}{name}": count for name, count in summary.ignored.items()}
-    counts = {**summary.kinds, REFUSED: summary.manifests_refused, **left}
     run.commit_state(
         RunState.FINISHED,
         arguments=arguments,
         observed_at=observed_since,
         finished_at=datetime.now(UTC),
-        counts=counts,
+        counts={**counts, **left},
         exit_code=summary.exit_code,
     )
     return replace(summary, state=run.state.value)

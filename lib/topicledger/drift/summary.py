@@ -61,9 +61,9 @@ class DriftSummary:
     exit_code: int
     manifest_version: int
     clusters: Sequence[ClusterDrift]
-    """Audited clusters."""
+    """Audited clusters; once rows are removed, only those that have some."""
     kinds: Mapping[str, int]
-    """Kind of drift -> rows of `drift`, over all clusters."""
+    """Kind of drift -> findings, over all clusters."""
     severities: Mapping[str, int]
     """Severity -> rows of `drift`, over all clusters."""
     drift: Sequence[DriftRow]
@@ -82,9 +82,19 @@ class DriftSummary:
         """Number of findings."""
         return sum(self.kinds.values())
 
+    @property
+    def removed(self) -> int:
+        """Number of findings whose rows `maintain` has removed by age."""
+        return self.drift_count - sum(self.severities.values())
+
     def to_json(self) -> str:
         """The versioned result document."""
-        return document(self.exit_code, {**asdict(self), "drift_count": self.drift_count})
+        return document(self.exit_code, {**asdict(self), "drift_count": self.drift_count, "removed": self.removed})
+
+
+def found_then(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return kinds of drift -> findings, as an audit counted them. In: `runs.counts`."""
+    return {name: each for name, each in counts.items() if name != REFUSED and not name.startswith(IGNORED)}
 
 
 def summarise(
@@ -109,7 +119,10 @@ def summarise(
         clusters.setdefault(row["cluster"], {})[row["kind"]] = row["count"]
         kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["count"]
         severities[row["severity"]] += row["count"]
-    count = sum(kinds.values())
+    count, finished = sum(kinds.values()), run.state is RunState.FINISHED
+    if finished and sum((then := found_then(run.counts)).values()) > count:
+        kinds = dict(then)
+        clusters = {name: found for name, found in clusters.items() if found}
     worst = F.array_position(F.array(*(F.lit(each.value) for each in Severity)), F.col("severity"))
     first = (
         rows.orderBy(worst, "cluster", "topic", "kind", "what")
@@ -126,7 +139,7 @@ def summarise(
     return DriftSummary(
         run_id=run.run_id,
         state=run.state.value,
-        exit_code=run.exit_code if run.state is RunState.FINISHED else int(code),
+        exit_code=run.exit_code if finished else int(code),
         manifest_version=run.manifest_version,
         clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in sorted(clusters.items())],
         kinds=kinds,
@@ -144,7 +157,12 @@ def render(summary: DriftSummary, console: Console) -> None:
     state = "not finished" if summary.problems else summary.state
     console.print(f"audit {plain(summary.run_id)}: {state}, manifests at version {summary.manifest_version}")
     compared = listed([plain(each.cluster) for each in summary.clusters])
-    if summary.drift_count:
+    if summary.removed:
+        counts = ", ".join(f"{kind} {count:,}" for kind, count in summary.kinds.items() if count)
+        console.print(
+            f"found then: {counts}; rows of {summary.removed:,} were removed by age (maintain)", soft_wrap=True
+        )
+    if any(summary.severities.values()):
         grid = grid_of("cluster", "kind", "found", title="Drift by cluster and kind", numbers=("found",))
         order = list(map(str, SEVERITIES))
         for found in summary.clusters:
@@ -152,9 +170,9 @@ def render(summary: DriftSummary, console: Console) -> None:
                 grid.add_row(cell(found.cluster), kind, str(found.kinds[kind]))
         console.print(grid)
         _render_drift(summary, console)
-    elif not summary.problems:
+    elif not summary.problems and not summary.removed:
         console.print("no drift")
-    elif compared:
+    elif summary.problems and compared:
         console.print(f"no drift on {compared}", soft_wrap=True)
     if summary.manifests_refused:
         console.print(f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why")
@@ -190,6 +208,7 @@ def _render_drift(summary: DriftSummary, console: Console) -> None:
         since = min(each.since for each in findings)
         grid.add_row(*map(cell, (first.severity, first.cluster, topics, _in_words(first), since)))
     console.print(grid)
-    if summary.drift_count > len(summary.drift):
-        console.print(f"{first_of(len(summary.drift), summary.drift_count)}; all of them:")
+    kept = summary.drift_count - summary.removed
+    if kept > len(summary.drift):
+        console.print(f"{first_of(len(summary.drift), kept)}; all of them:")
         console.print(plain(as_command(summary.query)), soft_wrap=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -10,7 +12,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
 from topicledger.model import RunState
-from topicledger.model.scope import Scope
+from topicledger.model.scope import EVERYTHING, Scope
 
 AUDITED_ARGUMENT = "audited"
 """Key in an audit's arguments: the clusters that it has compared, by name, with commas; older audits have none."""
@@ -57,3 +59,16 @@ def last_of_each(runs: DataFrame, *columns: str) -> Mapping[str, Row]:
         return found
     began = of_all["started_at"], of_all["run_id"]
     return {name: row for name, row in found.items() if not name or (row["started_at"], row["run_id"]) > began}
+
+
+def last_findings(runs: DataFrame, drift: DataFrame) -> DataFrame:
+    """Return run_id and cluster of the rows of `drift` that the last whole audit of each cluster found.
+
+    In: rows of `runs` and `drift`.
+    """
+    last = dict(last_of_each(runs.where(of_scope(EVERYTHING)), "started_at", "run_id"))
+    of_all, cluster, run_id = last.pop("", None), F.col("cluster"), F.col("run_id")
+    found = [(cluster == name) & (run_id == row["run_id"]) for name, row in last.items()]
+    if of_all is not None:
+        found.append(~cluster.isin(*last) & (run_id == of_all["run_id"]))
+    return drift.where(reduce(or_, found, F.lit(False))).select("run_id", "cluster").distinct()

@@ -19,6 +19,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TableError, exit_code
 from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.comparable import last_findings
 from topicledger.ledger.expired import abandon_expired
 from topicledger.ledger.run import MANIFESTS_ARGUMENT, SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
@@ -202,7 +203,7 @@ def _work(files_of_partition: int, rows_deleted: int = 0, files_vacuumed: int = 
 
 def _delete(ledger: Ledger, table: Table, old: str, request: MaintenanceRequest) -> int:
     delete_or_count = ledger.delete if request.execute else ledger.count
-    kept = {AUDIT.name: _creates, PLANS.name: _replacements}.get(table.name)
+    kept = {AUDIT.name: _creates, PLANS.name: _replacements, DRIFT.name: _findings}.get(table.name)
     return delete_or_count(table, old, None if kept is None else kept(ledger))
 
 
@@ -231,6 +232,14 @@ def _replacements(ledger: Ledger) -> DataFrame:
     last = F.max_by(F.struct("run_id", "action"), "planned_at").alias("last")
     old = plans.where(F.col("before")[REPLACED_BY].isNotNull()).groupBy("cluster", "topic").agg(last)
     return by.select(*key, "action").unionByName(old.select("last.run_id", "cluster", "topic", "last.action"))
+
+
+def _findings(ledger: Ledger) -> DataFrame:
+    """Return the rows of `drift` that are kept at any age: without them, a cluster that nobody audits looks clean.
+
+    Columns: run_id, cluster.
+    """
+    return last_findings(ledger.read(RUNS), ledger.read(DRIFT))
 
 
 def oldest_kept(days: int, at: datetime) -> datetime:

@@ -8,9 +8,10 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.drift.summary import found_then
 from topicledger.ledger.comparable import last_of_each, of_scope
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
@@ -48,6 +49,23 @@ class Audits:
         if not clusters or _OTHERS in clusters:
             return self
         return Audits(by_cluster={name: run for name, run in self.by_cluster.items() if name in (*clusters, _OTHERS)})
+
+    def removed(self, drift: DataFrame) -> Mapping[str, int]:
+        """Return the clusters whose rows of `drift` were removed by age -> findings of their audit without rows.
+
+        All rows of an audit and a cluster have the same age.
+        """
+        then = {run.run_id: sum(found_then(run.counts).values()) for run in self.by_cluster.values()}
+        rows = drift.where(F.col("run_id").isin(*then)).groupBy("run_id", "cluster").count().collect()
+        left = {(row["run_id"], row["cluster"]) for row in rows}
+        for row in rows:
+            then[row["run_id"]] -= row["count"]
+        found = {name: then[run.run_id] for name, run in self.by_cluster.items() if (run.run_id, name) not in left}
+        return {name: count for name, count in found.items() if count > 0}
+
+    def without(self, clusters: Collection[str]) -> Audits:
+        """Return the audits of the other clusters."""
+        return Audits(by_cluster={name: run for name, run in self.by_cluster.items() if name not in clusters})
 
     def compared(self) -> Column:
         """Return whether one of them compared the cluster of a row (boolean)."""

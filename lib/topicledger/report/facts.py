@@ -273,6 +273,8 @@ class DriftReport:
     """None if there is no earlier audit."""
     settings: Settings | None = None
     """The settings that stand in the way of what is advised; None if they are unknown."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """Id of an audit -> its findings whose rows were removed by age."""
 
     @property
     def run(self) -> RunFacts:

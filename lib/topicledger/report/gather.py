@@ -374,11 +374,14 @@ def _drift(ledger: Ledger, asked: ReportScope, listed: int, settings: Settings |
         condition = " AND ".join(filter(None, [f"({now.condition()})", any_time.condition("observed_at")]))
     else:
         drift, condition = asked.rows(table, "observed_at"), asked.condition("observed_at")
-    compared, before = None, before.of([*now.by_cluster])
-    if now.by_cluster and before.by_cluster:
-        both = now.compared() & before.compared()
+    compared, removed = None, now.removed(table)
+    known = now.without(removed)
+    before = before.of([*known.by_cluster])
+    before = before.without(before.removed(table))
+    if known.by_cluster and before.by_cluster:
+        both = known.compared() & before.compared()
         earlier = any_time.rows(table.where(before.findings()), "observed_at")
-        compared = _as_compared(figures.drift_changes(earlier, drift, both), before.words(now))
+        compared = _as_compared(figures.drift_changes(earlier, drift, both), before.words(known))
     return DriftReport(
         audits=shown,
         tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),
@@ -390,4 +393,5 @@ def _drift(ledger: Ledger, asked: ReportScope, listed: int, settings: Settings |
         ),
         compared=compared,
         settings=settings,
+        removed={now.by_cluster[name].run_id: count for name, count in removed.items()},
     )

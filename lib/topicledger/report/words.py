@@ -160,6 +160,11 @@ def _of_audit(report: Report) -> Headline:
     also = f"; {counted(unseen, report.noun)} could not be observed" if unseen else ""
     if report.run is not None and report.run.state != RunState.FINISHED:
         also += f"; the audit is {report.run.state}"
+    removed = sum(drift.removed.values()) if drift else 0
+    if removed and not findings:
+        return Headline(text=f"Rows of {counted(removed, 'finding')} were removed by age{also}", tone="open")
+    if removed:
+        also += f"; rows of {number(removed)} more were removed by age"
     if not findings:
         within = " in its scope" if report.run is not None and report.run.scope.narrows else ""
         return Headline(text=f"No drift{within}{also}", tone="open" if also else "good")
