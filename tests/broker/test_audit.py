@@ -26,7 +26,7 @@ from tests.broker.records import client, commit, write
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.apply.progress import Progress
 from topicledger.config.scope import ScopeSettings
-from topicledger.config.settings import AuditSettings, KafkaSettings
+from topicledger.config.settings import AuditSettings, ChangeSettings, KafkaSettings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import UsageError
@@ -395,6 +395,7 @@ def test_undescribable_topics_are_not_permitted_and_never_missing(
     configs = {"retention.ms": "1"}
     estate.declare({"topic": "audited.hidden"}, {"topic": "audited.seen", "configs": configs})
     estate.declare({"topic": "audited.gone", "state": "absent"})
+    estate.settings = replace(estate.settings, changes={"main": ChangeSettings(replicas="on")})
     estate.run_audit("rights", usage=True)
     (usage,) = (row for row in estate.rows(USAGE, "rights") if row["topic"] == "audited.seen")
     known = {name for name in USAGE.schema.names if usage[name] is not None}
@@ -408,7 +409,11 @@ def test_undescribable_topics_are_not_permitted_and_never_missing(
     }
     assert {name: usage[name] for name in needs} == dict.fromkeys(needs)
     assert [usage["reasons"][name].endswith(why) for name, why in needs.items()] == [True] * len(needs), usage
-    rows = {row["topic"]: row for row in estate.rows(DRIFT, "rights") if row["topic"].startswith("audited.")}
+    found = estate.rows(DRIFT, "rights")
+    (unlisted,) = (row for row in found if row["topic"] is None)
+    assert (unlisted["kind"], unlisted["what"]) == ("not_permitted", "moves_under_way")
+    assert "Describe on the cluster" in unlisted["message"]
+    rows = {row["topic"]: row for row in found if (row["topic"] or "").startswith("audited.")}
     assert {topic: row["kind"] for topic, row in rows.items()} == {
         "audited.hidden": "not_permitted",
         "audited.seen": "not_permitted",

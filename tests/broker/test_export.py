@@ -248,7 +248,10 @@ sasl_plain_password = "file:PASSWORD"
     assert result.exit_code == 4, result.output
     document = json.loads(result.stdout)
     assert [each["topic"] for each in document["not_exported"]] == ["exported.half"]
-    assert [each["topic"] for each in json.loads(file.read_text())] == ["exported.seen"]
+    (seen,) = json.loads(file.read_text())
+    assert (seen["topic"], seen["num_partitions"], "replication_factor" in seen) == ("exported.seen", 1, False)
+    (note,) = (each for each in document["notes"] if each["topic"])
+    assert note["message"] == "it is unknown whether its replicas are being moved: replication_factor is left out"
 
     secret.write_text(clusters.SASL_USERS["admin"])
     config.write_text(config.read_text().replace('"creator"', '"admin"'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.unit.frames import dicts, frame, validated_rows
 from topicledger import phases
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
+from topicledger.drift.beside import as_found, unlisted
 from topicledger.kafka.config_values import same_value, same_value_column
 from topicledger.resources.topics.drift.find import DRIFT_COLUMNS, Estate, find_drift, with_since
 from topicledger.schemas import AUDIT, BROKERS, DRIFT, OBSERVED_CONFIGS
@@ -470,3 +472,17 @@ def test_values_compare_as_kafka_reads_them_and_as_a_recovered_create_is_compare
     assert [tuple(row)[:3] for row in rows if row["same"]] == SAME
     assert [tuple(row)[:3] for row in rows if row["same"] is False] == DIFFERENT
     assert [pair for pair in [*SAME, *DIFFERENT] if same_value(*pair)] == SAME
+
+
+def test_moves_that_a_cluster_does_not_list_are_told_as_not_permitted(spark: SparkSession) -> None:
+    told = unlisted(spark, {"main": "no answer", "elsewhere": "lost"}, "moves_under_way")
+    settings: Any = SimpleNamespace(audit=AuditSettings())
+    (row,) = dicts(as_found(estate(spark, []), settings, [told]))
+    assert {name: value for name, value in row.items() if value is not None} == {
+        "cluster": "main",
+        "cluster_id": "kafka-main",
+        "kind": "not_permitted",
+        "what": "moves_under_way",
+        "message": "no answer",
+        "severity": "warning",
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,9 @@ TOPICS: list[dict[str, Any]] = [
 ]
 
 
-def exported(spark: SparkSession, owner: str | None, *, with_assignments: bool) -> Any:
+def exported(spark: SparkSession, owner: str | None, *, with_assignments: bool, unlisted: Collection[str] = ()) -> Any:
     live = frame(spark, LIVE, ({"cluster": "main", **row} for row in TOPICS))
-    return live.transform(as_manifests(owner, IGNORED, with_assignments=with_assignments))
+    return live.transform(as_manifests(owner, IGNORED, with_assignments=with_assignments, unlisted=unlisted))
 
 
 def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSession) -> None:
@@ -125,6 +126,21 @@ def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSessio
     maps = ("configs", "labels", "assignments")
     assert_df_equality(rows.drop(*maps), wanted.drop(*maps), ignore_row_order=True, ignore_nullable=True)
     assert [row["assignments"] for row in rows.orderBy("topic").collect()] == [None, {0: [1, 2], 1: [2, 1]}, None]
+
+
+def test_a_topic_that_may_be_moving_has_neither_a_factor_nor_assignments(spark: SparkSession) -> None:
+    """Brokers count old and new replicas of a move; unknown is never taken for none."""
+    rows = by_topic(exported(spark, None, with_assignments=True, unlisted=["main"]))
+    found = {
+        topic: (row["num_partitions"], row["replication_factor"], row["assignments"], row["note"])
+        for (_, topic), row in rows.items()
+        if topic in ("plain", "uneven", "moved")
+    }
+    unknown = "it is unknown whether its replicas are being moved: replication_factor is left out"
+    moved = "its replicas are being moved: replication_factor is left out"
+    assert found == {
+        "plain": (2, None, None, unknown), "uneven": (2, None, None, unknown), "moved": (2, None, None, moved),
+    }  # fmt: skip
 
 
 def test_every_pattern_of_topics_and_of_topics_to_leave_out_counts(spark: SparkSession) -> None:

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.frames import observed_rows, validated_rows
-from topicledger.resources.topics.observe.moves import ObservedMoves
+from topicledger.resources.topics.observe import moves
+from topicledger.resources.topics.observe.moves import ObservedMoves, Unsettled, observe_unsettled
 from topicledger.resources.topics.plan import renames
 from topicledger.resources.topics.plan.renames import Renames, unlike_old
 from topicledger.schemas import CONFIGS
@@ -73,14 +74,12 @@ def test_a_topic_takes_no_count_of_replicas_from_one_that_is_being_moved(
     configs = observed_rows(spark, {"topic": "old"}, {"topic": "other"}).select(
         "cluster", "topic", F.array().cast(CONFIGS).alias("configs")
     )
-    found = ObservedMoves(
-        rows=spark.createDataFrame(
-            [("main", each, 0) for each in moving], "cluster string, topic string, partition int"
-        ),
+    found = Unsettled(
+        topics=spark.createDataFrame([("main", each) for each in moving], "cluster string, topic string"),
         unknown=unknown,
     )
     asked: list[str] = []
-    monkeypatch.setattr(renames, "observe_moves", lambda _, clusters, __: asked.extend(clusters) or found)
+    monkeypatch.setattr(renames, "observe_unsettled", lambda _, clusters, *__: asked.extend(clusters) or found)
     settings = SimpleNamespace(ignored_configs={}, kafka=None)
     run: Any = SimpleNamespace(spark=spark, clusters=[SimpleNamespace(name="main")], settings=settings)
     new = validated.select("cluster", "topic", "replaces", "owner", F.lit(True).alias("accepted"))
@@ -90,3 +89,32 @@ def test_a_topic_takes_no_count_of_replicas_from_one_that_is_being_moved(
     assert {row["topic"]: row["replication_factor"] for row in inherited if not row["error"]} == {
         name: 6 if name == "a" else 3 for name, error in errors.items() if error is None
     }
+
+
+def test_a_topic_whose_move_ended_between_two_requests_counts_as_moving(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R4: no listing has it any more, and brokers may still have counted old and new replicas."""
+    places = {"old": {0: [4, 5, 6]}, "same": {1: [2, 3], 0: [1, 2]}}
+    topics = observed_rows(
+        spark,
+        {"topic": "old", **SIX},
+        {"topic": "same", "assignments": {0: [1, 2], 1: [2, 3]}},
+        {"topic": "unanswered", **SIX},
+        {"topic": "hidden", "assignments": None},
+    )
+    later: list[Any] = []
+    listed = spark.createDataFrame([("main", "listed", 0)], "cluster string, topic string, partition int")
+    monkeypatch.setattr(moves, "observe_moves", lambda *_: ObservedMoves(rows=listed, unknown={"dark": "no answer"}))
+    monkeypatch.setattr(moves.time, "sleep", later.append)
+
+    def describe(*_: Any) -> Any:
+        assert later == [1.0], "after what brokers may still have shown"
+        rows = [("main", topic, its) for topic, its in places.items()]
+        return spark.createDataFrame(rows, "cluster string, topic string, assignments map<int,array<int>>")
+
+    monkeypatch.setattr(moves, "ask_about", describe)
+    kafka: Any = None
+    found = observe_unsettled(spark, [], kafka, topics)
+    assert {row["topic"] for row in found.topics.collect()} == {"old", "unanswered", "listed"}
+    assert found.unknown == {"dark": "no answer"}

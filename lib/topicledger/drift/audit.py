@@ -19,7 +19,7 @@ from topicledger.apply.progress import Progress
 from topicledger.config.patterns import any_matches
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.config.severities import DriftKind, Severity
-from topicledger.drift.beside import find_resource_drift
+from topicledger.drift.beside import as_found, find_resource_drift, unlisted
 from topicledger.drift.earlier import found_before
 from topicledger.drift.scoping import configs_to_keep, on_resources, on_topics
 from topicledger.drift.summary import IGNORED, REFUSED, DriftSummary, summarise
@@ -41,7 +41,7 @@ from topicledger.resources.registry import KINDS
 from topicledger.resources.topics.drift.find import Estate, find_drift, with_since
 from topicledger.resources.topics.drift.usage import record_usage
 from topicledger.resources.topics.observe.configs import observe_configs
-from topicledger.resources.topics.observe.moves import observe_moves
+from topicledger.resources.topics.observe.moves import ObservedMoves, observe_moves
 from topicledger.resources.topics.plan.moving import uneven
 from topicledger.schemas import (
     AUDIT,
@@ -106,6 +106,9 @@ def _audit_clusters(
         # Resources beside topics are compared with all topics: those that others manage exist, too.
         ours = replace(estate, topics=estate.topics.transform(_without_ignored(run.settings)))
         differing = validated.transform(find_drift(ours, run.settings.audit)).transform(on_topics(run, validated))
+        if unknown := estate.moves_unknown:
+            told = unlisted(run.spark, unknown, DriftKind.MOVES_UNDER_WAY.value)
+            differing = differing.unionByName(as_found(estate, run.settings, [told]))
         for (kind, declared), found in zip(beside, listed, strict=True):
             beside_topics = find_resource_drift(kind, estate, found, validated, run.settings)
             mine = on_resources(run, kind, estate, found, declared)
@@ -253,6 +256,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], validated: Da
     for table, rows in ((OBSERVED, seen.topics), (BROKERS, seen.brokers)):
         keep(run, table, rows.where(of_audited), list(ids))
     _warn_of_unread(run, described.configs.where(of_audited))
+    moves = _moves(run, [each for each in reached if each.name in ids])
     estate = Estate(
         cluster_ids=ids,
         topics=seen.topics,
@@ -263,7 +267,8 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], validated: Da
         ignored=run.settings.ignored_configs,
         pinned=run.settings.pinned,
         uneven=_uneven(run, validated, seen, list(ids)),
-        moving=_moving(run, [each for each in reached if each.name in ids]),
+        moving=None if moves is None else moves.rows,
+        moves_unknown={} if moves is None else moves.unknown,
     )
     return estate, problems
 
@@ -275,13 +280,13 @@ def _uneven(run: Run, validated: DataFrame, seen: Observation, clusters: Sequenc
     return uneven(validated.where(F.col("cluster").isin(*clusters)), seen, clusters)
 
 
-def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
+def _moves(run: Run, clusters: Sequence[ClusterSettings]) -> ObservedMoves | None:
     """Partitions that are being moved, on clusters where runs may move replicas; None if there is no such cluster."""
     if DriftKind.MOVES_UNDER_WAY not in run.settings.audit.severity:
         return None
     changes = run.settings.changes
     asked = [each for each in clusters if each.name in changes and changes[each.name].replicas == "on"]
-    return observe_moves(run.spark, asked, run.settings.kafka).rows if asked else None
+    return observe_moves(run.spark, asked, run.settings.kafka) if asked else None
 
 
 def _warn_of_unread(run: Run, configs: DataFrame) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
@@ -58,14 +58,20 @@ def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> 
 
 def unknown(listed: Listed, validated: DataFrame, kind: ResourceKind) -> Iterator[DataFrame]:
     """Yield one finding per cluster where this principal may not list resources, and one per undescribed resource."""
-    failed = [
-        (name, str(status.message)) for name, status in sorted(listed.statuses.items()) if status.error is not None
-    ]
-    rows = validated.sparkSession.createDataFrame(failed, "cluster string, message string")
-    values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "declared": None, "live": None}
-    named = {name: F.lit(value).cast("string") for name, value in values.items()}
-    yield rows.withColumns({**named, "what": F.lit(kind.table.name)}).select(*DIFFERENCE)
+    failed = {name: str(status.message) for name, status in listed.statuses.items() if status.error is not None}
+    yield unlisted(validated.sparkSession, failed, kind.table.name)
     each = undescribed(listed, kind.rows.text_of())
     if each is not None:
         what = {"what": F.col("resource"), "message": F.col("error_message")}
-        yield each.withColumns({**named, **what}).select(*DIFFERENCE)
+        yield each.withColumns({**_not_permitted(), **what}).select(*DIFFERENCE)
+
+
+def unlisted(spark: SparkSession, why: Mapping[str, str], what: str) -> DataFrame:
+    """Return a finding (`DIFFERENCE`) for each cluster that didn't list something. `why`: cluster -> why it didn't."""
+    rows = spark.createDataFrame(sorted(why.items()), "cluster string, message string")
+    return rows.withColumns({**_not_permitted(), "what": F.lit(what)}).select(*DIFFERENCE)
+
+
+def _not_permitted() -> Mapping[str, Column]:
+    values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "declared": None, "live": None}
+    return {name: F.lit(value).cast("string") for name, value in values.items()}

@@ -50,6 +50,8 @@ class Estate:
     topic, partitions (int); None if not queried."""
     moving: DataFrame | None = None
     """Partitions whose replicas are being moved: cluster, topic, partition; None if not queried."""
+    moves_unknown: Mapping[str, str] = field(default_factory=dict)
+    """Cluster that didn't say which replicas are being moved -> why."""
 
 
 def find_drift(estate: Estate, settings: AuditSettings) -> Transform:

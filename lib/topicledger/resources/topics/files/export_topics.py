@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from topicledger.model import INTERNAL_TOPICS, SET_ON_TOPIC, TOPIC
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import as_expected
 from topicledger.resources.topics.observe.configs import observe_configs
-from topicledger.resources.topics.observe.moves import observe_moves
+from topicledger.resources.topics.observe.moves import observe_unsettled
 from topicledger.resources.topics.observe.topic_use import read_consumer_groups
 from topicledger.schemas import MANIFESTS
 from topicledger.text import show
@@ -66,13 +66,17 @@ def export(
         wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").transform(materialised)
     described = observe_configs(spark, reached, settings.kafka, wanted)
     configs = described.configs.select("cluster", "topic", "configs", "config_error")
-    moves = observe_moves(spark, reached, settings.kafka).rows.select("cluster", "topic", F.lit(True).alias("moving"))
+    moves = observe_unsettled(spark, reached, settings.kafka, wanted)
+    moving = moves.topics.withColumn("moving", F.lit(True))
+    convert = as_manifests(
+        request.owner, settings.ignored_configs, with_assignments=request.with_assignments, unlisted=moves.unknown
+    )
     rows = (
         # A topic about which brokers answer an error has no configs: a file without a word about it would remove it.
         wanted.where(~F.col("cluster").isin(*described.errors))
         .join(configs, on=["cluster", "topic"], how="left")
-        .join(moves.distinct(), on=["cluster", "topic"], how="left")
-        .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
+        .join(moving, on=["cluster", "topic"], how="left")
+        .transform(convert)
         .transform(as_declared(MANIFESTS, declared, (*KEPT, "placement")))
         # Assignments are exported only on request, and exclude a placement.
         .withColumn("placement", F.when(F.col("assignments").isNull(), F.col("placement")))
@@ -99,13 +103,15 @@ def _selected(request: ExportRequest) -> Column:
     return taken & ~left
 
 
-def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool) -> Transform:
+def as_manifests(
+    owner: str | None, ignored: Ignored, *, with_assignments: bool, unlisted: Collection[str] = ()
+) -> Transform:
     """Convert live topics to rows of `manifests`.
 
     In: the columns of `observed`, `configs` as in `observed_configs`, `config_error`, and `moving`, true if replicas of
-    the topic are being moved: its assignments then have old and new ones. Out: the columns of `manifests`, with the
-    configs that are set on the topic, readable and not `ignored`; `not_exported`, why a topic can't be exported (else
-    null); `note`, what the row doesn't contain (else null).
+    the topic are being moved: its assignments then have old and new ones. `unlisted`: clusters where that is unknown.
+    Out: the columns of `manifests`, with the configs that are set on the topic, readable and not `ignored`;
+    `not_exported`, why a topic can't be exported (else null); `note`, what the row doesn't contain (else null).
     """
     set_here = F.filter(
         "configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~is_ignored(ignored, each["name"])
@@ -113,20 +119,22 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
     readable = F.filter(set_here, lambda each: ~each["is_sensitive"] & each["value"].isNotNull())
     hidden = F.transform(F.filter(set_here, lambda each: each["is_sensitive"]), lambda each: each["name"])
     moving = F.coalesce(F.col("moving"), F.lit(False))
-    uneven = ~moving & (F.size(F.array_distinct(F.transform(F.map_values("assignments"), F.size))) > 1)
+    unknown = ~moving & F.col("cluster").isin(*unlisted)
+    uneven = ~moving & ~unknown & (F.size(F.array_distinct(F.transform(F.map_values("assignments"), F.size))) > 1)
     by_name = F.map_from_entries(F.transform(readable, lambda each: F.struct(each["name"], each["value"])))
     notes = F.concat_ws(
         "; ",
         F.when(F.size(hidden) > 0, F.concat(F.lit("sensitive, so not exported: "), F.array_join(hidden, ", "))),
         F.when(uneven, F.lit("its partitions have different numbers of replicas: replication_factor is left out")),
         F.when(moving, F.lit("its replicas are being moved: replication_factor is left out")),
+        F.when(unknown, F.lit("it is unknown whether its replicas are being moved: replication_factor is left out")),
     )
     why = F.coalesce(
         F.concat(F.lit("its configs can't be described: "), F.col("config_error")),
         F.concat(F.lit("brokers answer an error about it: "), F.col("unknown")),
         F.lit("its configs can't be described"),
     )
-    usual = ~uneven & ~moving
+    usual = ~uneven & ~moving & ~unknown
     assigned = F.lit(with_assignments) & usual
     values = {
         "state": F.lit(PRESENT),

@@ -27,7 +27,7 @@ from topicledger.observe.topics import Observation
 from topicledger.policies.contract import Policy, text
 from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import ended, with_ended
-from topicledger.resources.topics.observe.moves import observe_moves
+from topicledger.resources.topics.observe.moves import observe_unsettled
 from topicledger.resources.topics.observe.topic_use import read_last_records
 from topicledger.resources.topics.plan.decide import live_counts, texts
 from topicledger.resources.topics.plan.former import UNDECLARED, Former
@@ -87,7 +87,7 @@ class Renames:
             ", whose configs this principal can't describe: grant it DescribeConfigs, or leave out replaces",
         )
         asking = {row["cluster"] for row in rows.where(takes_replicas).select("cluster").distinct().collect()}
-        moves = self._moves([each for each in self.run.clusters if each.name in asking])
+        moves = self._moves([each for each in self.run.clusters if each.name in asking], self.to_describe(seen))
         end = F.when(inherits & F.col("_configs").isNull(), hidden)
         if moves is not None:
             rows = rows.join(moves, on=["cluster"], how="left")
@@ -124,14 +124,18 @@ class Renames:
             .transform(materialised)
         )
 
-    def _moves(self, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
-        """Return the topics that are being moved: cluster, `_moving` (topics), `_unknown`; None without clusters."""
+    def _moves(self, clusters: Sequence[ClusterSettings], old: DataFrame) -> DataFrame | None:
+        """Return the topics that are being moved: cluster, `_moving` (topics), `_unknown`; None without clusters.
+
+        `old`: columns of `observed`.
+        """
         if not clusters:
             return None
         spark = self.run.spark
-        found = observe_moves(spark, clusters, self.run.settings.kafka)
         moving: dict[str, set[str]] = {each.name: set() for each in clusters}
-        for row in found.rows.select("cluster", "topic").distinct().collect():
+        its_old = old.where(F.col("cluster").isin(*moving))
+        found = observe_unsettled(spark, clusters, self.run.settings.kafka, its_old)
+        for row in found.topics.collect():
             moving[row["cluster"]].add(row["topic"])
         rows = [(name, sorted(topics), name in found.unknown) for name, topics in moving.items()]
         return F.broadcast(spark.createDataFrame(rows, "cluster string, _moving array<string>, _unknown boolean"))
