@@ -143,6 +143,14 @@ def test_a_run_that_is_open_or_changed_no_cluster_is_not_reverted(
     estate.run_audit("looked")
     with pytest.raises(UsageError, match="changed no cluster"):
         estate.run("plan", reverts="looked")
+    assert estate.run("apply", "open", wait_visible=60.0).exit_code == 0
+    estate.run("plan", reverts="open")
+    rows = len(estate.rows(AUDIT, "open"))
+    aged = [(AUDIT, "phase = 'verify'", f"{rows - 1} of {rows} rows of audit"), (PLANS, "true", "0 of 1 rows of plans")]
+    for table, which, left in aged:
+        estate.ledger.delete(table, f"run_id = 'open' AND {which}")
+        with pytest.raises(UsageError, match=f"can't be reverted: .*{left}"):
+            estate.run("plan", reverts="open")
 
 
 @pytest.mark.thorough

@@ -132,6 +132,20 @@ def read_recorded(proof: Mapping[str, str], table: Table) -> RowsDigest:
     return RowsDigest() if rows is None or sha256 is None else RowsDigest(rows=rows, sha256=sha256)
 
 
+def removed_rows(ledger: Ledger, row: Mapping[str, Any]) -> Mapping[str, tuple[int, int]]:
+    """Return the tables, of `plans` and `audit`, that lack rows of an ended run -> their number now and at its end.
+
+    `row`: its row in `runs`. `maintain` removes rows by age.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for table in (PLANS, AUDIT):
+        then = read_recorded(row["proof"] or {}, table).rows
+        now = ledger.read_if_exists(table).where(F.col("run_id") == row["run_id"]).count() if then else 0
+        if now < then:
+            found[table.name] = (now, then)
+    return found
+
+
 def number(text: str | None) -> int | None:
     """A count or a version as `recorded` wrote it; None for any other text."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None

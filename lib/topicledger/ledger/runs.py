@@ -170,13 +170,22 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
 
 
 def _require_over(ledger: Ledger, run_id: str) -> None:
-    """Raise UsageError unless the run is over and changed clusters: an open run can still change something."""
+    """Raise UsageError unless the run is over, changed clusters and has all of its rows.
+
+    An open run can still change something, and with some rows only a part of it would be undone.
+    """
     row = require_run(ledger, run_id)
     if (row["arguments"] or {}).get("command") not in PROVISIONING:
         raise UsageError(f"run {run_id} changed no cluster: there is nothing to revert")
     if row["state"] not in (RunState.FINISHED, RunState.ABANDONED):
         raise UsageError(
             f"run {run_id} is {row['state']}: finish it with --run-id {run_id}, or `runs abandon` it, then revert it"
+        )
+    if removed := proof.removed_rows(ledger, row.asDict()):
+        left = " and ".join(f"{now:,} of {then:,} rows of {table}" for table, (now, then) in removed.items())
+        raise UsageError(
+            f"run {run_id} can't be reverted: {left} are left, since `maintain` deletes rows by age; "
+            "declare what should be"
         )
 
 
