@@ -188,6 +188,8 @@ def test_versions_that_open_runs_read_are_not_vacuumed(ledger: Ledger) -> None:
     assert of(told, AUDIT).note is None
     for table in pinned:
         assert "run slow is open" in str(of(told, table).note)
+    late = {f"slow-{number}": midnight() - timedelta(days=30) for number in range(7)}
+    assert "runs slow-0, slow-1, slow-2 and 4 more are open" in str(_pinned(MANIFESTS, MaintenanceRequest(), late))
     assert of(maintain(ledger, settings(ledger), MaintenanceRequest(vacuum_hours=24 * 60)), MANIFESTS).note is None
 
 
@@ -513,14 +515,24 @@ def test_expired_plans_are_abandoned(ledger: Ledger) -> None:
     before = states(ledger)
     told = maintain(ledger, settings(ledger), MaintenanceRequest())
     assert (told.abandoned, of(told, MANIFESTS).note, states(ledger)) == (["saved", "stopped"], None, before)
-    write(ledger, RUNS, run("applied", "applying", old, "plan"), run("audited", "planning", old, "audit"))
+    write(
+        ledger,
+        RUNS,
+        run("applied", "applying", old, "plan"),
+        run("audited", "planning", old, "audit"),
+        run("audited lately", "planning", datetime.now(UTC) - timedelta(hours=167), "audit"),
+        run("audited once", "finished", old, "audit"),
+    )
     before = states(ledger)
+    told = maintain(ledger, settings(ledger), MaintenanceRequest())
+    assert (told.abandoned_audits, states(ledger)) == (["audited"], before)
+    assert "audits open for longer than --vacuum-hours, abandoned by --execute: audited" in printed(told)
     done = maintain(ledger, settings(ledger), MaintenanceRequest(execute=True))
-    assert done.abandoned == ["saved", "stopped"]
-    assert states(ledger) == {**before, "saved": "abandoned", "stopped": "abandoned"}
+    assert (done.abandoned, done.abandoned_audits) == (["saved", "stopped"], ["audited"])
+    assert states(ledger) == {**before, **dict.fromkeys(("saved", "stopped", "audited"), "abandoned")}
     assert "run applied is open" in str(of(done, MANIFESTS).note)
     (row,) = ledger.read(RUNS).where(F.col("run_id") == done.run_id).collect()
-    assert row["counts"] == {"runs_abandoned": 2}
+    assert row["counts"] == {"runs_abandoned": 3}
     assert json.loads(done.to_json())["abandoned"] == ["saved", "stopped"]
     assert "saved, stopped" in printed(done)
     assert maintain(ledger, settings(ledger), MaintenanceRequest(execute=True)).abandoned == []

@@ -253,7 +253,13 @@ def maintained(*, executed: bool) -> None:
         )
     ]
     found = maintain.Maintained(
-        executed=executed, run_id=HOSTILE, exit_code=1, abandoned=NAMES, contradicted=NAMES, tables=tables
+        executed=executed,
+        run_id=HOSTILE,
+        exit_code=1,
+        abandoned=NAMES,
+        abandoned_audits=NAMES,
+        contradicted=NAMES,
+        tables=tables,
     )
     maintain.render(found, console(160))
 

@@ -1,4 +1,4 @@
-"""Abandon plans that are too old to be applied.
+"""Abandon plans that are too old to be applied, and audits that nobody restarted.
 
 `runs.require_fresh` refuses such a plan as a whole, and `plan.intent.expired` the open actions of one that is applied.
 """
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.ledger import proof
-from topicledger.ledger.runs import PROVISIONING
+from topicledger.ledger.runs import AUDIT_COMMAND, PROVISIONING
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, RunState
@@ -57,12 +57,23 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
     return Expired(abandoned=sorted(done), contradicted=contradicted)
 
 
+def abandon_audits(ledger: Ledger, before: datetime, *, execute: bool) -> Sequence[str]:
+    """Abandon open audits that began before this moment: a cluster that they didn't reach kept them open.
+
+    What they found on the others still counts. They get no digest, as they have no rows that are proven. Nothing is
+    changed without `execute`.
+    """
+    audits = (F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("started_at") < before)
+    found = sorted(_ids(ledger, audits & F.col("state").isin(*_WAITING)))
+    return sorted(_abandon(ledger, found)) if execute and found else found
+
+
 def _ids(ledger: Ledger, condition: Column) -> set[str]:
     return {row["run_id"] for row in ledger.read(RUNS).where(condition).select("run_id").collect()}
 
 
 def _abandon(ledger: Ledger, run_ids: Sequence[str]) -> set[str]:
-    """Set the state of plans; return those that are abandoned."""
+    """Set the state of runs of which nothing was sent; return those that are abandoned."""
     ids = f"run_id IN ({', '.join(map(sql_value, run_ids))})"
     states = ", ".join(map(sql_value, _WAITING))
     ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})

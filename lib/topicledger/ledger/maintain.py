@@ -1,7 +1,8 @@
 """Maintain the tables: compact small files, remove old files, and delete old rows on request.
 
 The default is a dry run, which reports what would be done. Rows of open runs are never deleted, and the table versions
-that such a run may still read are kept. A plan that is too old to be applied doesn't count as open.
+that such a run may still read are kept. A plan that is too old to be applied doesn't count as open, nor does an audit
+that is older than the versions which VACUUM keeps anyway.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from topicledger.errors import ExitCode, TableError, exit_code
 from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.comparable import last_findings
-from topicledger.ledger.expired import abandon_expired
+from topicledger.ledger.expired import abandon_audits, abandon_expired
 from topicledger.ledger.run import MANIFESTS_ARGUMENT, SHARDS, Run, require_new
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import OPEN_STATES, Action, Phase, RunState
 from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.schemas import AUDIT, DECLARING, DRIFT, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, USAGE, Table
-from topicledger.text import cell, document, grid_of, plain
+from topicledger.text import cell, document, grid_of, listed, plain
 
 COMMAND = "maintain"
 VACUUM_HOURS = 168
@@ -94,6 +95,8 @@ class Maintained:
     exit_code: int
     abandoned: Sequence[str]
     """Runs whose plans are past `guards.max_plan_age`: abandoned now, or (in a dry run) with --execute."""
+    abandoned_audits: Sequence[str]
+    """Audits that were open for longer than `vacuum_hours`: likewise."""
     contradicted: Sequence[str]
     """Runs that aren't abandoned: their state says that they are only planned, but `audit` says that they sent
     something."""
@@ -105,7 +108,7 @@ class Maintained:
 
 
 def maintain(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> Maintained:
-    """Abandon plans that are too old, then maintain every existing table: delete rows, compact, vacuum.
+    """Abandon plans and audits that are too old, then maintain every existing table: delete rows, compact, vacuum.
 
     An executed maintenance has a row in `runs`, committed before anything is done. A table that can't be maintained is
     reported, and the others are maintained. Raises UsageError for a run id that already exists.
@@ -117,15 +120,16 @@ def maintain(ledger: Ledger, settings: Settings, request: MaintenanceRequest) ->
         proof.signer(settings)
     run = _begin(ledger, settings, request) if request.execute else None
     expired = abandon_expired(ledger, settings, execute=request.execute)
-    open_runs = _open_runs(ledger, expired.abandoned)
+    audits = abandon_audits(ledger, _kept_since(request), execute=request.execute)
+    open_runs = _open_runs(ledger, [*expired.abandoned, *audits])
     at = datetime.now(UTC) if run is None else run.row["started_at"]
     maintained = (_maintain_table(ledger, table, request, open_runs, at) for table in TABLES.values())
     tables = [each for each in maintained if each is not None]
     code = exit_code({ExitCode.ERROR: any(each.error for each in tables) or bool(expired.contradicted)})
     if run is not None:
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
-        if expired.abandoned:
-            counts["runs_abandoned"] = len(expired.abandoned)
+        if abandoned := len(expired.abandoned) + len(audits):
+            counts["runs_abandoned"] = abandoned
         ended: Mapping[str, object] = {"finished_at": datetime.now(UTC), "counts": counts, "exit_code": int(code)}
         if request.retention_days:
             ended = proof.sealed(run, proof.ending_of_maintenance(run), ended)
@@ -135,6 +139,7 @@ def maintain(ledger: Ledger, settings: Settings, request: MaintenanceRequest) ->
         run_id=run.run_id if run is not None else None,
         exit_code=int(code),
         abandoned=expired.abandoned,
+        abandoned_audits=audits,
         contradicted=expired.contradicted,
         tables=tables,
     )
@@ -253,14 +258,21 @@ def _older(table: Table, days: int, open_runs: Mapping[str, datetime], at: datet
     return f"{old} AND run_id NOT IN ({', '.join(map(sql_value, open_runs))})" if open_runs else old
 
 
+def _kept_since(request: MaintenanceRequest) -> datetime:
+    """Return the moment from which on VACUUM keeps all versions."""
+    return datetime.now(UTC) - timedelta(hours=request.vacuum_hours)
+
+
 def _pinned(table: Table, request: MaintenanceRequest, open_runs: Mapping[str, datetime]) -> str | None:
     """Return why a table isn't vacuumed: an open run may read a version of before `vacuum_hours`; None if it is."""
     if table.name not in _PINNED:
         return None
-    since = datetime.now(UTC) - timedelta(hours=request.vacuum_hours)
+    since = _kept_since(request)
     late = sorted(run_id for run_id, started_at in open_runs.items() if started_at < since)
     if not late:
         return None
+    if len(late) > 1:
+        return f"not vacuumed: runs {listed(late)} are open and may still read old versions; finish or abandon them"
     return f"not vacuumed: run {late[0]} is open and may still read an old version; finish or abandon it"
 
 
@@ -273,6 +285,10 @@ def render(maintained: Maintained, console: Console) -> None:
             else "past guards.max_plan_age, abandoned by --execute"
         )
         console.print(f"plans {done}: {plain(', '.join(maintained.abandoned))}", soft_wrap=True)
+    if maintained.abandoned_audits:
+        done = "abandoned" if maintained.executed else "abandoned by --execute"
+        names = plain(", ".join(maintained.abandoned_audits))
+        console.print(f"audits open for longer than --vacuum-hours, {done}: {names}", soft_wrap=True)
     if maintained.contradicted:
         console.print(
             "not abandoned, since audit has applied actions of these plans: "
@@ -300,7 +316,7 @@ def render(maintained: Maintained, console: Console) -> None:
     console.print(grid)
     if not executed:
         needed = [each.table for each in maintained.tables if each.work]
-        if needed or maintained.abandoned:
+        if needed or maintained.abandoned or maintained.abandoned_audits:
             where = ", ".join(needed) or RUNS.name
             console.print(f"work is needed on {where}: maintain --execute does it")
         else:
