@@ -23,6 +23,8 @@ class Table:
     """Columns in order; a field's metadata holds its comment."""
     key: tuple[str, ...] = ()
     """The columns that identify a resource, in tables that declare resources."""
+    key_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the key that may be null -> the text that null stands for: both name the same resource."""
     partitioned_by: tuple[str, ...] = ()
     """Partition columns."""
     properties: Mapping[str, str] = field(default_factory=dict)

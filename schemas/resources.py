@@ -30,6 +30,7 @@ ACLS = Table(
         ]
     ),
     key=("cluster", *ACL_KEY),
+    key_defaults={"permission": "ALLOW", "pattern_type": "LITERAL", "host": "*"},
     properties={"delta.enableChangeDataFeed": "true"},
     shared=True,
 )

@@ -44,6 +44,24 @@ def test_load_removes_acls_only_with_replace(ledger: Ledger, tmp_path: Path) -> 
     assert run_rows(ledger)[-1]["counts"]["acls_removed"] == 1
 
 
+@pytest.mark.thorough
+def test_a_file_changes_and_keeps_acls_that_other_writers_left_short(ledger: Ledger, tmp_path: Path) -> None:
+    """The merge tells ACLs by what null stands for: two rows of one ACL are changed or removed together."""
+    acl = {"cluster": "orders", "operation": "WRITE", "resource_type": "TOPIC", "resource_name": "orders"}
+    named = {name: {**acl, "principal": f"User:{name}", "owner": "other"} for name in ("q", "both", "left")}
+    rows = [*named.values(), *({**named[name], **ACLS.key_defaults} for name in ("both", "left"))]
+    ledger.ensure(ACLS)
+    ledger.append(ACLS, ledger.rows(ACLS, rows), app_id="other tool", version=1)
+    entry = MORE.replace("owner: other", "state: absent, owner: other")
+    file = put(tmp_path, "absent.yaml", TEAM + entry + entry.replace("User:q", "User:both"))
+    compared = {ACLS.name: ledger.read(ACLS, ledger.latest_version(ACLS))}
+    loaded = load_files(ledger, file, replace=Replace(), may_remove=2, compared=compared)
+    assert loaded.resources["acls"] == {"added": 3, "changed": 3, "unchanged": 0, "removed": 2}
+    found = ledger.read(ACLS).where("owner = 'other'").select("principal", "state").orderBy("principal").collect()
+    assert [tuple(row) for row in found] == [("User:both", "absent")] * 2 + [("User:q", "absent")]
+    assert load_files(ledger, file).resources["acls"] == {"added": 0, "changed": 0, "unchanged": 6, "removed": 0}
+
+
 def test_invalid_acl_refuses_the_whole_load(ledger: Ledger, tmp_path: Path) -> None:
     topics = "topics: [{topic: fine}]\n"
     wrong = put(tmp_path, "wrong.yaml", TEAM + MORE.replace("WRITE", "CLUSTER_ACTION") + topics)

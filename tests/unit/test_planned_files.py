@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.harness import cluster_settings
 from tests.unit.frames import frame, manifest_rows, plain
@@ -22,7 +22,7 @@ from topicledger.cli.scope import check_owners
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.errors import GuardStopped, ManifestFileError, UsageError
-from topicledger.files.changes import gone
+from topicledger.files.changes import as_declared, gone
 from topicledger.files.left_behind import left_behind
 from topicledger.files.load import Removals, Replace, removals_of, split_removals
 from topicledger.files.read import files_arguments, read
@@ -258,6 +258,7 @@ def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession
     """[owners] doesn't know whose an ACL is: a row with another owner, or `absent`, would change it."""
     acl = dict.fromkeys(ACL_KEY, "x")
     theirs = [{"cluster": "main", **acl, "owner": " B "}, {"cluster": "main", **acl, "host": "h", "owner": "a"}]
+    theirs.append({"cluster": "main", **acl, "host": None, "owner": "b"})
     tables = {MANIFESTS.name: manifest_rows(spark, {"topic": "of.b", "owner": "b"}, {"topic": "of.a", "owner": "a"})}
     tables[ACLS.name] = frame(spark, plain(ACLS.schema), theirs)
     ledger: Any = SimpleNamespace(spark=spark, read_if_exists=lambda table: tables[table.name])
@@ -265,7 +266,7 @@ def test_no_file_takes_over_what_a_barred_owner_has_declared(spark: SparkSession
     rows = [ManifestRow(cluster="main", topic=name, owner="a", **place) for name in ("of.a", "of.b", "of.b", "new")]
     acls = [
         ResourceRow(cluster="main", state="absent", owner="a", labels=None, values={**acl, "host": host}, **place)
-        for host in ("x", "h", "new")
+        for host in ("x", "h", "new", "*")
     ]
     files = ParsedManifests(rows=rows, errors=[], resources={ACLS.name: acls})
     kept = loadable.within(ledger, files, Scope(barred=("B",)))
@@ -463,6 +464,29 @@ def test_the_owners_of_removed_rows_are_kept_with_the_plan() -> None:
         loading.replaced(True, ("a",))
 
 
+def test_null_in_a_row_of_an_acl_is_what_files_write_for_it(spark: SparkSession) -> None:
+    """Any writer of the table may leave ALLOW, LITERAL and `*` null, and even write one ACL in both ways."""
+    acl = {"cluster": "main", "operation": "READ", "resource_type": "TOPIC", "resource_name": "t", "owner": "a"}
+    short, left = {**acl, "principal": "User:p"}, {**acl, "principal": "User:left"}
+
+    def acls(*rows: dict[str, Any]) -> DataFrame:
+        return frame(spark, plain(ACLS.schema), list(rows))
+
+    written = {**short, **ACLS.key_defaults}
+    table = acls(short, left, {**left, **ACLS.key_defaults, "labels": {"tier": "gold"}})
+    removed = gone(ACLS, table, acls(written), ["main"], ())
+    assert [row["principal"] for row in removed.collect()] == ["User:left", "User:left"]
+    assert Unloaded(rows=acls(written)).changed(ACLS, table).isEmpty()
+    absent = Unloaded(rows=acls({**written, "state": "absent"}))
+    assert absent.changed(ACLS, table).count() == 1
+    after = absent.over(ACLS, table).where("principal = 'User:p'").collect()
+    assert [row["state"] for row in after] == ["absent"]
+    (live,) = acls({**left, **ACLS.key_defaults}).transform(as_declared(ACLS, table)).collect()
+    assert live["labels"] == {"tier": "gold"}
+    within = declarations(Scope(resources=("^User:p ALLOW READ TOPIC LITERAL t [*]$",)), ACLS)
+    assert table.transform(within).collect() == table.where("principal = 'User:p'").collect(), "as they are"
+
+
 def test_a_plan_reads_tables_without_the_rows_that_its_load_removes(spark: SparkSession) -> None:
     names = (("a", "x"), ("b", "x"), ("c", "y"), (None, "x"))
     table = manifest_rows(spark, *({"topic": name, "owner": owner} for name, owner in names))
@@ -472,12 +496,12 @@ def test_a_plan_reads_tables_without_the_rows_that_its_load_removes(spark: Spark
     assert {row["topic"] for row in gone(MANIFESTS, table, files, ["main"], ()).collect()} == {"b", "c", None}
     assert gone(MANIFESTS, table, files, ["other"], ()).isEmpty()
     changes = Unloaded(rows=files, removed=removed)
-    after = changes.over(table, MANIFESTS.key)
+    after = changes.over(MANIFESTS, table)
     assert after.columns == table.columns
     assert {(row["topic"], row["num_partitions"]) for row in after.collect()} == {("a", 7), ("c", None), ("new", None)}
     assert {row["topic"] for row in changes.changed(MANIFESTS, table).collect()} == {"a", "new", "b", None}, "the scope"
     assert {row["topic"] for row in changes.changed(MANIFESTS, after).collect()} == {"b", None}, "loaded: no change"
-    kept = Unloaded(rows=files).over(table, MANIFESTS.key)
+    kept = Unloaded(rows=files).over(MANIFESTS, table)
     assert {row["topic"] for row in kept.collect()} == {"a", "b", "c", None, "new"}
 
 

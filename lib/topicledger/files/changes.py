@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema
 from topicledger.frames import materialised
-from topicledger.ledger.sql import differ, same_key
+from topicledger.ledger.sql import differ, key_part, same_key
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.owners import is_one_of
@@ -175,7 +175,8 @@ def as_declared(table: Table, declared: DataFrame, names: Collection[str] = KEPT
     same = same_key(table, "live", "known")
 
     def transform(rows: DataFrame) -> DataFrame:
-        known = declared.groupBy(*table.key).agg(*(F.any_value(name).alias(name) for name in found))
+        key = (key_part(table, name).alias(name) for name in table.key)
+        known = declared.groupBy(*key).agg(*(F.any_value(name).alias(name) for name in found))
         columns = (
             F.coalesce(f"known.{name}", f"live.{name}").alias(name) if name in found else F.col(f"live.{name}")
             for name in rows.columns

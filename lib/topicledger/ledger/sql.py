@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyspark.errors import PySparkException
@@ -103,8 +103,21 @@ def inserted(table: Table) -> str:
 
 def sql_differ(table: Table, left: str, right: str) -> str:
     """Whether the rows of two aliases differ in any column of the table, in SQL."""
-    pairs = ((comparable(each, f"{left}."), comparable(each, f"{right}.")) for each in table.schema)
-    return f"NOT ({' AND '.join(f'{one} <=> {other}' for one, other in pairs)})"
+    return f"NOT ({_sql_equal(table, table.schema, left, right)})"
+
+
+def sql_same_key(table: Table, left: str, right: str) -> str:
+    """As `same_key`, in SQL."""
+    return _sql_equal(table, (table.schema[name] for name in table.key), left, right)
+
+
+def _sql_equal(table: Table, columns: Iterable[StructField], left: str, right: str) -> str:
+    def value(column: StructField, of: str) -> str:
+        default = table.key_defaults.get(column.name)
+        found = comparable(column, f"{of}.")
+        return found if default is None else f"coalesce({found}, {sql_text(default)})"
+
+    return " AND ".join(f"{value(each, left)} <=> {value(each, right)}" for each in columns)
 
 
 def comparable(column: StructField, of: str = "") -> str:
@@ -144,7 +157,13 @@ def differ(table: Table, left: str, right: str) -> Column:
 
 def same_key(table: Table, left: str, right: str) -> list[Column]:
     """Whether the rows of two aliases have the same key of the table, as conditions of a join."""
-    return [F.col(f"{left}.{name}").eqNullSafe(F.col(f"{right}.{name}")) for name in table.key]
+    return [key_part(table, name, f"{left}.").eqNullSafe(key_part(table, name, f"{right}.")) for name in table.key]
+
+
+def key_part(table: Table, name: str, of: str = "") -> Column:
+    """Return a column of a row's key, as in `Table.key_defaults` where it is null. `of`: an alias with its dot."""
+    column, default = F.col(f"{of}{name}"), table.key_defaults.get(name)
+    return column if default is None else F.coalesce(column, F.lit(default))
 
 
 def affected(done: DataFrame) -> int:

@@ -20,8 +20,10 @@ from topicledger.ledger.sql import (
     comparable,
     format_literal,
     inserted,
+    key_part,
     same_key,
     sql_differ,
+    sql_same_key,
     sql_text,
     sql_value,
     updated,
@@ -259,7 +261,8 @@ class Ledger(Versions):
         source = rows.withColumn("_remove", F.lit(False))
 
         def by_key(read: DataFrame) -> DataFrame:
-            return read.groupBy(*table.key).agg(F.collect_list(F.struct(*present.schema.names)).alias("_then"))
+            key = (key_part(table, name).alias(name) for name in table.key)
+            return read.groupBy(*key).agg(F.collect_list(F.struct(*present.schema.names)).alias("_then"))
 
         as_read = f"AND exists(new._then, each -> NOT ({sql_differ(present, 'old', 'each')}))"
         as_then, not_then = "", ""
@@ -276,7 +279,7 @@ class Ledger(Versions):
             keys = by_key(removed).withColumn("_remove", F.lit(True))
             source = source.unionByName(keys, allowMissingColumns=True)
             clauses.insert(1, f"WHEN MATCHED AND new._remove {as_read} THEN DELETE")
-        same = " AND ".join(f"old.`{name}` <=> new.`{name}`" for name in table.key)
+        same = sql_same_key(table, "old", "new")
         return self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -28,11 +28,10 @@ class Unloaded:
         found = both.where(added | differ(table, "there", "file")).select("file.*")
         return self._with_removed(found)
 
-    def over(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
-        """Return the rows of `table` as they would be after the load."""
-        left, gone = table, self._with_removed(self.rows).select(*key)
-        same = [left[name].eqNullSafe(gone[name]) for name in key]
-        others = left.join(gone, on=same, how="left_anti")
+    def over(self, table: Table, before: DataFrame) -> DataFrame:
+        """Return the rows of the table as they would be after the load. `before`: its rows."""
+        gone = self._with_removed(self.rows).select(*table.key).alias("gone")
+        others = before.alias("there").join(gone, on=same_key(table, "there", "gone"), how="left_anti")
         return others.select(*self.rows.columns).unionByName(self.rows)
 
     def _with_removed(self, rows: DataFrame) -> DataFrame:
@@ -42,4 +41,4 @@ class Unloaded:
 def as_if_loaded(unloaded: Mapping[str, Unloaded], table: Table, rows: DataFrame) -> DataFrame:
     """Return the rows of `table` as they would be after the load. `unloaded`: by table name."""
     change = unloaded.get(table.name)
-    return rows if change is None else change.over(rows, table.key)
+    return rows if change is None else change.over(table, rows)

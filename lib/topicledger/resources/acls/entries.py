@@ -23,10 +23,10 @@ from topicledger.resources.acls.acl import (
     PREFIXED,
     WILDCARD,
 )
+from topicledger.schemas import ACLS
 from topicledger.text import first_of, listed, nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
-_DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
 
 _SHOWN_SHORTHANDS = 20
 _SHOWN_RIGHTS = 8
@@ -154,7 +154,7 @@ def read_acl(
     if kinds:
         _shorthand(kinds[0], *given[kinds[0]], entry, item.line, reader)
         return
-    acl = dict(_DEFAULTS)
+    acl = dict(ACLS.key_defaults)
     for name in _KEY:
         value, at = given.get(name, (None, item.line))
         text = None if value is None else reader.text(name, value, at)

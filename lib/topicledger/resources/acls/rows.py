@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.principals import TYPED
+from topicledger.ledger.sql import key_part
 from topicledger.manifests.rows import (
     ABSENT,
     PRESENT,
@@ -22,10 +23,8 @@ from topicledger.manifests.rows import (
     visible,
 )
 from topicledger.resources.acls.acl import (
-    ALLOW,
     CLUSTER_NAME,
     EVERYONE,
-    LITERAL,
     OPERATIONS,
     PATTERN_TYPES,
     PERMISSIONS,
@@ -38,7 +37,7 @@ from topicledger.resources.odd_names import SEVERAL, is_several, odd, says
 from topicledger.resources.validating import validated
 from topicledger.schemas import ACL_KEY, ACLS
 
-_DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
+_DEFAULTS = {**ACLS.key_defaults, "state": PRESENT}
 CLAIMED = tuple(name for name in ACL_KEY if name != "host")
 """Fields of an ACL that determine what it is about: all but the host."""
 _TOPIC = r"\A[a-zA-Z0-9._-]{1,249}\z"
@@ -50,7 +49,7 @@ def text_of(acl: str | None = None) -> Column:
     `acl`: a struct of `ACL_KEY`; None takes the row's own columns. Blanks and backslashes within a value are escaped
     with a backslash, so that no two ACLs share a text.
     """
-    values = (F.col(name if acl is None else f"{acl}.{name}") for name in ACL_KEY)
+    values = (key_part(ACLS, name) if acl is None else F.col(f"{acl}.{name}") for name in ACL_KEY)
     return F.concat_ws(" ", *(F.regexp_replace(value, r"([\\\s])", r"\\$1") for value in values))
 
 
