@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from tests.ledger.loading import load_files, put, run_rows, settings_for
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame
+from topicledger.cli.manifests import load_manifests
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
 from topicledger.files.load import Loaded, Removed, Replace, leftovers, load, removals
 from topicledger.files.read import LISTED_FILES, Foreign, read
@@ -460,6 +462,30 @@ def test_foreign_files_are_checked_completely_before_any_write(ledger: Ledger, t
     other = put(tmp_path, "other.yaml", STRIMZI.replace("CLUSTER", "ordres").replace("PARTITIONS", "1"))
     assert load_files(ledger, other, foreign=Foreign(form="strimzi", cluster="billing")).added == 2
     assert keys(ledger) == [("billing", "invoices"), ("billing", "orders")]
+
+
+@pytest.mark.thorough
+def test_a_listing_changes_what_it_says_and_removes_only_what_it_lacks(ledger: Ledger, tmp_path: Path) -> None:
+    shared_cluster(ledger.spark, ledger, {"kept": "payments", "absent": "payments", "gone": "payments"})
+    ledger.update(MANIFESTS, "topic = 'absent'", {"state": "'absent'"})
+    line = "Topic: {}\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: \n"
+    file = put(tmp_path, "live.txt", "".join(map(line.format, ("kept", "absent", "new"))))
+    cluster = '[clusters.orders]\nbootstrap_servers = ["nowhere.invalid:9092"]\n'
+    guards = "[guards]\nmax_removed_rows = 1\n"
+    config = put(tmp_path, "settings.toml", f'[tables]\nroot = "{ledger.root}"\n{cluster}{guards}')
+    options = ("--from", "kafka-topics", "--cluster", "orders", "--replace", "--config", str(config))
+    for more in (["--dry-run"], []):
+        result = CliRunner().invoke(load_manifests, [str(file), *options, *more])
+        assert result.exit_code == 0, result.output
+        assert "1 added, 1 changed, 0 unchanged, 1 removed" in result.stdout
+        assert "not carried over: `absent` (a row declares it absent, and stays)" in result.stderr
+    rows = {row["topic"]: row for row in dicts(ledger.read(MANIFESTS).where("cluster = 'orders'"))}
+    found = {topic: (row["owner"], row["state"], row["num_partitions"]) for topic, row in rows.items()}
+    assert found == {
+        "kept": ("payments", "present", 3),
+        "absent": ("payments", "absent", None),
+        "new": (None, "present", 3),
+    }
 
 
 def test_format_without_clusters_needs_the_cluster_option(ledger: Ledger, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+from pyspark.sql import DataFrame
 
 from topicledger.apply.display import display_only
 from topicledger.cli.loading import paths_of, replace_options, replaced, var_option
@@ -26,6 +27,7 @@ from topicledger.cli.options import (
 from topicledger.cli.scope import check_owners, named
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
+from topicledger.files import listings
 from topicledger.files.changes import frames
 from topicledger.files.exported import ExportRequest
 from topicledger.files.exported import render as render_exported
@@ -104,6 +106,10 @@ def load_manifests(
     if show:
         return _show_expanded(parsed, options)
     ledger = open_ledger(options, settings, "load_manifests", new=True)
+    there: Mapping[str, DataFrame] = {}
+    if foreign is not None and FOREIGN_FORMATS[foreign].is_listing:
+        there = listings.declared(ledger, parsed)
+        parsed = listings.with_declared(parsed, there)
     if replacing is not None:
         of_files = list(frames(ledger.spark, parsed.tables).values())
         check_owners(ledger, settings, replacing.owners, of_files, option="--replace-owner")
@@ -118,6 +124,7 @@ def load_manifests(
             foreign=of_other_tool,
             run_id=options.run_id,
             requested_by=requested_by,
+            compared=there,
         )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)

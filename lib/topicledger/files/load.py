@@ -249,17 +249,13 @@ def _gone(
     """
     if replace is None:
         return {}
-    found = {
-        table.name: gone(
-            table,
-            there(table),
-            tables[table.name],
-            clusters_of(parsed.tables[table.name]),
-            replace.owners,
-        )
-        for table in DECLARING
-        if table.name in tables
-    }
+    listed = frames(tables[MANIFESTS.name].sparkSession, parsed.listed)
+    found: dict[str, DataFrame] = {}
+    for table in (each for each in DECLARING if each.name in tables):
+        rows, clusters = tables[table.name], clusters_of(parsed.tables[table.name])
+        if table.name in listed:
+            rows = rows.unionByName(listed[table.name])
+        found[table.name] = gone(table, there(table), rows, clusters, replace.owners)
     # Read once, so that the same rows are counted, listed and removed.
     return {name: rows.transform(materialised) for name, rows in found.items()}
 

@@ -29,7 +29,6 @@ from topicledger.manifests.files import (
     ManifestRow,
     NotCarriedOver,
     ParsedManifests,
-    ResourceRow,
 )
 from topicledger.manifests.files.report import MAX_ERRORS
 from topicledger.manifests.files.results import texts_of
@@ -167,20 +166,9 @@ def _with_owners(parsed: ParsedManifests, owners: Owners) -> ParsedManifests:
 
 def _without_refused(parsed: ParsedManifests, settings: Settings) -> ParsedManifests:
     """Leave out rows that can't be declared although a cluster has them: brokers accept what never applies (A3)."""
-    gone: set[int] = set()
-    left_out = list(parsed.not_carried_over)
-
-    def leave_out(row: ManifestRow | ResourceRow, key: str, why: str) -> None:
-        gone.add(id(row))
-        left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=why))
-
-    for topic, _, why in _refused(parsed.rows, settings):
-        leave_out(topic, topic.topic, why)
-    for _, row, _, why in resource_rows.refused(parsed.resources, settings.scope):
-        leave_out(row, " ".join(f"{name}={value}" for name, value in row.values.items() if value is not None), why)
-    resources = {table: [row for row in rows if id(row) not in gone] for table, rows in parsed.resources.items()}
-    rows = [row for row in parsed.rows if id(row) not in gone]
-    return dataclasses.replace(parsed, rows=rows, not_carried_over=left_out, resources=resources)
+    topics = ((row, why) for row, _, why in _refused(parsed.rows, settings))
+    others = ((row, why) for _, row, _, why in resource_rows.refused(parsed.resources, settings.scope))
+    return parsed.without([*topics, *others])
 
 
 def remarks(parsed: ParsedManifests) -> list[str]:

@@ -138,6 +138,13 @@ def texts_of(row: FileRow) -> Iterator[tuple[str, str]]:
             yield from value.items()
 
 
+def _named(row: FileRow) -> str:
+    """Return what a row is about, in words."""
+    if isinstance(row, ManifestRow):
+        return row.topic
+    return " ".join(f"{name}={value}" for name, value in row.values.items() if value is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class FileError:
     """An error in a file; str() is `file:line: message`."""
@@ -190,6 +197,8 @@ class ParsedManifests:
     """Values of the variables that the files have, by name."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Number of rows left out by cluster, because only other clusters were asked for."""
+    listed: dict[str, list[FileRow]] = field(default_factory=dict)
+    """In listings of a cluster, rows by table that aren't loaded: what they name is there, and `--replace` keeps it."""
     documents: dict[tuple[str, str], list[int | None]] = field(default_factory=dict)
     """The clusters of whole documents, which may have no entry there: file and cluster -> the lines with it."""
 
@@ -224,6 +233,24 @@ class ParsedManifests:
             self,
             rows=[row for row in self.rows if wanted(row)],
             resources={table: rows for table, rows in kept.items() if rows},
+        )
+
+    def without(self, reasons: Sequence[tuple[FileRow, str]]) -> ParsedManifests:
+        """Leave out rows of a listing, each with the reasons why it is not carried over."""
+        gone = {id(row) for row, _ in reasons}
+        listed = {
+            table: [*self.listed.get(table, ()), *(row for row in rows if id(row) in gone)]
+            for table, rows in self.tables.items()
+        }
+        left_out = (
+            NotCarriedOver(file=row.file, line=row.line, key=show(_named(row)), what=why) for row, why in reasons
+        )
+        return replace(
+            self,
+            rows=[row for row in self.rows if id(row) not in gone],
+            resources={table: [row for row in rows if id(row) not in gone] for table, rows in self.resources.items()},
+            not_carried_over=sorted([*self.not_carried_over, *left_out], key=lambda each: (each.file, each.line)),
+            listed={**self.listed, **listed},
         )
 
     def without_owners(self, owners: Collection[str]) -> ParsedManifests:
