@@ -436,7 +436,7 @@ def partitions_per_owner(estate: Estate, is_open: Collection[str], max: int, req
 
 def in_use(estate: Estate, is_open: Collection[str]) -> Answers:
     used = {each["topic"] for each in estate.usages if each["valid_until"] is None or each["valid_until"] > NOW}
-    return {topic.topic_id: Answer(topic.topic in used) for topic in by_name(estate.topics)}
+    return {topic.topic_id: Answer(None in used or topic.topic in used) for topic in by_name(estate.topics)}
 
 
 def no_consumer_groups(estate: Estate, is_open: Collection[str]) -> Answers:

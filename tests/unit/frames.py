@@ -100,6 +100,7 @@ def policy_facts(
     last_records: Iterable[Mapping[str, Any]] = (),
     unseen: Mapping[str, int | str | None] | None = None,
     manifests: Iterable[Mapping[str, Any]] = (),
+    clusters: Collection[str] = ("main", "another"),
 ) -> Facts:
     """Return the facts for policies: brokers of cluster main by id and rack, and the given values.
 
@@ -133,6 +134,7 @@ def policy_facts(
         last_records=lambda topics: told["last_records"].join(topics, on=["cluster", "topic"], how="left_semi"),
         unseen_topics=unseen_topics,
         manifests=lambda: manifest_rows(spark, *manifests),
+        clusters=clusters,
     )
 
 
@@ -149,7 +151,9 @@ def estate_facts(spark: SparkSession, estates: Collection[Any]) -> Facts:
     ]
     given = {name: of_all(name) for name in ("usages", "groups", "last_records")}
     everywhere = {"unseen": {estate.cluster: 0 for estate in estates}}
-    return replace(policy_facts(spark, **given, **everywhere), brokers=frame(spark, BROKERS.schema, brokers))
+    clusters = ["another", *(estate.cluster for estate in estates)]
+    known = policy_facts(spark, **given, **everywhere, clusters=clusters)
+    return replace(known, brokers=frame(spark, BROKERS.schema, brokers))
 
 
 def _ddl(text: str) -> StructType:

@@ -784,6 +784,8 @@ def deletes() -> Iterator[Estate]:
         live("other"),
         action=Action.DELETE,
     )
+    stray = "(by a row for cluster ordres, which the settings don't have)"
+    unread = 'may be in use: a row of usages can\'t be read and may mean it: cluster unread, topic " a", consumer '
     yield Estate(
         policy="in_use",
         action=Action.DELETE,
@@ -799,6 +801,7 @@ def deletes() -> Iterator[Estate]:
             delete("two", "is in use by audit, billing; delete it when their usages have ended"),
             delete("unnamed", "is in use by somebody unnamed; delete it when their usages have ended"),
             delete("elsewhere"),
+            delete("gone", f"is in use by billing {stray}; delete it when their usages have ended"),
             live("used"),
         ],
         usages=[
@@ -813,8 +816,27 @@ def deletes() -> Iterator[Estate]:
             {"topic": "two", "consumer": "audit"},
             {"topic": "unnamed", "consumer": None},
             {"topic": "elsewhere", "consumer": "billing", "cluster": "another"},
-            {"topic": None, "consumer": "billing"},
+            {"topic": "gone", "consumer": "billing", "cluster": "ordres"},
+            {"topic": None, "consumer": "billing", "valid_until": NOW},
+            {"topic": "__consumer_offsets", "consumer": "billing"},
             {"topic": "used", "consumer": "billing"},
+        ],
+    )
+    yield Estate(
+        policy="in_use",
+        action=Action.DELETE,
+        cluster="unread",
+        title="a usage that can't be read may mean each topic of its cluster",
+        topics=[
+            delete("named", "is in use by billing; delete it when their usages have ended"),
+            delete("gone", f"is in use by billing {stray}; delete it when their usages have ended"),
+            delete("other", f"{unread}somebody unnamed; correct that row"),
+            live("unmanaged"),
+        ],
+        usages=[
+            {"topic": " a", "consumer": None},
+            {"topic": "not legal", "consumer": "billing"},
+            {"topic": "named", "consumer": "billing"},
         ],
     )
     gone = "; delete it when they are gone"

@@ -84,6 +84,7 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         frame(spark, OBSERVED.schema, observed),
         30,
         NOW,
+        ["main"],
     )
     memory = "the memory is too short: audits with usage observe it since "
     written = "records were written or lost: its end offset was"
@@ -113,6 +114,22 @@ def test_a_topic_is_unused_only_if_every_audit_says_so(spark: SparkSession) -> N
         "between": "its use was unknown at 2026-11-06T12:00:00Z: no ACL",
         "never": "no audit with usage has observed it",
     }
+
+
+def test_a_usage_that_can_not_be_read_keeps_the_topics_that_it_may_mean(spark: SparkSession) -> None:
+    usages = [{"cluster": "mian", "topic": " unused", "consumer": "billing"}]
+    topics = [{"cluster": cluster, "topic": "unused", "state": "present"} for cluster in ("main", "other")]
+    found = declared_without_use(
+        frame(spark, MANIFESTS.schema, topics),
+        frame(spark, USAGE.schema, twice("unused", {}, {})),
+        frame(spark, USAGES.schema, usages),
+        frame(spark, OBSERVED.schema, []),
+        30,
+        NOW,
+        ["main", "other"],
+    )
+    kept = 'a row of usages can\'t be read and may mean it: cluster mian, topic " unused", consumer billing'
+    assert {row["cluster"]: row["used"] for row in found.collect()} == {"main": kept, "other": kept}
 
 
 def test_deletes_spare_topics_on_which_a_recent_audit_saw_live_groups(spark: SparkSession) -> None:

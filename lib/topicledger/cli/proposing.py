@@ -70,7 +70,8 @@ def propose(options: Options, request: Proposing) -> int:
         settings = open_settings(options)
         ledger = open_ledger(options, settings, "prune")
         check_owners(ledger, settings, request.owners)
-        found = _find(ledger, request, options.cluster or tuple(settings.clusters))
+        every = tuple(settings.clusters)
+        found = _find(ledger, request, options.cluster or every, every)
     unused = [each for each in found if each.used is None]
     text = _as_file(unused, request.days) if unused else ""
     if request.to is not None and unused:
@@ -86,7 +87,7 @@ def propose(options: Options, request: Proposing) -> int:
     return ExitCode.DONE
 
 
-def _find(ledger: Ledger, request: Proposing, clusters: Sequence[str]) -> list[Looked]:
+def _find(ledger: Ledger, request: Proposing, clusters: Sequence[str], every: Sequence[str]) -> list[Looked]:
     if (usage := ledger.read_if_exists(USAGE)).isEmpty():
         raise UsageError(
             "no audit with usage has run: `drift --usage`, or [audit] usage = true, makes the memory that prune "
@@ -106,6 +107,7 @@ def _find(ledger: Ledger, request: Proposing, clusters: Sequence[str]) -> list[L
             ledger.read_if_exists(OBSERVED),
             request.days,
             datetime.now(UTC),
+            every,
         )
         .where(chosen)
         .withColumns({name: iso_times(F.col(name)) for name in ("seen_since", "seen_until")})

@@ -48,6 +48,7 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
         last_records=lambda topics: read_last_records(ledger.spark, clusters, settings.kafka, topics),
         unseen_topics=lambda named: read_unseen_topics(ledger.spark, clusters, settings.kafka, named),
         manifests=lambda: ledger.read(MANIFESTS),
+        clusters=tuple(settings.clusters),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -104,6 +104,8 @@ class Facts:
     unseen, one row a cluster; error says what to grant, and unseen is null, if that is unknown."""
     manifests: Callable[[], DataFrame]
     """Reads the table `manifests`: its rows as they were written, including refused ones."""
+    clusters: Collection[str]
+    """Names of the settings' clusters."""
 
 
 SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]

@@ -6,6 +6,7 @@ the same.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.sql import iso_times
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.policies.contract import Facts, SetRule, listed, text
-from topicledger.resources.topics.policies.delete import consumers
+from topicledger.resources.topics.policies.delete import with_users
 
 TOOLS_OWN = "_"
 """Prefix of topics in which tools keep their own data, such as `_schemas`: not all of them are internal."""
@@ -105,11 +106,18 @@ def _reason(*columns: str) -> Column:
 
 
 def declared_without_use(
-    manifests: DataFrame, usage: DataFrame, usages: DataFrame, observed: DataFrame, days: int, now: datetime
+    manifests: DataFrame,
+    usage: DataFrame,
+    usages: DataFrame,
+    observed: DataFrame,
+    days: int,
+    now: datetime,
+    clusters: Collection[str],
 ) -> DataFrame:
     """Return the declared topics with the columns of `without_use`: cluster, topic, owner, labels, audits, used...
 
     `usages`: a topic that it names stays, unless the entry has expired. `observed`: the live topics, as last seen.
+    `clusters`: names of the settings' clusters.
     """
     declared = (
         manifests.groupBy("cluster", "topic")
@@ -129,10 +137,10 @@ def declared_without_use(
     return (
         declared.drop("_present")
         .join(usage.transform(without_use(days, now)), on=key, how="left")
-        .join(consumers(usages, now), on=key, how="left")
+        .transform(with_users(usages, clusters, now))
         .join(live, on=key, how="left")
-        .withColumn("used", F.coalesce(named, never, recreated, F.col("used")))
-        .drop("_consumers", "topic_id", "_live_id")
+        .withColumn("used", F.coalesce(named, F.col("_unreadable"), never, recreated, F.col("used")))
+        .drop("_consumers", "_unreadable", "topic_id", "_live_id")
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns as re2
 from topicledger.ledger.sql import iso_times
 from topicledger.manifests.owners import owner_key
-from topicledger.model import Action
+from topicledger.manifests.rows import Transform, legal_topic, visible
+from topicledger.model import INTERNAL_TOPICS, Action
 from topicledger.model.prune import MAX_DAYS
 from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.common import owner_required
@@ -33,27 +34,49 @@ def internal_topic() -> RowRule:
     )
 
 
-def consumers(usages: DataFrame, now: datetime) -> DataFrame:
-    """Return the users of topics by entries that haven't expired: cluster, topic, `_consumers`. In: table `usages`."""
+def with_users(usages: DataFrame, clusters: Collection[str], now: datetime) -> Transform:
+    """Add who uses topics by entries of `usages` that haven't expired, `_consumers`. Add `_unreadable` (string).
+
+    `_unreadable` is the reason to keep a topic if an entry names one that can't be read, and may mean this one. An
+    entry whose cluster isn't in `clusters` may mean each of them.
+    """
     current = usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(now)))
-    return current.groupBy("cluster", "topic").agg(
-        F.collect_set(F.coalesce("consumer", F.lit("somebody unnamed"))).alias("_consumers")
+    every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
+    consumer = F.coalesce("consumer", F.lit("somebody unnamed"))
+    anywhere = text(consumer, " (by a row for cluster ", visible(F.col("cluster")), ", which the settings don't have)")
+    # Its users may name an internal topic, although no row may declare one.
+    legible = legal_topic().reason.isNull() | F.coalesce(F.col("topic").isin(*INTERNAL_TOPICS), F.lit(False))
+    row = text("cluster ", visible(F.col("cluster")), ", topic ", visible(F.col("topic")), ", consumer ", consumer)
+    rows = current.select(
+        F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster"),
+        "topic",
+        F.when(known, consumer).otherwise(anywhere).alias("_consumer"),
+        F.when(~legible, row).alias("_row"),
+    )
+    named = rows.where("_row IS NULL").groupBy("cluster", "topic").agg(F.collect_set("_consumer").alias("_consumers"))
+    why = text("a row of usages can't be read and may mean it: ", F.min("_row"))
+    unreadable = rows.where("_row IS NOT NULL").groupBy("cluster").agg(why.alias("_unreadable"))
+    return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
+        F.broadcast(unreadable), on="cluster", how="left"
     )
 
 
 @built_in(Action.DELETE)
 def in_use() -> SetRule:
-    """A topic that the table `usages` names is not deleted, unless each entry has expired (P2)."""
+    """A topic that the table `usages` names is not deleted, unless each entry has expired (P2).
+
+    Nor are topics that an entry may mean: see `with_users`.
+    """
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        return topics.join(consumers(facts.usages, facts.now), on=["cluster", "topic"], how="left").withColumns(
+        users, unreadable = F.col("_consumers"), F.col("_unreadable")
+        return topics.transform(with_users(facts.usages, facts.clusters, facts.now)).withColumns(
             {
                 "reason": F.when(
-                    F.col("_consumers").isNotNull(),
-                    text("is in use by ", listed(F.col("_consumers")), "; delete it when their usages have ended"),
-                ),
-                "inputs": text(
-                    "used by ", F.when(F.col("_consumers").isNull(), "nobody").otherwise(listed(F.col("_consumers")))
+                    users.isNotNull(), text("is in use by ", listed(users), "; delete it when their usages have ended")
+                ).when(unreadable.isNotNull(), text("may be in use: ", unreadable, "; correct that row")),
+                "inputs": F.when(users.isNotNull(), text("used by ", listed(users))).otherwise(
+                    F.coalesce(unreadable, F.lit("used by nobody"))
                 ),
             }
         )
