@@ -142,11 +142,13 @@ def test_a_group_that_keeps_rebalancing_counts_where_it_has_committed_offsets(mo
     topics = [TOPIC, "idle"]
     with pytest.raises(RequestLost, match="group g: it is rebalancing"):
         groups.consumer_groups(coordinator.connection, topics)
-    (use,) = groups.consumer_groups(coordinator.connection, topics, by_offsets=True)
+    known = groups.known_groups(coordinator.connection, topics)
+    (use,) = known.uses
     assert (use.topic, use.group, use.members, use.committed) == (TOPIC, "g", 1, True)
+    assert "(group g: it is rebalancing)" in str(known.unknown)
     coordinator.committed = False
     with pytest.raises(RequestLost, match="group g: it is rebalancing"):
-        groups.consumer_groups(coordinator.connection, topics, by_offsets=True)
+        groups.known_groups(coordinator.connection, topics)
 
 
 USED = [GroupUse(topic=TOPIC, group="g", members=0, committed=True)]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.answering import DESCRIBE, connection
 from topicledger.kafka import RequestLost, usage
+from topicledger.kafka.groups import KnownUses
 from topicledger.kafka.usage import MEASURED, TopicUsage, topic_usage
 from topicledger.model import GroupUse
 
@@ -170,8 +171,21 @@ def test_a_lag_beyond_the_end_is_unknown(
 ) -> None:
     """Such offsets are of an earlier topic of the same name, or of records that were lost."""
     use = GroupUse(topic=TOPIC, group="g", members=0, committed=True, state="Empty", offsets=committed)
-    monkeypatch.setattr(usage, "consumer_groups", lambda *_, **__: [use])
+    monkeypatch.setattr(usage, "known_groups", lambda *_: KnownUses(uses=[use], unknown=None))
     assert found(brokers).values["groups"] == [{"group": "g", "state": "Empty", "members": 0, "lag": lag}]
+
+
+@pytest.mark.parametrize(("members", "known"), [((), False), ((0,), False), ((0, 2), True)])
+def test_groups_are_unknown_where_one_may_be_that_never_settles(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, members: Sequence[int], known: bool
+) -> None:
+    """It may be subscribed to a topic on which it has committed nothing; a live group shows use without it."""
+    uses = [GroupUse(topic=TOPIC, group=f"g{each}", members=each, committed=True) for each in members]
+    said = KnownUses(uses=uses, unknown="group g: it is rebalancing")
+    monkeypatch.setattr(usage, "known_groups", lambda *_: said)
+    only = found(brokers)
+    assert only.reasons == ({} if known else {"groups": "group g: it is rebalancing"})
+    assert len(only.values.get("groups", ())) == (2 if known else 0)
 
 
 def test_a_silent_broker_is_asked_for_offsets_once(brokers: Brokers) -> None:

@@ -32,24 +32,41 @@ _PAUSE_SECONDS = 0.2
 _SHOWN = 3
 
 
-def consumer_groups(connection: Connection, topics: Collection[str], *, by_offsets: bool = False) -> list[GroupUse]:
+def consumer_groups(connection: Connection, topics: Collection[str]) -> list[GroupUse]:
     """Return one GroupUse per topic and group that uses it, ordered by both; none for an unused topic.
 
     A group uses a topic if live members are assigned to it or subscribed to it, or if the group has committed offsets
     on it. Consumers that have no group and commit nothing are not seen: Kafka doesn't know them.
 
     While a group changes (a rebalance of the classic protocol, a coordinator that loads) it is read again, for
-    `operation_timeout`; then RequestLost names what is unknown. With `by_offsets`, a group that still rebalances then
-    counts for the topics on which it has committed offsets, if there are any.
+    `operation_timeout`; then RequestLost names what is unknown.
 
     Raises ClusterError, naming what is missing, if the principal may not see everything: it needs Describe on the
     cluster, on every group, on __consumer_offsets, on the topics, and for groups of the newer protocols on every topic
     that their members subscribe to. Also raises ClusterError for brokers older than Kafka 2.8, which don't report
     whether a listing is complete.
     """
+    return _known(connection, topics, by_offsets=False).uses
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownUses:
+    """Groups that use some topics, as far as they are known."""
+
+    uses: list[GroupUse]
+    unknown: str | None
+    """Which groups may use further topics; None if there are none."""
+
+
+def known_groups(connection: Connection, topics: Collection[str]) -> KnownUses:
+    """As `consumer_groups`, but a group that keeps rebalancing counts where it has committed offsets, if it has any."""
+    return _known(connection, topics, by_offsets=True)
+
+
+def _known(connection: Connection, topics: Collection[str], *, by_offsets: bool) -> KnownUses:
     wanted = frozenset(topics)
     if not wanted:
-        return []
+        return KnownUses(uses=[], unknown=None)
     refuse_partial_sight(connection, wanted)
     deadline = time.monotonic() + connection.operation_timeout
     uses: dict[str, list[GroupUse]] = {}
@@ -60,10 +77,13 @@ def consumer_groups(connection: Connection, topics: Collection[str], *, by_offse
         for batch in _batches(found):
             uses |= _read(connection, batch, wanted, later, committed)
         late = time.monotonic() >= deadline
+        unsure: Later = {}
         if late and by_offsets:
-            uses |= {group: of_group for group, of_group in committed.items() if later.pop(_subject(group), None)}
+            unsure = {_subject(group): later.pop(_subject(group)) for group in committed if _subject(group) in later}
+            uses |= {group: of_group for group, of_group in committed.items() if _subject(group) in unsure}
         if not later:
-            return sorted((use for each in uses.values() for use in each), key=lambda use: (use.topic, use.group))
+            known = sorted((use for each in uses.values() for use in each), key=lambda use: (use.topic, use.group))
+            return KnownUses(uses=known, unknown=_undecided(connection, unsure) if unsure else None)
         if late:
             raise RequestLost(_undecided(connection, later))
         time.sleep(_PAUSE_SECONDS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from topicledger.errors import ClusterError
 from topicledger.kafka.connection import TOPIC_AUTHORIZATION_FAILED, Connection
-from topicledger.kafka.groups import consumer_groups
+from topicledger.kafka.groups import known_groups
 from topicledger.kafka.log_dirs import KnownSizes, known_sizes
 from topicledger.kafka.offsets import TopicOffsets, forbidden, producers, read_offsets
 from topicledger.kafka.reassignments import TopicState, topic_states
@@ -62,6 +62,8 @@ class _Cluster:
     """Groups by topic."""
     no_groups: str | None
     """Why groups are unknown; None if they are known."""
+    unsure: str | None
+    """Which groups may use topics on which they have no committed offsets; None if there are none."""
     sizes: Mapping[int, KnownSizes]
     """Sizes by the id of each live broker."""
 
@@ -81,14 +83,17 @@ def topic_usage(connection: Connection, topics: Sequence[str]) -> Iterator[Topic
 
 def _read_cluster(connection: Connection, topics: Sequence[str]) -> _Cluster:
     groups: dict[str, list[GroupUse]] = {}
-    why = None
+    why = unsure = None
     try:
-        for use in consumer_groups(connection, topics, by_offsets=True):
+        known = known_groups(connection, topics)
+        unsure = known.unknown
+        for use in known.uses:
             groups.setdefault(use.topic, []).append(use)
     except ClusterError as error:
         why = str(error)
     brokers = sorted(int(broker.node_id) for broker in connection.metadata([]).brokers)
-    return _Cluster(groups=groups, no_groups=why, sizes={each: known_sizes(connection, each) for each in brokers})
+    sizes = {each: known_sizes(connection, each) for each in brokers}
+    return _Cluster(groups=groups, no_groups=why, unsure=unsure, sizes=sizes)
 
 
 def _batch(
@@ -152,11 +157,14 @@ def _usage(
             values["producers"] = writing
         else:
             reasons["producers"] = str(writing)
-    if cluster.no_groups is not None:
-        reasons["groups"] = cluster.no_groups
+    uses = cluster.groups.get(topic, ())
+    # A live group shows use, whatever else there is.
+    no_groups = cluster.no_groups or (None if any(use.members for use in uses) else cluster.unsure)
+    if no_groups is not None:
+        reasons["groups"] = no_groups
     else:
         ends = {} if offsets is None else offsets.ends
-        values["groups"] = [_group(use, state, ends) for use in cluster.groups.get(topic, ())]
+        values["groups"] = [_group(use, state, ends) for use in uses]
     return TopicUsage(
         topic=topic, topic_id=state.topic_id, values=values, isr=[len(each.isr) for each in parts], reasons=reasons
     )
