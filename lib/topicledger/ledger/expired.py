@@ -60,7 +60,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Exp
 def abandon_audits(ledger: Ledger, before: datetime, *, execute: bool) -> Sequence[str]:
     """Abandon open audits that began before this moment: a cluster that they didn't reach kept them open.
 
-    What they found on the others still counts. They get no digest, as they have no rows that are proven. Nothing is
+    The findings on other clusters still count. They get no digest, as they have no rows that are proven. Nothing is
     changed without `execute`.
     """
     audits = (F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("started_at") < before)
