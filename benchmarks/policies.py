@@ -161,6 +161,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
         last_records=_nobody,
         unseen_topics=lambda named: named.select("cluster", F.lit(0).alias("unseen"), F.lit(None).alias("error")),
         manifests=lambda: ledger.read(MANIFESTS, version),
+        clusters=tuple(settings.clusters),
     )
     validated = ledger.read(MANIFESTS, version).transform(
         manifests.validate(list(settings.clusters), list(settings.clusters))

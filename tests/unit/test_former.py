@@ -15,10 +15,11 @@ from tests.unit.frames import MANIFEST_ROWS, dicts, frame, manifest_rows, plain,
 from topicledger.config.settings import Owners, OwnerSettings
 from topicledger.drift.scoping import compared_with, configs_to_keep, on_topics
 from topicledger.ledger.unloaded import Unloaded
+from topicledger.model.renames import UNDECLARED
 from topicledger.model.scope import Scope
 from topicledger.report.limits import of_rows
 from topicledger.resources.topics.drift.find import Estate
-from topicledger.resources.topics.plan.former import UNDECLARED, former
+from topicledger.resources.topics.plan.former import former
 from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

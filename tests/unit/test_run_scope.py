@@ -27,7 +27,7 @@ from topicledger.cli.live_policies import only_inside
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings, PolicySettings, Settings, TablesSettings
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action
-from topicledger.model.renames import REPLACED_BY
+from topicledger.model.renames import REPLACED_BY, UNDECLARED
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import scoping
@@ -36,7 +36,6 @@ from topicledger.plan.scoping import topics
 from topicledger.resources import building
 from topicledger.resources.scoped import INSIDE, OF_TOPICS, left_outside, with_inside
 from topicledger.resources.topics.plan import guards
-from topicledger.resources.topics.plan.former import UNDECLARED
 from topicledger.resources.topics.plan.topics import decided
 from topicledger.resources.topics.plan.wanted import brought_about
 from topicledger.schemas import BROKERS, PLANS

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, plain, validated_rows
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import ChangeSettings, KafkaSettings
-from topicledger.model.renames import REPLACED_BY
+from topicledger.model.renames import REPLACED_BY, UNDECLARED
 from topicledger.resources.topics.plan import guards
-from topicledger.resources.topics.plan.former import UNDECLARED, Former
+from topicledger.resources.topics.plan.former import Former
 from topicledger.resources.topics.plan.renames import renames
 from topicledger.resources.topics.plan.undeclared import deleting, no_longer_asked_for, with_deletes
 from topicledger.schemas import AUDIT, PLANS

@@ -22,7 +22,7 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.ignored import without_ignored
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
-from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
 from topicledger.observe.topics import Observation
 from topicledger.policies.contract import Policy, text
 from topicledger.policies.evaluating import together, warning
@@ -30,7 +30,7 @@ from topicledger.resources.ending import ended, with_ended
 from topicledger.resources.topics.observe.moves import observe_unsettled
 from topicledger.resources.topics.observe.topic_use import read_last_records
 from topicledger.resources.topics.plan.decide import live_counts, texts
-from topicledger.resources.topics.plan.former import UNDECLARED, Former
+from topicledger.resources.topics.plan.former import Former
 from topicledger.resources.topics.plan.idle import never_idle, rules_of_use
 from topicledger.resources.topics.plan.undeclared import idle_days, is_replaced, is_undeclared
 from topicledger.resources.topics.policies.delete import END_OFFSET

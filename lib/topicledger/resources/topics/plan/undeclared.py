@@ -17,14 +17,14 @@ from topicledger.ledger.maintain import VACUUM_HOURS
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal
-from topicledger.model.renames import REPLACED_BY, REPLACES
+from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.plan.intent import TOPICS, no_longer_declared
 from topicledger.policies.contract import text
 from topicledger.policies.evaluating import together, warning
 from topicledger.resources.ending import ended, refused, with_ended
 from topicledger.resources.topics.plan.decide import live_counts, texts
-from topicledger.resources.topics.plan.former import UNDECLARED, Former
+from topicledger.resources.topics.plan.former import Former
 from topicledger.schemas import ACTION_KEY, AUDIT
 
 _UNKNOWN = (
