@@ -462,7 +462,7 @@ def test_the_last_known_drift_of_each_cluster_is_kept(ledger: Ledger) -> None:
     def audit(run_id: str, days: int, audited: str, scope: Scope = EVERYTHING, **more: Any) -> Mapping[str, Any]:
         began = run_row(run_id, "finished", old + timedelta(days=days))
         arguments = {"command": "audit", "clusters": "", **({"audited": audited} if audited else {})}
-        return {**began, "arguments": arguments, "scope": scope.to_json(), **more}
+        return {**began, "manifest_version": 1, "arguments": arguments, "scope": scope.to_json(), **more}
 
     counts = {"missing": 3, "manifests_refused": 1, "ignored_topics": 5}
     write(

@@ -1282,7 +1282,7 @@ def test_rows_of_a_listing_that_can_not_be_declared_are_left_out(tmp_path: Path)
     topics = found["kafka-topics"]
     assert [(row.topic, row.owner) for row in topics.rows] == [("pay.a", "payments"), ("free", None)]
     assert {"_schemas": 2, "__consumer.offsets": 3, "both": 4}.items() <= leftovers(topics).items()
-    assert [row.value("topic") for row in topics.listed["manifests"]] == ["__consumer.offsets", "_schemas", "both"]
+    assert [row.value("topic") for row in topics.listed["manifests"]] == ["_schemas", "__consumer.offsets", "both"]
     assert [row.line for row in found["kafka-acls"].rows_of("acls")] == [7]
     assert [row.line for row in found["kafka-configs"].rows_of("quotas")] == [2]
     for form, lines in {"kafka-acls": [2, 3], "kafka-configs": [1]}.items():

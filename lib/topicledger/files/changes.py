@@ -176,7 +176,7 @@ def as_declared(table: Table, declared: DataFrame, names: Collection[str] = KEPT
 
     def transform(rows: DataFrame) -> DataFrame:
         key = (key_part(table, name).alias(name) for name in table.key)
-        known = declared.groupBy(*key).agg(*(F.any_value(name).alias(name) for name in found))
+        known = declared.groupBy(*key).agg(*(F.any_value(name, ignoreNulls=True).alias(name) for name in found))
         columns = (
             F.coalesce(f"known.{name}", f"live.{name}").alias(name) if name in found else F.col(f"live.{name}")
             for name in rows.columns

@@ -28,21 +28,21 @@ from topicledger.kafka.listing import denied
 
 _TOPICS_BATCH = 10_000
 _EVERY = "*"
-"""The name in an ACL on all topics."""
+"""The name in a permission on all topics."""
 
 
 def unseen_topics(connection: Connection, on: int | None = None) -> int:
     """Count topics with replicas on live brokers that this principal may not describe.
 
     `on`: read only this broker, if it is up. Topics with replicas only on brokers that are down aren't counted: if `on`
-    is down, this raises ClusterError unless ACLs hide no topic. It also does, naming the permission to grant, if the
+    is down, this raises ClusterError unless none can be hidden. It also does, naming the permission to grant, if the
     brokers don't answer.
     """
     up = [int(broker.node_id) for broker in connection.metadata([]).brokers]
     asked = [on] if on in up else up
     # Topics are described by name: one deleted in the meantime doesn't exist, and one created since isn't hidden.
     hidden = _hidden(connection, {topic for broker in asked for topic in _topics_of_broker(connection, broker)})
-    if on not in (None, *up) and not hidden and _hidden(connection, {*_names_in_acls(connection)}):
+    if on not in (None, *up) and not hidden and _hidden(connection, {*_names_in_permissions(connection)}):
         raise ClusterError(
             f"cluster {connection.name}: broker {on} is down and may have topics that no other broker has, and this "
             "principal may not describe every topic: grant it Describe on all topics, or start the broker"
@@ -74,10 +74,11 @@ def _topics_of_broker(connection: Connection, broker_id: int) -> set[str]:
     return {topic.name for each in answer.results for topic in each.topics}
 
 
-def _names_in_acls(connection: Connection) -> Iterator[str]:
-    """Yield names for which ACLs decide as for any topic: a principal that may describe all of them sees all topics.
+def _names_in_permissions(connection: Connection) -> Iterator[str]:
+    """Yield names such that a principal that may describe all of them may describe any topic.
 
-    The names in ACLs, one that begins with each prefix in ACLs, and one that no ACL names. None without an authorizer.
+    The names in permissions and denials, one that begins with each prefix in them, and one that none of them names.
+    Without an authorizer, none.
     """
     request = DescribeAclsRequest(
         resource_type_filter=ResourceType.TOPIC,
@@ -91,7 +92,7 @@ def _names_in_acls(connection: Connection) -> Iterator[str]:
     answer: Any = connection.ask(request)
     if answer.error_code == SECURITY_DISABLED:
         return
-    what = "it is unknown whether ACLs hide topics"
+    what = "permissions on topics can't be listed"
     if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
         raise denied(connection, answer.error_code, what, "Describe on the cluster")
     if answer.error_code != NONE:

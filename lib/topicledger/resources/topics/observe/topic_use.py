@@ -101,7 +101,7 @@ def read_unseen_topics(
     """Count the topics of clusters `named` (cluster) that this principal doesn't see, once and immediately (M3).
 
     `on`: only topics with replicas on this broker; if it is down, on all live brokers, and the number is unknown unless
-    ACLs hide no topic. Columns cluster, unseen and error, one row per cluster. If the number is unknown, `unseen` is
+    none can be hidden. Columns cluster, unseen and error, one row per cluster. If the number is unknown, `unseen` is
     null and `error` names what to grant. Clusters that aren't among `clusters` have no rows.
     """
     one_each = named.select("cluster", F.lit("").alias("topic"))
