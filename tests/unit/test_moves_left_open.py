@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,17 @@ Places = Mapping[int, Replicas]
 BEFORE, AFTER, GONE = ({0: (broker,), 1: (broker,)} for broker in (1, 2, 3))
 """Places of a topic. Broker 3 is, or was, down in some tests."""
 MOST_WAITS = 500
+
+
+def bounded(step: Callable[[], None]) -> Callable[[], None]:
+    """Fail once moves have waited too often; `step` is what happens during each wait."""
+    waits = itertools.count(1)
+
+    def meanwhile() -> None:
+        assert next(waits) < MOST_WAITS, "moves wait for ever"
+        step()
+
+    return meanwhile
 
 
 class Hiding(MovingCluster):
@@ -36,14 +48,12 @@ def one_by_one(executor: Executor) -> Executor:
 
 def test_room_of_a_topic_left_open_is_free_when_its_moves_are_done() -> None:
     """An earlier start moved t; nothing else may move beside it, and its throttle can't be set now."""
-    cluster, waits = Hiding(t=BEFORE, u=BEFORE), 0
+    cluster = Hiding(t=BEFORE, u=BEFORE)
     cluster.reassign({("t", 0): (2,)})
     cluster.requests.clear()
 
+    @bounded
     def meanwhile() -> None:
-        nonlocal waits
-        waits += 1
-        assert waits < MOST_WAITS, "moves wait for ever"
         cluster.finish()
 
     executor = one_by_one(executor_of(cluster, Written(), meanwhile=meanwhile))
@@ -99,15 +109,13 @@ def test_broker_that_stays_down_leaves_only_its_own_moves_open() -> None:
 
 def test_moves_to_a_broker_that_stays_down_take_no_room_and_are_not_begun() -> None:
     """Else moves elsewhere would wait for ever, also in the next start."""
-    cluster, waits = MovingCluster(t=BEFORE, u=BEFORE, v=BEFORE), 0
+    cluster = MovingCluster(t=BEFORE, u=BEFORE, v=BEFORE)
     cluster.reassign({("t", 0): (3,)})
     cluster.requests.clear()
     rows: list[PhaseResult] = []
 
+    @bounded
     def meanwhile() -> None:
-        nonlocal waits
-        waits += 1
-        assert waits < MOST_WAITS, "moves wait for ever"
         cluster.brokers = (1, 2)
         for key in [key for key, brokers in cluster.targets.items() if 3 not in brokers]:
             cluster.replicas[key] = cluster.targets.pop(key)
@@ -124,15 +132,13 @@ def test_moves_to_a_broker_that_stays_down_take_no_room_and_are_not_begun() -> N
 
 def test_moves_that_lose_their_only_source_take_no_room_and_are_not_begun() -> None:
     """Else moves elsewhere would wait for ever, and the run would hold its lease."""
-    cluster, waits = MovingCluster(t=BEFORE, v=BEFORE, u=GONE), 0
+    cluster = MovingCluster(t=BEFORE, v=BEFORE, u=GONE)
     cluster.reassign({("t", 0): (2,)})
     cluster.requests.clear()
     rows: list[PhaseResult] = []
 
+    @bounded
     def meanwhile() -> None:
-        nonlocal waits
-        waits += 1
-        assert waits < MOST_WAITS, "moves wait for ever"
         cluster.brokers = (2, 3)
         cluster.finish()
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema, arrow_type
 from topicledger.model import TOPIC, ConfigEntry, PhaseResult
+from topicledger.model.renames import REPLACED_BY, UNDECLARED
 from topicledger.schemas import AUDIT, CONFIGS
 
 _SAME_NAME = (
@@ -161,3 +162,13 @@ def _of_few(values: Column, one: Callable[[Column], Column]) -> Column:
 def touched() -> Column:
     """Return the names that a change sets or resets (array<string>). In: `before` and `after`."""
     return F.array_union(F.map_keys("before"), F.map_keys("after"))
+
+
+def is_undeclared() -> Column:
+    """Return whether a row is about a topic that is deleted because its row was removed. In: `before`."""
+    return F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
+
+
+def is_replaced() -> Column:
+    """Return whether a row is about a replaced topic that is deleted. In: `before`."""
+    return F.coalesce(F.col("before")[REPLACED_BY].isNotNull(), F.lit(False))

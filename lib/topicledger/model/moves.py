@@ -13,7 +13,7 @@ Assignments: TypeAlias = Mapping[int, tuple[int, ...]]
 
 
 LEADER_ADVICE = "start a broker with a replica in sync; if all are lost, elect an unclean leader or delete the topic"
-"""What to do about a partition that has no leader, so that nothing can be copied from it."""
+"""The advice for a partition without a leader: nothing can be copied from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
@@ -14,7 +15,6 @@ from topicledger.model.scope import Scope
 from topicledger.resources import scoped
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
-from topicledger.resources.topics.plan.undeclared import is_replaced, is_undeclared
 from topicledger.schemas import MANIFESTS, Table
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
+from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import Action, Refusal, ReplicaAction
-from topicledger.model.renames import REPLACED_BY, UNDECLARED
 from topicledger.naming import ActionName
 from topicledger.phases import DECIDED
 
@@ -191,8 +191,7 @@ class Policy:
         """Return whether a delete is of a topic whose row is gone: its labels, and perhaps its owner, are unknown."""
         if self.action is not Action.DELETE:
             return F.lit(False)
-        before = F.col("before")
-        return F.coalesce(before[UNDECLARED].isNotNull() | before[REPLACED_BY].isNotNull(), F.lit(False))
+        return is_undeclared() | is_replaced()
 
 
 def partitions() -> Column:

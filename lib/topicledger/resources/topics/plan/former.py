@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from topicledger.frames import materialised
 from topicledger.ledger.maintain import VACUUM_HOURS
 from topicledger.ledger.outcomes import is_acknowledged
+from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import with_reasons, yours
 from topicledger.model import TOPIC, Action, Phase
-from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
+from topicledger.model.renames import REPLACED_BY, REPLACES
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS
 
 log = logging.getLogger(__name__)
@@ -71,9 +72,7 @@ def former(run: Run) -> Former:
     before, done = F.col("before"), is_acknowledged() & (F.col("action") == Action.CREATE.value)
     created = run.ledger.read_if_exists(AUDIT).where(done).select("run_id", *_KEY)
     # Earlier deletes have the owner of the last row, which may be known from there only.
-    deletes = plans.where(
-        (before[UNDECLARED].isNotNull() | before[REPLACED_BY].isNotNull()) & F.col("owner").isNotNull()
-    )
+    deletes = plans.where((is_undeclared() | is_replaced()) & F.col("owner").isNotNull())
     owners = rows.where("_removed").select(*_KEY, "owner", "_at").unionByName(deletes.select(*_KEY, "owner", "_at"))
     by = F.col("topic").alias("_by")
     replaced = (
@@ -88,7 +87,7 @@ def former(run: Run) -> Former:
     )
     if feed.since is not None:
         # An earlier plan knew it, unless it kept the topic because it didn't.
-        knew = before[UNDECLARED].isNotNull() & ~F.col("phase").eqNullSafe(F.lit(Phase.OBSERVE.value))
+        knew = is_undeclared() & ~F.col("phase").eqNullSafe(F.lit(Phase.OBSERVE.value))
         named = named.unionByName(plans.where(knew & (F.col("manifest_version") >= feed.since - 1)).select(*_KEY))
     known = named.unionByName(replaced.select(*_KEY)).distinct()
     return Former(

@@ -18,6 +18,7 @@ from topicledger.config.patterns import any_matches
 from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
+from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.ledger.run import Run
 from topicledger.manifests.ignored import without_ignored
 from topicledger.manifests.rows import PRESENT
@@ -32,7 +33,7 @@ from topicledger.resources.topics.observe.topic_use import read_last_records
 from topicledger.resources.topics.plan.decide import live_counts, texts
 from topicledger.resources.topics.plan.former import Former
 from topicledger.resources.topics.plan.idle import never_idle, rules_of_use
-from topicledger.resources.topics.plan.undeclared import idle_days, is_replaced, is_undeclared
+from topicledger.resources.topics.plan.undeclared import idle_days
 from topicledger.resources.topics.policies.delete import END_OFFSET
 
 _VALUES = "map<string,string>"

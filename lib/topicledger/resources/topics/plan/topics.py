@@ -13,6 +13,7 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.frames import materialised
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
+from topicledger.ledger.rows import is_replaced
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform, validated_by
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
@@ -36,7 +37,7 @@ from topicledger.resources.topics.plan.moving import Sizes
 from topicledger.resources.topics.plan.prune import pruned
 from topicledger.resources.topics.plan.relying import with_needed_min_insync
 from topicledger.resources.topics.plan.revert import undone
-from topicledger.resources.topics.plan.undeclared import declared_since, deleting, is_replaced, no_longer_asked_for
+from topicledger.resources.topics.plan.undeclared import declared_since, deleting, no_longer_asked_for
 from topicledger.resources.topics.plan.wanted import Wanted, declared, rebalanced
 from topicledger.schemas import MANIFESTS
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.maintain import VACUUM_HOURS
+from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.ledger.run import Run
+from topicledger.manifests.meant import clusters_meant, with_meant
 from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
@@ -40,18 +42,14 @@ def with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
     if some row names one that can't be read, and may mean this one. A row whose cluster isn't in `clusters` may mean
     each of them.
     """
-    every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
-    meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
     own = F.array("topic")
     names = F.explode(F.when(F.col(REPLACES).isNull(), own).otherwise(F.array("topic", REPLACES))).alias("topic")
-    rows = declared.select("cluster", names).select(meant, "topic").distinct()
+    rows = declared.select("cluster", names).select(clusters_meant(clusters), "topic").distinct()
     rows = rows.withColumn("_legible", legal_topic().reason.isNull())
     named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
     why = text("it stays: a row of manifests names a topic that can't be read and may mean it: ", F.min("topic"))
     unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))
-    return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
-        F.broadcast(unreadable), on="cluster", how="left"
-    )
+    return with_meant(named, unreadable)
 
 
 def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) -> Transform:
@@ -107,16 +105,6 @@ def idle_days(run: Run) -> Mapping[str, int]:
         return {}
     found = {name: each.replaced_idle_days for name, each in run.settings.changes.items()}
     return {name: days for name, days in found.items() if days is not None}
-
-
-def is_undeclared() -> Column:
-    """Return whether a row is about a topic that is deleted because its row was removed. In: `before`."""
-    return F.coalesce(F.col("before")[UNDECLARED].isNotNull(), F.lit(False))
-
-
-def is_replaced() -> Column:
-    """Return whether a row is about a replaced topic that is deleted. In: `before`."""
-    return F.coalesce(F.col("before")[REPLACED_BY].isNotNull(), F.lit(False))
 
 
 def _no_longer_replaced(now: DataFrame, version: int) -> Transform:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns as re2
 from topicledger.ledger.sql import iso_times
+from topicledger.manifests.meant import clusters_meant, has_cluster, with_meant
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import Transform, legal_topic, visible
 from topicledger.model import INTERNAL_TOPICS, Action
@@ -41,24 +42,21 @@ def with_users(usages: DataFrame, clusters: Collection[str], now: datetime) -> T
     entry whose cluster isn't in `clusters` may mean each of them.
     """
     current = usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(now)))
-    every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
     consumer = F.coalesce("consumer", F.lit("somebody unnamed"))
     anywhere = text(consumer, " (by a row for cluster ", visible(F.col("cluster")), ", which the settings don't have)")
     # Its users may name an internal topic, although no row may declare one.
     legible = legal_topic().reason.isNull() | F.coalesce(F.col("topic").isin(*INTERNAL_TOPICS), F.lit(False))
     row = text("cluster ", visible(F.col("cluster")), ", topic ", visible(F.col("topic")), ", consumer ", consumer)
     rows = current.select(
-        F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster"),
+        clusters_meant(clusters),
         "topic",
-        F.when(known, consumer).otherwise(anywhere).alias("_consumer"),
+        F.when(has_cluster(clusters), consumer).otherwise(anywhere).alias("_consumer"),
         F.when(~legible, row).alias("_row"),
     )
     named = rows.where("_row IS NULL").groupBy("cluster", "topic").agg(F.collect_set("_consumer").alias("_consumers"))
     why = text("a row of usages can't be read and may mean it: ", F.min("_row"))
     unreadable = rows.where("_row IS NOT NULL").groupBy("cluster").agg(why.alias("_unreadable"))
-    return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
-        F.broadcast(unreadable), on="cluster", how="left"
-    )
+    return with_meant(named, unreadable)
 
 
 @built_in(Action.DELETE)
