@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
+from tests import stored
 from topicledger import pipeline
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
@@ -188,10 +188,8 @@ class Estate:
 
     def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of a table, of one run where named."""
-        frame = self.ledger.read(table)
-        if run_id is not None:
-            frame = frame.where(F.col("run_id") == run_id)
-        return [row.asDict(recursive=True) for row in frame.collect()]
+        found = stored.rows(self.ledger.location(table))
+        return [row for row in found if run_id is None or row["run_id"] == run_id]
 
     def audit(self, run_id: str | None = None) -> dict[tuple[str | None, str], dict[str, Any]]:
         """Return rows of `audit` by (topic, phase); fails if there are two for one (topic, action, phase)."""

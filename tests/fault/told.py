@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
+from tests import stored
 from tests.fault.another_client import AnotherClient, Live
 from tests.waiting import until
 from topicledger.resources.acls.acl import Acl
@@ -52,10 +51,7 @@ def table(faults: Sequence[Fault]) -> Iterator[str]:
 
 def rows(root: Path, table: str, run_id: str) -> list[dict[str, Any]]:
     """Return a run's rows in a table."""
-    if not (root / table / "_delta_log").exists():
-        return []
-    found: list[dict[str, Any]] = DeltaTable(str(root / table)).to_pyarrow_table().to_pylist()
-    return [row for row in found if row["run_id"] == run_id]
+    return [row for row in stored.rows(root / table) if row["run_id"] == run_id]
 
 
 def doubled(root: Path, run_id: str) -> int:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -36,8 +37,9 @@ _SHOWN_WAIT = 0.01
 """Shortest wait between requests that a page shows, in seconds."""
 
 
+@cache
 def environment(*templates: str) -> Environment:
-    """Create an environment with these templates, and with filters for names, messages, numbers and times."""
+    """Return an environment with these templates, compiled once, and with filters for names, messages and times."""
     made = Environment(
         loader=DictLoader({name: template(name) for name in templates}),
         autoescape=True,
