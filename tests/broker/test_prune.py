@@ -207,6 +207,7 @@ def test_an_unreachable_cluster_is_pruned_later_by_the_same_run(
     assert ended(estate, "un")["un.two", "delete"] == OK
 
 
+@pytest.mark.thorough
 def test_another_cluster_behind_a_name_is_not_pruned(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     idle(kafka, "an.one")
     estate = estate_of(spark, tmp_path, kafka)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from topicledger.apply.executor import Executor
 from topicledger.apply.values import Validated
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import KafkaSettings, PolicySettings
+from topicledger.ledger.sql import sql_value
 from topicledger.model import PhaseResult, Target
 from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
@@ -34,30 +35,40 @@ DONE = ("verify", "ok", None)
 def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """D6: `absent` turns to `present`, a row goes, configs change; the message names both versions."""
+    """D6: `absent` turns to `present`, a row goes, configs change; the message names both versions.
+
+    No action is sent after `guards.max_plan_age`, also by the first start that applies it.
+    """
     ids = make(kafka, "flip.kept", "flip.forgotten", "flip.doomed")
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
     estate.declare(*topics(ids, state="absent"))
     estate.declare(
-        *topics(["flip.same", "flip.dropped", "flip.unwanted"], configs={"retention.ms": "1"}),
+        *topics(["flip.same", "flip.dropped", "flip.unwanted", "flip.aged"], configs={"retention.ms": "1"}),
         {"topic": "flip.other", "num_partitions": 2, "configs": {"retention.ms": "1"}},
         {"topic": "flip.twice"},
     )
-    assert estate.run("plan", run_id="flip").pending_changes == 8
+    assert estate.run("plan", run_id="flip").pending_changes == 9
     (planned,) = estate.rows(RUNS, "flip")
+    yesterday = sql_value(datetime.now(UTC) - timedelta(seconds=estate.settings.guards.max_plan_age + 1))
+    assert estate.ledger.update(PLANS, "topic = 'flip.aged'", {"planned_at": yesterday}) == 1
     estate.declare_anew(
         {"topic": "flip.doomed", "state": "absent"},
         {"topic": "flip.kept"},
         {"topic": "flip.same", "configs": {"retention.ms": "1"}, "owner": "somebody else by now"},
+        {"topic": "flip.aged", "configs": {"retention.ms": "1"}},
         {"topic": "flip.unwanted", "state": "absent", "configs": {"retention.ms": "1"}},
         {"topic": "flip.other", "num_partitions": 3, "configs": {"retention.ms": "2"}},
         *topics(["flip.twice"], num_partitions=1),
         *topics(["flip.twice"], num_partitions=2),
     )
-    assert estate.run("apply", run_id="flip", wait_visible=60.0).exit_code == 4
+    assert estate.run("apply", run_id="flip", wait_visible=60.0).exit_code == 5
     estate.check_invariant("flip")
     last = estate.last("flip")
-    assert {name: end for name, end in last.items() if end != CHANGED} == {"flip.same": DONE, "flip.doomed": DONE}
+    assert {name: end for name, end in last.items() if end != CHANGED} == {
+        "flip.same": DONE,
+        "flip.doomed": DONE,
+        "flip.aged": ("apply", "refused", "PLAN_EXPIRED"),
+    }
     audit = estate.audit("flip")
     reasons = {
         "flip.kept": "declare it present",

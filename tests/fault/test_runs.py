@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,6 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.ledger import leases, runs
 from topicledger.ledger.abandoned import abandon
 from topicledger.ledger.leases import LeaseHeld, Leases
-from topicledger.ledger.sql import sql_value
 from topicledger.model import Action, PhaseResult, Target
 from topicledger.resources import building
 from topicledger.schemas import AUDIT, PLANS, RUNS
@@ -227,16 +226,6 @@ def test_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Estate
     assert {phase for _, phase in estate.audit("aged")} == {"validate"}
     estate.settings = fresh
     assert estate.run("apply", run_id="aged").exit_code == 0
-
-
-def test_plan_that_got_too_old_while_it_waited_is_refused(estate: Estate) -> None:
-    """No action of a plan is sent after `guards.max_plan_age`, also by the first start that applies it."""
-    estate.declare({"topic": "aged.new", "num_partitions": 1, "replication_factor": 1})
-    assert estate.run("plan", run_id="aged").pending_changes == 1
-    yesterday = sql_value(datetime.now(UTC) - timedelta(seconds=estate.settings.guards.max_plan_age + 1))
-    assert estate.ledger.update(PLANS, "run_id = 'aged'", {"planned_at": yesterday}) == 1
-    assert estate.run("apply", run_id="aged").exit_code == 5
-    assert estate.last("aged") == {"aged.new": ("apply", "refused", "PLAN_EXPIRED")}
 
 
 def test_superseded_start_sends_nothing(kafka: EmbeddedKafka, estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:

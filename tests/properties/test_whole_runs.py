@@ -1,6 +1,6 @@
 """Random walks of whole runs: several runs, clusters and other clients, on the product's own code; see `walks`.
 
-`make test` walks the same 300 histories each time, 300 about moves, and 150 about ACLs; TOPICLEDGER_WALKS=100000 walks
+`make test` walks the same 200 histories each time, 200 about moves, and 150 about ACLs; TOPICLEDGER_WALKS=100000 walks
 as many as it says, from another seed each time. TOPICLEDGER_SEED repeats one.
 """
 
@@ -17,7 +17,7 @@ import pytest
 from tests.properties.walks.chance import EVERYTHING, OF_ACLS, OF_KILLS, OF_MOVES, About, broken, history, shortest
 from tests.properties.walks.driver import installed
 
-WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "300"))
+WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "200"))
 SEED = os.environ.get("TOPICLEDGER_SEED", "0" if "TOPICLEDGER_WALKS" not in os.environ else str(random.getrandbits(32)))
 
 INTERESTING = (
@@ -91,7 +91,7 @@ def test_runs_about_acls_keep_the_same_promises() -> None:
     """
     reached: Counter[str] = Counter()
     with installed():
-        for number in range(WALKS // 2):
+        for number in range(WALKS * 3 // 4):
             found = history(random.Random(f"{SEED} acls {number}"), OF_ACLS)
             if number % 2:
                 found = replace(found, estate=replace(found.estate, approvals=1, allows=True, max_acl_deletes=0))

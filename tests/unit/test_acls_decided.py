@@ -267,6 +267,7 @@ UNRELATED = [
 ]
 
 
+@pytest.mark.thorough
 def test_removal_waits_for_every_add_that_grants_some_of_it(spark: SparkSession) -> None:
     clusters = {
         name: Cluster([*new, *(UNRELATED if name in ("READ by ALL", "nothing") else ())], [old])
@@ -333,6 +334,7 @@ def planned_delete(row: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_row_refused_since_the_plan_protects_too(spark: SparkSession) -> None:
     """The plan was made before the mistake, which is also in the cluster, and the run is about one cluster only."""
     plans = frame(spark, PLANS.schema, [planned_delete(right()), planned_delete(right("User:b"))])
@@ -417,6 +419,7 @@ def test_deny_stays_with_an_allow_that_only_other_principals_manage(spark: Spark
     assert removed(found["undeclared"]) == {text(NO_TOPIC)}, "nobody wants to remove the ALLOW"
 
 
+@pytest.mark.thorough
 def test_deny_goes_with_or_without_the_allows_that_go(spark: SparkSession) -> None:
     """It waits for those that go, which its row names; others have nothing to do with it."""
     others = [

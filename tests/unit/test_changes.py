@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -51,25 +52,36 @@ CASES: dict[str, tuple[dict[str, str] | None, dict[str, tuple[dict[str, str], di
 
 
 def decided(spark: SparkSession, configs: dict[str, str] | None, settings: ChangeSettings, **row: Any) -> DataFrame:
-    """Return the decision on one topic that differs at most in these configs."""
-    rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": configs, **row})
-    described = frame(
-        spark, OBSERVED_CONFIGS.schema, [{"cluster": "main", "topic": "t", "configs": LIVE, "config_error_code": 0}]
-    ).select(*DESCRIBED)
+    """Return the decision on topic t, which differs at most in these configs."""
+    return all_decided(spark, {"t": configs}, settings, **row)
+
+
+def all_decided(
+    spark: SparkSession, declared: Mapping[str, dict[str, str] | None], settings: ChangeSettings, **row: Any
+) -> DataFrame:
+    """Return the decisions on topics, each with its declared configs."""
+    rows = decision_rows(
+        spark, *({"topic": each, "decision": "unchanged", "configs": declared[each], **row} for each in declared)
+    )
+    live = [{"cluster": "main", "topic": each, "configs": LIVE, "config_error_code": 0} for each in declared]
+    described = frame(spark, OBSERVED_CONFIGS.schema, live).select(*DESCRIBED)
     return rows.transform(with_changes({"main": settings}, described)).transform(with_alters)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_configs_are_altered_where_they_differ_and_nowhere_else(spark: SparkSession, case: str) -> None:
-    """K8: only what is set on the topic is `before`; exact also resets what nobody declared."""
-    configs, wanted = CASES[case]
-    for mode, change in wanted.items():
-        settings = ChangeSettings(configs=mode, ignore=("throttled",))  # type: ignore[arg-type]
-        (row,) = decided(spark, configs, settings).collect()
-        if change is None:
-            assert (row["decision"], row["before"], row["after"]) == ("unchanged", None, None), mode
-        else:
-            assert (row["decision"], row["before"], row["after"]) == ("alter_configs", *change), mode
+@pytest.mark.parametrize("mode", ["declared", "exact"])
+def test_configs_are_altered_where_they_differ_and_nowhere_else(
+    spark: SparkSession, mode: Literal["declared", "exact"]
+) -> None:
+    """K8: only what is set on the topic is `before`; exact also resets what nobody declared. A topic for each case."""
+    settings = ChangeSettings(configs=mode, ignore=("throttled",))
+    declared = {case: configs for case, (configs, wanted) in CASES.items() if mode in wanted}
+    rows = all_decided(spark, declared, settings).collect()
+    wanted = {case: CASES[case][1][mode] for case in declared}
+    assert {row["topic"]: (row["decision"], row["before"], row["after"]) for row in rows} == {
+        case: ("unchanged", None, None) if change is None else ("alter_configs", *change)
+        for case, change in wanted.items()
+    }
+    assert len(rows) == len(declared)
 
 
 def test_a_default_value_is_set_if_it_should_be_pinned(spark: SparkSession) -> None:

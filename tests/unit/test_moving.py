@@ -278,27 +278,31 @@ def test_a_broker_without_a_rack_gets_no_replicas_of_placement_racks(placement: 
     assert [each for each, rack in racks.items() if allows(parse_placement(placement), each, rack)] == brokers
 
 
-@pytest.mark.parametrize(
-    ("needed", "stopped"), [("1", None), ("2", "MAX_DISRUPTIONS_EXCEEDED"), (None, "MAX_DISRUPTIONS_EXCEEDED")]
-)
-def test_a_move_to_fewer_replicas_goes_by_the_configs_that_were_described(
-    spark: SparkSession, needed: str | None, stopped: str | None
-) -> None:
-    """Unknown only if they weren't: min.insync.replicas may be as many as there are replicas then."""
+def test_a_move_to_fewer_replicas_goes_by_the_configs_that_were_described(spark: SparkSession) -> None:
+    """Unknown only if they weren't: min.insync.replicas may be as many as there are replicas then. A cluster each."""
+    stopped = "MAX_DISRUPTIONS_EXCEEDED"
+    wanted = {"one": ("1", None), "two": ("2", stopped), "unknown": (None, stopped)}
     (move,) = answers(row("t", {0: [1, 2, 3]}, replication_factor=2)).values()
-    found = frame(spark, plain(_ANSWER), [{"cluster": "main", **move}])
-    live = [] if needed is None else [{"name": MIN_INSYNC, "value": needed, "is_sensitive": False}]
-    configs = frame(spark, plain(OBSERVED_CONFIGS.schema), [{"cluster": "main", "topic": "t", "configs": live}])
+    found = frame(spark, plain(_ANSWER), [{**move, "cluster": each} for each in wanted])
+    live = {
+        each: [] if needed is None else [{"name": MIN_INSYNC, "value": needed, "is_sensitive": False}]
+        for each, (needed, _) in wanted.items()
+    }
+    described = [{"cluster": each, "topic": "t", "configs": configs} for each, configs in live.items()]
+    configs = frame(spark, plain(OBSERVED_CONFIGS.schema), described)
+    there = {"topic": "t", "assignments": {0: [1, 2, 3]}, "replication_factor": 3}
     seen: Any = SimpleNamespace(
-        topics=observed_rows(spark, {"topic": "t", "assignments": {0: [1, 2, 3]}, "replication_factor": 3}),
-        known=["main"],
-        statuses={"main": SimpleNamespace(cluster_id="K")},
+        topics=observed_rows(spark, *({"cluster": each, **there} for each in wanted)),
+        known=list(wanted),
+        statuses={each: SimpleNamespace(cluster_id="K") for each in wanted},
     )
-    validated = validated_rows(spark, {"topic": "t", "replication_factor": 2})
-    moves = with_moves(found, validated, seen, configs.select(*DESCRIBED))
-    (planned,) = decision_rows(spark).transform(moves).transform(max_disruptions(0)).collect()
-    assert (planned["decision"], planned["error"]) == ("reassign", stopped)
-    assert planned["resolved_configs"] == ({} if needed is None else {MIN_INSYNC: needed})
+    asked = ({"cluster": each, "topic": "t", "replication_factor": 2} for each in wanted)
+    moves = with_moves(found, validated_rows(spark, *asked), seen, configs.select(*DESCRIBED))
+    rows = decision_rows(spark).transform(moves).transform(max_disruptions(0)).collect()
+    assert {each["cluster"]: (each["decision"], each["error"], each["resolved_configs"]) for each in rows} == {
+        each: ("reassign", error, {} if needed is None else {MIN_INSYNC: needed})
+        for each, (needed, error) in wanted.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ def modules() -> Iterator[tuple[str, Path]]:
         yield ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"), path
 
 
+@cache
+def nodes(path: Path) -> Sequence[ast.AST]:
+    """Return the nodes of a module's tree; several tests look at each module."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def room_of(module: str) -> str:
     """A kind's package has modules for other rooms: names that settings need, foreign files; topics, for each step."""
     found = re.match(r"resources\.(?:topics\.(\w+)|\w+\.(names|foreign)\b)", module)
@@ -39,7 +46,7 @@ def room_of(module: str) -> str:
 
 def rooms_imported_by(path: Path) -> Iterator[tuple[int, str]]:
     """Line and room of each import of the package's own, those within functions too."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module == "topicledger":
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name != "__version__")
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("topicledger."):
@@ -75,7 +82,7 @@ def test_no_class_has_more_than_a_dozen_fields() -> None:
     large = {
         f"{name}.{each.name}"
         for name, path in modules()
-        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for each in nodes(path)
         if isinstance(each, ast.ClassDef) and sum(isinstance(line, ast.AnnAssign) for line in each.body) > MOST_FIELDS
     }
     # Settings has a field per section of the file: a reader finds `settings.guards` where it has [guards].
@@ -107,7 +114,7 @@ def test_objects_change_their_attributes_themselves() -> None:
     found: dict[str, set[str]] = {}
     for _, path in modules():
         name = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             assigned = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
             fills = name.startswith(FILL_ENTRIES) or name.endswith("/entries.py")
             if assigned and ast.unparse(node.value) not in ("self", "cls") and not fills:
@@ -119,7 +126,7 @@ def test_no_test_imports_from_another_test() -> None:
     """Code that several tests share is in a module beside them, or a fixture."""
     wrong = []
     for path in TESTS.glob("**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
                 names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
                 modules = names[: len(str(node.module).split("."))]
