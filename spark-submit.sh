@@ -210,6 +210,30 @@ pass_on() {
 }
 trap pass_on INT TERM HUP
 
+# code_of ENDED: the job's exit code. Nobody says how a driver ended that was lost with its machine, and no job ends
+# with more than 5: then its container was killed.
+code_of() {
+    case $1 in
+        [0-5]) printf '%s' "$1" ;;
+        *) printf 1 ;;
+    esac
+}
+
+# driver_ended: how the driver's container ended, as Kubernetes says; others of its Pod may have ended, too.
+driver_ended() {
+    local line container='' driver='' last=''
+    while IFS= read -r line; do
+        case $line in
+            *'container name: '*) container=${line##* } ;;
+            *'exit code: '*)
+                last=${line##* }
+                [[ $container != spark-kubernetes-driver ]] || driver=$last
+                ;;
+        esac
+    done <"$scratch/said"
+    printf '%s' "${driver:-$last}"
+}
+
 code=0
 while :; do
     signalled=
@@ -222,16 +246,13 @@ done
 if [[ -n $elsewhere ]]; then
     exec {said}>&-
     wait "$teller"
-    spark=1 words='User application exited with( status)?'
-    [[ $master != k8s://* ]] || spark=0 words='exit code:'
-    if [[ $code -eq $spark ]]; then
-        ended=$(grep -oE "$words [0-9]+\$" "$scratch/said" | tail -n 1) || true
-        case ${ended##* } in
-            [1-5]) code=${ended##* } ;;
-            '' | 0) ;;
-            # No job ends so: its container was killed.
-            *) code=1 ;;
-        esac
+    if [[ $master != k8s://* && $code -eq 1 ]]; then
+        ended=$(grep -oE 'User application exited with( status)? [0-9]+$' "$scratch/said" | tail -n 1) || true
+        code=$(code_of "${ended##* }")
+        # Spark's own 1 counts, whatever the application says.
+        [[ $code -ne 0 ]] || code=1
+    elif [[ $master = k8s://* && $code -eq 0 ]]; then
+        code=$(code_of "$(driver_ended)")
     fi
 fi
 

@@ -1,4 +1,4 @@
-"""As much of Kubernetes' API as spark-submit asks: it keeps what it is sent, and says of each Pod that it has ended."""
+"""As much of Kubernetes' API as spark-submit asks: it keeps what it is sent, and says of each Pod how it ended."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ Document = dict[str, Any]
 
 
 class ApiServer:
-    """Keeps every object that it was sent. `exit_code` is how each Pod's container ended."""
+    """Keeps every object that it was sent.
 
-    def __init__(self, address: str, exit_code: int) -> None:
+    `exit_code` is how each Pod's first container ended; None: the Pod was deleted while it ran. A second one
+    ended well.
+    """
+
+    def __init__(self, address: str, exit_code: int | None) -> None:
         self.address = address
         self.exit_code = exit_code
         self.objects: dict[tuple[str, str], Document] = {}
@@ -38,15 +42,25 @@ class ApiServer:
         return [each for (named, _), each in self.objects.items() if named == kind]
 
     def ended(self, pod: Document) -> Document:
-        """The Pod, when its container has ended."""
-        terminated = {"exitCode": self.exit_code, "reason": "Completed" if self.exit_code == 0 else "Error"}
-        status = {"name": pod["spec"]["containers"][0]["name"], "state": {"terminated": terminated}}
+        """The Pod, when its containers have ended, or as it was when it was deleted."""
+
+        def container(name: str, state: Document) -> Document:
+            return {"name": name, "state": state, "image": "i", "restartCount": 0}
+
+        def terminated(code: int) -> Document:
+            return {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
+
+        name = pod["spec"]["containers"][0]["name"]
+        if self.exit_code is None:
+            running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+            return {**pod, "status": {"phase": "Running", "containerStatuses": [container(name, running)]}}
         phase = "Succeeded" if self.exit_code == 0 else "Failed"
-        return {**pod, "status": {"phase": phase, "containerStatuses": [{**status, "image": "i", "restartCount": 0}]}}
+        both = [container(name, terminated(self.exit_code)), container("vault-agent", terminated(0))]
+        return {**pod, "status": {"phase": phase, "containerStatuses": both}}
 
 
 @contextmanager
-def api_server(exit_code: int) -> Iterator[ApiServer]:
+def api_server(exit_code: int | None) -> Iterator[ApiServer]:
     """Within it the server listens on a free port of this machine."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -59,7 +73,8 @@ def api_server(exit_code: int) -> Iterator[ApiServer]:
             *_, plural, last = path.split("/")
             if "watch=true" in query:
                 (pod,) = server.of_kind("Pod")
-                self.answer(json.dumps({"type": "MODIFIED", "object": server.ended(pod)}) + "\n")
+                event = "MODIFIED" if server.exit_code is not None else "DELETED"
+                self.answer(json.dumps({"type": event, "object": server.ended(pod)}) + "\n")
             elif plural in kind:
                 found = server.objects.get((kind[plural], last))
                 found = server.ended(found) if found and plural == "pods" else found

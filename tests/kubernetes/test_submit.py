@@ -49,7 +49,7 @@ def documents(path: Path) -> list[Any]:
     return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
 
 
-def submit(exit_code: int) -> tuple[subprocess.CompletedProcess[str], dict[str, list[Document]]]:
+def submit(exit_code: int | None) -> tuple[subprocess.CompletedProcess[str], dict[str, list[Document]]]:
     """Submits a run to a server that says how its container ended; what the server was sent, by kind."""
     with api_server(exit_code) as server:
         done = commands.run(
@@ -113,9 +113,10 @@ def test_spark_sends_a_driver_of_our_template_and_its_exit_code_comes_back(kuber
 
 
 @pytest.mark.thorough
-def test_a_driver_that_ended_well_is_0_one_that_was_killed_1() -> None:
-    assert submit(0)[0].returncode == 0
-    assert submit(137)[0].returncode == 1
+@pytest.mark.parametrize(("ended", "code"), [(0, 0), (137, 1), (None, 1)], ids=["well", "killed", "lost"])
+def test_a_driver_that_ended_well_is_0_one_that_was_killed_or_lost_1(ended: int | None, code: int) -> None:
+    """A lost one was deleted with its machine: nobody knows what it sent, so a scheduler has to start it again."""
+    assert submit(ended)[0].returncode == code
 
 
 def test_the_cron_job_uses_valid_options_and_retries_only_exit_code_1() -> None:

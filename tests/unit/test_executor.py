@@ -185,6 +185,20 @@ def test_a_lost_request_is_sent_again(admin: MagicMock, executor: Executor) -> N
     assert (ended.outcome, ended.attempt) == (Outcome.OK, 3)
 
 
+def test_an_answer_does_not_tell_that_an_earlier_request_is_over(admin: MagicMock) -> None:
+    """A broker that stood still may carry it out later: the lease expires, as that of a run without any answer."""
+    clock = Clock()
+    executor = paced(admin, clock)
+    admin.create_topics.side_effect = [LOST, answers({"a": 0}), answers({"b": 0})]
+    assert not executor.may_still_change()
+    assert [each.outcome for each in executor.apply([create("a")])] == [Outcome.OK]
+    clock.sleep(executor.retry_policy.visibility - 5)
+    assert executor.may_still_change()
+    clock.sleep(6)
+    assert [each.outcome for each in executor.apply([create("b")])] == [Outcome.OK]
+    assert not executor.may_still_change()
+
+
 def test_known_outcomes_are_yielded_if_others_stay_unknown(admin: MagicMock, executor: Executor) -> None:
     """C12"""
     admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT, "c": 40}), *[LOST] * 9]

@@ -118,6 +118,23 @@ def test_a_throttle_stays_while_a_request_of_a_killed_driver_may_be_carried_out(
     assert (cluster.throttles(), executor.clock()) == (set(), LATE)
 
 
+def test_the_lease_is_checked_before_the_request_to_each_broker() -> None:
+    """The driver was suspended after the first of them: another run may hold the lease by now."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    asked: list[int] = []
+
+    def may_send() -> None:
+        asked.append(len(cluster.throttles()))
+        if asked[-1]:
+            raise ClusterError("another run holds the lease")
+
+    throttling = Throttling(executor_of(cluster, written, may_send=may_send), written)
+    with pytest.raises(ClusterError, match="another run holds the lease"):
+        throttling.begin(moves_of(move("t", BEFORE, AFTER)), 7)
+    assert asked == [0, 2]
+    assert {name for _, name, _ in cluster.throttles()} == {"1"}
+
+
 class Refusing(MovingCluster):
     """A broker that refuses changes of its configs, or to show them, or that answers nothing about them."""
 

@@ -71,8 +71,6 @@ class Sent:
     """Targets without an outcome, in order."""
     attempts: Counter[str] = field(default_factory=Counter)
     maybe_done: set[str] = field(default_factory=set)
-    unanswered: set[str] = field(default_factory=set)
-    """Those of `maybe_done` about which no later request was answered, either."""
     own: set[str] = field(default_factory=set)
     """Resources that had no outcome although others in the same request did: they don't block other resources."""
     silent: list[tuple[Target, NoOutcome]] = field(default_factory=list)
@@ -90,8 +88,6 @@ class Sent:
             if (result := outcomes.results.get(target.resource)) is not None
         ]
         self.maybe_done.update(outcomes.maybe_done)
-        self.unanswered.update(outcomes.maybe_done)
-        self.unanswered.difference_update(outcomes.results)
         if answers or outcomes.over_quota:
             over = {name for name, each in outcomes.again.items() if each.error_code == THROTTLING_QUOTA_EXCEEDED}
             self.own.update(target.resource for target in unknown if target.resource not in over)

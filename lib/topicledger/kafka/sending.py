@@ -117,7 +117,8 @@ class ClusterLimits:
     moving: MoveLimits = field(default_factory=MoveLimits)
     """Limits of simultaneous moves."""
     unanswered: dict[str, float] = field(default_factory=dict)
-    """Resource -> when a request that changes it was given up without an answer, by the context's clock."""
+    """Resource -> when a request that changes it last got no answer, by the context's clock. The answer to a later
+    request doesn't tell that the earlier one is over: a broker that stood still may have it."""
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
@@ -232,6 +233,8 @@ class Sender:
                     sent.attempts.subtract(target.resource for target in batch)
                     continue
                 answers, unknown = sent.answered(batch, outcomes, requested_at)
+                if changes:
+                    self.limits.unanswered.update(dict.fromkeys(outcomes.maybe_done, self.clock()))
                 yield from answers
                 if outcomes.results or outcomes.over_quota:
                     fruitless = part.attempts // 2 if part.found else 0
@@ -267,8 +270,6 @@ class Sender:
                     backoff = min(backoff * 2, self.retry_policy.longest_backoff)
             yield from sent.silent
         finally:
-            if changes:
-                self.limits.unanswered.update(dict.fromkeys(sent.unanswered, self.clock()))
             self.waiting(None)
 
     def _again_after_silence(self) -> int:

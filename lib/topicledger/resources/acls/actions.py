@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions.checking import never_unsent
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
@@ -238,7 +239,7 @@ def _refused(
 ) -> Iterator[PhaseResult]:
     for target in targets:
         if target.resource in stopped:
-            yield context.refused(target, Phase.APPLY, *stopped[target.resource])
+            yield never_unsent(context.refused(target, Phase.APPLY, *stopped[target.resource]))
 
 
 def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:

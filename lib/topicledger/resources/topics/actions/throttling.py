@@ -362,6 +362,10 @@ class Throttling:
     def _alter_brokers(self, targets: Sequence[Target]) -> Response:
         results: dict[str, TopicResult] = {}
         for target in targets:
+            if results:
+                # Each broker gets a request, and the lease has to outlast only one.
+                self.context.require_planned_cluster()
+                self.context.may_send()
             configs = {name: target.after.get(name) for name in target.touched}
             results[target.resource] = self.context.admin.alter_broker_configs(int(target.resource), configs)
         return Response(results=results, throttle_time_ms=0)
