@@ -115,7 +115,7 @@ def test_spark_sends_a_driver_of_our_template_and_its_exit_code_comes_back(kuber
 @pytest.mark.thorough
 @pytest.mark.parametrize(("ended", "code"), [(0, 0), (137, 1), (None, 1)], ids=["well", "killed", "lost"])
 def test_a_driver_that_ended_well_is_0_one_that_was_killed_or_lost_1(ended: int | None, code: int) -> None:
-    """A lost one was deleted with its machine: nobody knows what it sent, so a scheduler has to start it again."""
+    """A lost one was deleted with its machine: its requests may have been sent, so a scheduler starts it again."""
     assert submit(ended)[0].returncode == code
 
 

@@ -60,8 +60,33 @@ def test_jars_for_another_spark_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 def test_named_folder_without_delta_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPICLEDGER_JARS", str(tmp_path))
-    with pytest.raises(TopicLedgerError, match=f"no Delta jars in {tmp_path}"):
+    with pytest.raises(
+        TopicLedgerError, match=f"no Delta jars in {tmp_path}, which .*: put those of io.delta:delta-spark_4.1"
+    ):
         jars.session_jars()
+    monkeypatch.setenv("TOPICLEDGER_JARS", "")
+    assert jars.session_jars() == {}
+    monkeypatch.setenv("TOPICLEDGER_JARS", str(delta_in(tmp_path / "a, b").parent))
+    with pytest.raises(
+        TopicLedgerError, match=f"{tmp_path}/a, b: Spark takes a comma for the end of a jar's path: move"
+    ):
+        jars.session_jars()
+
+
+def test_spark_home_must_have_the_spark_of_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars.require_home()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(TopicLedgerError, match=f"there is no Spark in {tmp_path}, which SPARK_HOME names: correct or"):
+        jars.require_home()
+    for name in ("bin/spark-submit", "jars/spark-core_2.13-4.2.0.jar"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    with pytest.raises(
+        TopicLedgerError, match=r"has Spark 4\.2, and this Python has PySpark 4\.1\.4: unset it, or install"
+    ):
+        jars.require_home()
+    monkeypatch.setattr(pyspark, "__version__", "4.2.1")
+    jars.require_home()
 
 
 def test_delta_that_spark_brings_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

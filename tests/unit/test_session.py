@@ -223,3 +223,30 @@ def test_a_server_listens_on_loopback_only(tmp_path: Path) -> None:
             listening = {address for pid in family(server.pid) for address in listened_on(pid)}
     assert listening
     assert {address for address in listening if not address.is_loopback} == set()
+
+
+def test_java_that_does_not_start_is_named_with_where_it_printed_why(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'the class needs Java 17' >&2\nexit 1\n", encoding="utf-8")
+    java.chmod(0o755)
+    start = "from topicledger.ledger.session import get_session\nget_session('test')"
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "TOPICLEDGER_"))}
+    logs = {"JAVA_HOME": str(tmp_path), "TOPICLEDGER_LOG_DIR": str(tmp_path / "logs")}
+    done = subprocess.run([sys.executable, "-c", start], env={**given, **logs}, capture_output=True, text=True)
+    log = tmp_path / "logs" / "spark.log"
+    assert (
+        f"TopicLedgerError: Java did not start, or ended at once; what it printed is in {log}. Spark nee" in done.stderr
+    )
+    assert "the class needs Java 17" in log.read_text(encoding="utf-8")
+
+
+def test_python_without_spark_is_an_error_in_one_line(tmp_path: Path) -> None:
+    start = (
+        "import sys\nsys.modules['pyspark'] = None\nsys.argv = ['topicledger', '--version']\n"
+        "from topicledger.serving.client import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", start], cwd=tmp_path, capture_output=True, text=True)
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(f"error: {sys.executable} has no Spark (no module pyspark', or")
+    assert done.returncode == 1

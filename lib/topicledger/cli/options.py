@@ -257,7 +257,9 @@ def _carried_out(command: Command, options: Options, arguments: Mapping[str, Any
     except TopicLedgerError as error:
         return _failed(str(error), error.exit_code, options, error.run_id, error.details)
     except KeyboardInterrupt:
-        return _failed("interrupted; start the run again with its id", ExitCode.ERROR, options)
+        has_id = any(each.name == "run_id" for each in click.get_current_context().command.params)
+        again = "start the run again with its id" if has_id else "start the command again"
+        return _failed(f"interrupted; {again}", ExitCode.ERROR, options)
     except SPARK_ERRORS as error:
         return _failed(f"Spark failed: {first_sentence(error)} (more with --verbose)", ExitCode.ERROR, options)
 

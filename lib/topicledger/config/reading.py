@@ -120,7 +120,7 @@ def _read_toml(path: Path) -> dict[str, object]:
         raise SettingsError(f"{path}: is a folder, not a settings file") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{path}:{line}: not UTF-8") from None
+        raise SettingsError(f"{path}:{line}: not UTF-8: save it as UTF-8") from None
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
     try:

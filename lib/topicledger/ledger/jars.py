@@ -25,6 +25,7 @@ TESTED = ("4.0", "4.1", "4.2")
 """Versions of Spark that topicledger is tested with (docs/installation.md)."""
 _OLDEST = (4, 0)
 _FOR_SPARK = re.compile(r"delta-spark_(\d+\.\d+)_")
+_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+)")
 _VERSION = re.compile(r"delta-spark[\w.]*[-:](\d+\.\d+\.\d+)")
 
 
@@ -116,24 +117,49 @@ def require_spark() -> str | None:
     return f"Spark {pyspark.__version__} is untested: topicledger is tested with {', '.join(TESTED)}"
 
 
+def require_home() -> None:
+    """Raise TopicLedgerError if SPARK_HOME has no Spark, or another version than this Python's PySpark."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        return
+    if not (Path(home) / "bin" / "spark-submit").is_file():
+        raise TopicLedgerError(f"there is no Spark in {home}, which SPARK_HOME names: correct or unset it")
+    names = [path.name for path in (Path(home) / "jars").glob("spark-core_*.jar")]
+    found = next(filter(None, map(_CORE.match, names)), None)
+    if found and found[1] != spark_minor():
+        raise TopicLedgerError(
+            f"SPARK_HOME, {home}, has Spark {found[1]}, and this Python has PySpark {pyspark.__version__}: unset it, "
+            f"or install pyspark=={found[1]}.*"
+        )
+
+
 def session_jars() -> Mapping[str, str]:
     """Return the settings by which a new session gets Delta and the log store; empty if Spark brings Delta.
 
     TOPICLEDGER_JARS comes first, then jars that Spark's own settings name, those of the checkout, and the version of
     the package delta-spark, whose jars Spark then fetches. Raises TopicLedgerError if jars are missing or don't fit.
     """
-    folder, named = os.environ.get("TOPICLEDGER_JARS"), spark_settings()
+    folder, named = os.environ.get("TOPICLEDGER_JARS") or None, spark_settings()
     jars = delta_jars()
     if folder is None and (_VERSION.search(named) or next(_of_spark(), None)):
         return {}
     if jars:
         _require_fit(jars)
+        if "," in str(_folder()):
+            raise TopicLedgerError(
+                f"{_folder()}: Spark takes a comma for the end of a jar's path: move or link the jars"
+            )
         return {"spark.jars": ",".join(map(str, [*jars, *log_store()]))}
     if folder is None and not (CHECKOUT / "pyproject.toml").is_file():
         # Without a known version of Delta, a jar of another name may have it: the first table shows.
         found = _installed()
         return {} if found is None else {"spark.jars.packages": coordinate(found)}
-    raise TopicLedgerError(f"no Delta jars in {_folder() / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
+    if folder is None:
+        raise TopicLedgerError(f"no Delta jars in {_folder() / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
+    raise TopicLedgerError(
+        f"no Delta jars in {folder}, which TOPICLEDGER_JARS names, nor in its folder delta: put those of "
+        f"{coordinate()} there, or unset it"
+    )
 
 
 def coordinate(delta: str = _DELTA, *, spark: str | None = None) -> str:

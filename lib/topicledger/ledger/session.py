@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -84,7 +85,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     """Get this process's session, or create it with Delta's jars (`jars.session_jars`).
 
     `remote`: the server of Spark Connect in the settings, unless the environment names one. Raises TopicLedgerError if
-    Spark is too old, or if Delta's jars are missing or for another version of Spark.
+    Spark is too old, if Delta's jars are missing or for another version of Spark, or if Java doesn't start.
     """
     print_sparks_errors(verbose)
     builder = SparkSession.builder.appName(f"topicledger {name}")
@@ -96,6 +97,7 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     server = os.environ.get(REMOTE) or remote
     if server is not None:
         return _client_of(server, builder)
+    jars.require_home()
     master = os.environ.get("SPARK_MASTER", "local[*]")
     # Executors on other machines don't have the class.
     files = jars.local_files() if is_local(master) else None
@@ -115,8 +117,17 @@ def get_session(name: str, *, verbose: bool = False, remote: str | None = None) 
     for key, value in ours.items():
         builder = builder.config(key, value)
     started = _started_with_output_in(None if verbose else log_folder())
-    with started, workers_python(), _behind_sparks_jars(files), _outliving_sigterm():
-        return builder.getOrCreate()
+    try:
+        with started, workers_python(), _behind_sparks_jars(files), _outliving_sigterm():
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        where = "above" if verbose else f"in {log_folder() / 'spark.log'}"
+        raise TopicLedgerError(
+            f"Java did not start, or ended at once; what it printed is {where}. Spark needs Java 17 or newer, in "
+            "JAVA_HOME or on PATH"
+        ) from None
 
 
 def is_given() -> bool:
@@ -145,8 +156,8 @@ def _client_of(server: str, builder: SparkSession.Builder) -> SparkSession:
         version = session.version
     except ImportError as error:
         raise TopicLedgerError(
-            f"the client of Spark Connect lacks a package ({error.name}): pip install 'pyspark[connect]=="
-            f"{jars.spark_minor()}.*'"
+            f"the client of Spark Connect lacks a package ({error.name or first_sentence(error)}): pip install "
+            f"'pyspark[connect]=={jars.spark_minor()}.*'"
         ) from None
     except Exception as error:
         why = redact(first_sentence(error), _secrets(parameters))

@@ -21,6 +21,8 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _NOT_ASKED = {"serve", "help", "-h", "--help", "--version"}
 _PATIENCE = 15.0
 """Seconds that a server has to accept a command or to refuse it: one that is stopped does neither."""
+_SPARKS = ("pyspark", "py4j")
+"""Packages that a cluster brings, and topicledger doesn't install."""
 _COMPLETION = "_TOPICLEDGER_COMPLETE"
 """The variable with which a shell asks for completions."""
 
@@ -42,8 +44,17 @@ def main() -> None:
             sys.exit(1)
         if code is not None:
             sys.exit(code)
-    from topicledger.serving.command import main as do
-
+    try:
+        from topicledger.serving.command import main as do
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _SPARKS:
+            raise
+        print(
+            f"error: {sys.executable} has no Spark (no module {error.name}): install 'topicledger[spark]', or pyspark "
+            "in the version of your Spark, or put SPARK_HOME's python and its py4j on PYTHONPATH",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     do(arguments, prog_name="topicledger")
 
 
