@@ -248,5 +248,6 @@ def test_python_without_spark_is_an_error_in_one_line(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", start], cwd=tmp_path, capture_output=True, text=True)
     (said,) = done.stderr.splitlines()
-    assert said.startswith(f"error: {sys.executable} has no Spark (no module pyspark', or")
+    assert said.startswith(f"error: {sys.executable} has no Spark (no module pyspark")
+    assert "): install 'topicledger[spark]', or pyspark in the version of your Spark" in said
     assert done.returncode == 1
