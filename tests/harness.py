@@ -188,8 +188,7 @@ class Estate:
 
     def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of a table, of one run where named."""
-        found = stored.rows(self.ledger.location(table))
-        return [row for row in found if run_id is None or row["run_id"] == run_id]
+        return stored.rows(self.ledger.location(table), run_id)
 
     def audit(self, run_id: str | None = None) -> dict[tuple[str | None, str], dict[str, Any]]:
         """Return rows of `audit` by (topic, phase); fails if there are two for one (topic, action, phase)."""

@@ -9,15 +9,15 @@ from typing import Any
 from deltalake import DeltaTable
 
 
-def rows(location: str | Path) -> list[dict[str, Any]]:
-    """Return the rows of a table in a local folder as Spark returns them: times are local, without a time zone.
+def rows(location: str | Path, run_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a table in a local folder, of one run or all, as Spark returns them.
 
-    There are none if there is no table.
+    Times are local, without a time zone. There are no rows if there is no table.
     """
     if not DeltaTable.is_deltatable(str(location)):
         return []
     found = DeltaTable(str(location)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
-    return [_as_spark(row) for row in found]
+    return [_as_spark(row) for row in found if run_id is None or row["run_id"] == run_id]
 
 
 def _as_spark(value: Any) -> Any:

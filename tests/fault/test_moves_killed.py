@@ -46,15 +46,13 @@ def test_driver_killed_at_each_event_of_its_moves_moves_nothing_twice(
         with_data(kafka_three, name, {0: (1,), 1: (2,), 2: (3,)}, 400_000)
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka_three})
     estate.declare({"topic": names[0], "replication_factor": 2}, {"topic": names[1], "placement": "brokers:2,3"})
-    step = 1 if THOROUGH else 9
     with FaultProxy(kafka_three) as proxy:
         config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, more=SETTINGS)
-        points: Iterator[int | str] = every(2 if THOROUGH else 14, step, KILLS)
+        points: Iterator[int | str] = every(14, 9, KILLS)
         if THOROUGH:
             # While it plans, at each event; then at these: how many commits come before them depends on other work.
-            planning = min(8, KILLS // 2)
-            later = every(2 + planning, step, max(KILLS - planning - len(NAMED), 0))
-            points = itertools.chain(range(2, 2 + planning), NAMED, later)
+            planning = range(2, 10)
+            points = itertools.chain(planning, NAMED, every(planning.stop, 1, KILLS - len(planning) - len(NAMED)))
         killed = chain(proxy, config, tmp_path / "ledger", "moves", fault, points)
         assert proxy.count(REASSIGN, "request") >= 1
         assert proxy.count(ALTER_CONFIGS, "request") >= 2

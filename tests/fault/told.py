@@ -51,7 +51,7 @@ def table(faults: Sequence[Fault]) -> Iterator[str]:
 
 def rows(root: Path, table: str, run_id: str) -> list[dict[str, Any]]:
     """Return a run's rows in a table."""
-    return [row for row in stored.rows(root / table) if row["run_id"] == run_id]
+    return stored.rows(root / table, run_id)
 
 
 def doubled(root: Path, run_id: str) -> int:

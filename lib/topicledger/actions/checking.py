@@ -59,9 +59,8 @@ class CheckedRequest:
         not_sent = {target.topic: _NOT_SENT for target in targets if target.topic in self.refused}
         if not ready:
             return Response(results=not_sent, throttle_time_ms=0)
-        # Comparing took time: a different cluster may respond by now, or another run may hold the lease.
-        self._context.require_planned_cluster()
-        self._context.may_send()
+        # Comparing took time.
+        require_ours(self._context)
         earlier = set(self._maybe_done)
         self._maybe_done.update(target.topic for target in ready)
         response = self._request(ready)
@@ -72,6 +71,15 @@ class CheckedRequest:
         # A later response doesn't show the outcome of an earlier request.
         self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)} - earlier
         return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
+
+
+def require_ours(context: ClusterContext) -> None:
+    """Raise WrongCluster, or what `may_send` raises, before a request that follows slow steps or another request.
+
+    Meanwhile, a different cluster may answer, or another run may hold the lease.
+    """
+    context.require_planned_cluster()
+    context.may_send()
 
 
 def never_unsent(ended: PhaseResult) -> PhaseResult:

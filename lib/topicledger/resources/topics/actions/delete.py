@@ -10,7 +10,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import look_for, undescribed, unreadable, without_withdrawn
+from topicledger.actions.checking import look_for, require_ours, undescribed, unreadable, without_withdrawn
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.kind import ActionKind, Steps
@@ -185,9 +185,8 @@ class _DeleteByName:
                 results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
         if not same:
             return Response(results=results, throttle_time_ms=0)
-        # Comparing took time: a different cluster may respond by now, or another run may hold the lease.
-        context.require_planned_cluster()
-        context.may_send()
+        # Comparing took time.
+        require_ours(context)
         self._sent.update(target.topic for target in same)
         response = context.admin.delete_topics(same)
         answered = {topic for topic, each in response.results.items() if not may_be_done(each)}

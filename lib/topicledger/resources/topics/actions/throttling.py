@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger import kafka
+from topicledger.actions.checking import require_ours
 from topicledger.actions.context import ClusterContext
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response, error_name
@@ -153,8 +154,7 @@ class Throttling:
         refused |= {**reset.silent, **reset.refused}
         untold |= reset.untold
         # The answers count only if they are the planned cluster's, and only who holds its lease records them.
-        self.context.require_planned_cluster()
-        self.context.may_send()
+        require_ours(self.context)
         # A config that has its previous value is fine even if the request failed.
         stays = refused.keys() | untold.keys()
         stuck = {key for key in left if key[:2] in stays and (key not in live or live[key] != left[key][-1].before)}
@@ -364,8 +364,7 @@ class Throttling:
         for target in targets:
             if results:
                 # Each broker gets a request, and the lease has to outlast only one.
-                self.context.require_planned_cluster()
-                self.context.may_send()
+                require_ours(self.context)
             configs = {name: target.after.get(name) for name in target.touched}
             results[target.resource] = self.context.admin.alter_broker_configs(int(target.resource), configs)
         return Response(results=results, throttle_time_ms=0)
