@@ -105,6 +105,12 @@ WRONG = {
         "1: `consumer` and `producer` exclude each other; write two entries"
     ),
     "acls: [{principal: a, consumer: {}}]": "1: unknown field `principal`",
+    "acls: [{streams: {principal: a, application_id: ''}}]": "1: `application_id` has an empty name",
+    "acls: [{streams: {principal: a, application_id: ['', x]}}]": "1: `application_id` has an empty name",
+    "acls: [{streams: {principal: a, application_id: '*'}}]": "1: `application_id` is *, which stands for every name",
+    "acls: [{streams: {principal: a, application_id: x, inputs: ['']}}]": "1: `inputs` has an empty name",
+    "acls: [{consumer: {principal: a, topics: x, groups: ['']}}]": "1: `groups` has an empty name",
+    "acls: [{connect: {principal: a, group: x, internal: y, reads: ''}}]": "1: `reads` has an empty name",
 }
 
 

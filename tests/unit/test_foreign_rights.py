@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.unit.foreign import PLANS, Read, errors, leftovers
@@ -439,3 +441,53 @@ def test_an_empty_group_of_julie_is_not_every_group(read: Read) -> None:
 def test_a_role_without_a_principal_is_an_error(read: Read) -> None:
     (error,) = errors(read("julie", JULIE.replace('principal: "User:reader", ', ""), plans_yaml=PLANS))
     assert error == "f.yaml:5: `projects.consumers.principal` is missing"
+
+
+def strimzi_user(rule: str) -> str:
+    head = "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: u, labels: {strimzi.io/cluster: main}}\n"
+    return f"{head}spec: {{authorization: {{type: simple, acls: [{rule}]}}}}\n"
+
+
+def jikkou_user(rule: str) -> str:
+    head = "apiVersion: kafka.jikkou.io/v1\nkind: KafkaPrincipalAuthorization\nmetadata: {name: 'User:u'}\n"
+    return f"{head}spec: {{acls: [{rule.replace('name:', 'pattern:')}]}}\n"
+
+
+EMPTY = {
+    "{type: '', host: 10.0.0.1, operations: [READ], resource: {type: topic, name: t}}": ("type", "ALLOW"),
+    "{type: deny, host: '', operations: [READ], resource: {type: topic, name: t}}": ("host", "*"),
+    "{operations: [READ], resource: {type: topic, name: t, patternType: ''}}": ("patternType", "LITERAL"),
+}
+
+
+@pytest.mark.parametrize("rule", EMPTY)
+@pytest.mark.parametrize(("tool", "user"), [("strimzi", strimzi_user), ("jikkou", jikkou_user)])
+def test_an_empty_field_is_no_default(read: Read, tool: str, user: Callable[[str], str], rule: str) -> None:
+    """Else an empty `type` would make an ALLOW of a DENY, and an empty host mean any host."""
+    field, default = EMPTY[rule]
+    (error,) = errors(read(tool, user(rule)))
+    assert error.endswith(f".{field}` is empty; without it, {default} is meant")
+    without = "{operations: [READ], resource: {type: topic, name: t}}"
+    assert rights(read(tool, user(without))) == {"User:u": ["READ TOPIC t"]}
+
+
+@pytest.mark.parametrize(("tool", "user"), [("strimzi", strimzi_user), ("jikkou", jikkou_user)])
+def test_an_empty_name_is_not_that_of_the_cluster(read: Read, tool: str, user: Callable[[str], str]) -> None:
+    (error,) = errors(read(tool, user("{operations: [READ], resource: {type: topic, name: ''}}")))
+    assert error.endswith("` is empty")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("group-id: shop-group", "group-id: ''"),
+        ("config: mirror-configs", "config: ''"),
+        ("type: kafka-streams", "type: kafka-streams\n    application-id: ''"),
+        ("host: 10.0.0.1", "host: ''"),
+        ("DESCRIBE_CONFIGS, permission: ALLOW", "DESCRIBE_CONFIGS, permission: ''"),
+    ],
+)
+def test_empty_names_of_kafka_gitops_are_errors(read: Read, old: str, new: str) -> None:
+    assert old in GITOPS
+    (error,) = errors(read("kafka-gitops", GITOPS.replace(old, new)))
+    assert "` is empty; without it, " in error

@@ -108,6 +108,14 @@ class Fields:
         text = self._reader.text(self.name(key), *found)
         return self._rendered(key, text, found[1])
 
+    def text_or(self, key: str, default: str) -> str:
+        """Take a string, which must not be empty; return `default` if it is missing or null."""
+        line = self._pairs.get(key, (None, self.line))[1]
+        text = self.text(key)
+        if text == "":
+            self.error(key, line, f"is empty; without it, {show(default)} is meant")
+        return default if text is None else text
+
     def scalar(self, key: str, *, required: bool = False) -> str | None:
         """Take a string, or a number or boolean as written; if it is required, it must not be empty."""
         found = self.take(key)

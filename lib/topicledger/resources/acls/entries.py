@@ -48,6 +48,8 @@ class _Shorthand:
     """Fields that are true or false."""
     needed: tuple[str, ...] = ()
     """Required fields."""
+    prefixes: tuple[str, ...] = ()
+    """Lists whose names stand for prefixes, also without `*`."""
     rights: Callable[[Mapping[str, Sequence[str]], Mapping[str, bool]], Iterator[Right]]
 
 
@@ -73,7 +75,7 @@ def _streams(names: Mapping[str, Sequence[str]], _: Mapping[str, bool]) -> Itera
     yield from _each(("WRITE", "DESCRIBE"), "TOPIC", names["outputs"])
     for application in names["application_id"]:
         # The application creates and deletes its own changelog and repartition topics.
-        own = f"{application.removesuffix('*')}*"
+        own = f"{application.removesuffix(WILDCARD)}{WILDCARD}"
         yield from _each(("ALL",), "TOPIC", (own,))
         yield from _each(("READ", "DESCRIBE", "DELETE"), "GROUP", (own,))
         yield from _each(("WRITE", "DESCRIBE"), "TRANSACTIONAL_ID", (own,))
@@ -94,7 +96,12 @@ SHORTHANDS: Mapping[str, _Shorthand] = {
     "producer": _Shorthand(
         lists=("topics", "transactional_id"), flags=("idempotent",), needed=("topics",), rights=_producer
     ),
-    "streams": _Shorthand(lists=("application_id", "inputs", "outputs"), needed=("application_id",), rights=_streams),
+    "streams": _Shorthand(
+        lists=("application_id", "inputs", "outputs"),
+        needed=("application_id",),
+        prefixes=("application_id",),
+        rights=_streams,
+    ),
     "connect": _Shorthand(
         lists=("group", "internal", "reads", "writes"), needed=("group", "internal"), rights=_connect
     ),
@@ -113,7 +120,8 @@ def schemas() -> Mapping[str, Mapping[str, object]]:
     found: dict[str, Mapping[str, object]] = {
         name: {"anyOf": [{"enum": [*values, None]}, variables.SCHEMA]} for name, values in few.items()
     }
-    text, texts = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+    text = {"type": "string", "minLength": 1}
+    texts = {"type": "array", "items": text}
     for name, shorthand in SHORTHANDS.items():
         needed = ("principal", *shorthand.needed)
         fields: dict[str, Mapping[str, object]] = {
@@ -191,7 +199,7 @@ def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int,
                 reader.report.error(at, f"`{name}` must be true or false")
                 entry.right = False
         elif name in names:
-            names[name] = _names(name, item, at, reader, entry)
+            names[name] = _names(name, item, at, reader, entry, only_prefixes=name in shorthand.prefixes)
         else:
             texts[name] = reader.text(name, item, at)
             entry.right &= texts[name] is not None
@@ -211,12 +219,23 @@ def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int,
         )
 
 
-def _names(name: str, value: Value, line: int, reader: Reader, entry: Shared) -> Sequence[str]:
+def _names(
+    name: str, value: Value, line: int, reader: Reader, entry: Shared, *, only_prefixes: bool = False
+) -> Sequence[str]:
+    """Return names; report those that aren't text, and the empty ones, whose prefix would be that of all names."""
     items = value if isinstance(value, list) else [value]
     reader.visit(len(items))
-    found = [reader.text(name, each, line) for each in items]
-    entry.right &= None not in found
-    return [each for each in found if each is not None]
+    found = []
+    for each in items:
+        text = reader.text(name, each, line)
+        if text == "":
+            reader.report.error(line, f"`{name}` has an empty name")
+        elif text == WILDCARD and only_prefixes:
+            reader.report.error(line, f"`{name}` is {WILDCARD}, which stands for every name; write a name or a prefix")
+        elif text is not None:
+            found.append(text)
+    entry.right &= len(found) == len(items)
+    return found
 
 
 def pattern_of(name: str) -> dict[str, str]:

@@ -138,12 +138,12 @@ _INTERNAL = {"status": "connect-status", "offset": "connect-offsets", "configs":
 
 
 def _connector(fields: Fields, client: Client, properties: Properties) -> None:
-    internal = [fields.text(f"{kind}_topic") or topic for kind, topic in _INTERNAL.items()]
+    internal = [fields.text_or(f"{kind}_topic", topic) for kind, topic in _INTERNAL.items()]
     fields.leave_out(("connectors", "cluster_id"), "RBAC, not a Kafka ACL")
     client.grant(
         "connect",
         rights("TOPIC", internal, "READ", "WRITE"),
-        rights("GROUP", [fields.text("group") or "connect-cluster"], "READ"),
+        rights("GROUP", [fields.text_or("group", "connect-cluster")], "READ"),
         rights("CLUSTER", [CLUSTER_NAME] if properties.texts.get(CREATE, "true") in TRUE else [], "CREATE"),
         _topics(fields),
     )

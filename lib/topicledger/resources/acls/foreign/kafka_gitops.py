@@ -17,7 +17,7 @@ from topicledger.files.foreign.parts import GitopsState
 from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object, describe
-from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, PREFIXED, WILDCARD, Acl
+from topicledger.resources.acls.acl import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD, Acl
 from topicledger.resources.acls.foreign.rows import Client, Right, add_right, kafka_name, pattern_type_of, rights
 from topicledger.text import nearest, show
 
@@ -142,12 +142,12 @@ def _service(beside: Sequence[str], name: str, fields: Fields, client: Client) -
 
 
 def _application(of: _Service) -> None:
-    group = of.fields.text("group-id") or of.name
+    group = of.fields.text_or("group-id", of.name)
     of.client.grant("application", of.produces(of.fields), of.consumes(of.fields, group))
 
 
 def _streams(of: _Service) -> None:
-    own = [of.fields.text("application-id") or of.name]
+    own = [of.fields.text_or("application-id", of.name)]
     of.client.grant(
         "kafka-streams",
         of.produces(of.fields),
@@ -164,12 +164,11 @@ _OWN_TOPICS = ("READ", "WRITE", "DESCRIBE", "DELETE", "CREATE", "ALTER", "ALTER_
 def _connect(of: _Service) -> None:
     storage = of.fields.mapping("storage-topics")
     kinds = {"config": "configs", "offset": "offsets", "status": "status"}
-    internal = [
-        (None if storage is None else storage.text(kind)) or f"connect-{word}-{of.name}" for kind, word in kinds.items()
-    ]
+    names = {kind: f"connect-{word}-{of.name}" for kind, word in kinds.items()}
+    internal = [name if storage is None else storage.text_or(kind, name) for kind, name in names.items()]
     if storage is not None:
         storage.rest()
-    group = [of.fields.text("group-id") or of.name]
+    group = [of.fields.text_or("group-id", of.name)]
     workers = rights("TOPIC", internal, "READ", "WRITE"), rights("GROUP", group, "READ")
     of.client.grant("kafka-connect", of.produces(of.fields), *workers)
     connectors = of.fields.mapping("connectors")
@@ -210,22 +209,23 @@ _ROLES: Mapping[str, Sequence[Right]] = {
 
 
 def _custom(fields: Fields, line: int, principal: str | None, reader: Reader, cluster: str | None) -> None:
-    own = fields.text("principal") or principal
+    own = fields.text("principal")
+    own = principal if own is None else own
     name = fields.text("name", required=True)
     operation, kind = (fields.text(key, required=True) for key in ("operation", "type"))
-    permission, host = fields.text("permission"), fields.text("host")
-    pattern = pattern_type_of(fields.text("pattern"))
+    permission, host = fields.text_or("permission", ALLOW), fields.text_or("host", WILDCARD)
+    pattern = pattern_type_of(fields.text_or("pattern", LITERAL))
     fields.rest()
     if own is None:
         reader.report.leave_out(line, fields.path, _NO_PRINCIPAL)
     elif name is not None and operation is not None and kind is not None:
         acl = Acl(
             principal=own,
-            permission=ALLOW if permission is None else kafka_name(permission),
+            permission=kafka_name(permission),
             operation=kafka_name(operation),
             resource_type=kafka_name(kind),
             pattern_type=pattern,
             resource_name=name,
-            host=WILDCARD if host is None else host,
+            host=host,
         )
         add_right(reader.report, cluster, acl, line)

@@ -24,9 +24,9 @@ def kafka_name(word: str) -> str:
     return _CAPITAL.sub("_", word.strip()).replace("-", "_").upper()
 
 
-def pattern_type_of(word: str | None) -> str:
-    """Return the pattern type: PREFIXED for `prefix` and `prefixed`, LITERAL if there is none."""
-    name = kafka_name(word or "literal")
+def pattern_type_of(word: str) -> str:
+    """Return the pattern type: PREFIXED for `prefix` and `prefixed`."""
+    name = kafka_name(word)
     return "PREFIXED" if name == "PREFIX" else name
 
 
@@ -121,15 +121,15 @@ def acls_of(
     """
     resource = rule.mapping("resource", required=True)
     names = operations_of(rule, rule.line, *operations)
-    permission, host = kafka_name(rule.text("type") or ALLOW), rule.text("host") or host
+    permission, host = kafka_name(rule.text_or("type", ALLOW)), rule.text_or("host", host)
     rule.rest()
     if resource is None:
         return
     kind = kafka_name(resource.text("type", required=True) or "")
-    found, pattern = resource.text(name), pattern_type_of(resource.text("patternType"))
+    found, pattern = resource.text(name), pattern_type_of(resource.text_or("patternType", LITERAL))
     resource.rest()
-    if found is None and kind != "CLUSTER":
-        resource.error(name, resource.line, "is missing")
+    if not found and kind != "CLUSTER":
+        resource.error(name, resource.line, "is missing" if found is None else "is empty")
     for operation in names:
         # The ACLs are kept in memory until the whole resource is read.
         rule.visit(len(Acl._fields))
