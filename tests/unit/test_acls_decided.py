@@ -466,6 +466,99 @@ def test_deny_stays_if_the_allow_is_outside_the_scope_or_ignored(spark: SparkSes
     assert removed(decided(spark, clusters, settings=settings)["main"]) == set()
 
 
+TO_ALL = {**SECRET, "principal": "User:*"}
+
+
+def added(found: Decisions) -> set[str]:
+    """The texts of ACLs that will be added."""
+    return {name for name, row in found.items() if row["decision"] == "acl_add" and row["phase"] is None}
+
+
+def test_allow_is_not_added_without_the_deny_that_restricts_it(spark: SparkSession) -> None:
+    """Else it would grant more than declared, for any reason for which the DENY isn't added."""
+    wide, other, deny = on_pay(operation="ALL"), right(), {**SECRET, "operation": "DESCRIBE"}
+    certificate = replace(STATUS, own_principal=None)
+    clusters = {
+        "a wrong host": Cluster([PAY, other, {**SECRET, "host": "app01"}]),
+        "a wrong permission": Cluster([PAY, {**SECRET, "permission": "DENIED"}]),
+        "the run's own rights": Cluster([PAY, TO_ALL]),
+        "an unknown principal": Cluster([PAY, SECRET], (), certificate),
+        "implied": Cluster([PAY, deny], (), certificate),
+        "an ALLOW to replace": Cluster([on_pay(), {**SECRET, "host": "app01"}], [wide]),
+        "added": Cluster([PAY, other, SECRET]),
+        "there": Cluster([PAY, TO_ALL], [TO_ALL]),
+        "no such resource": Cluster([PAY, {**SECRET, "resource_name": "sales", "host": "app01"}]),
+        "absent": Cluster([PAY, {**SECRET, "host": "app01", "state": "absent"}]),
+    }
+    found = decided(spark, clusters)
+    assert {name: added(rows) for name, rows in found.items() if added(rows)} == {
+        "a wrong host": {text(other)},
+        "added": {text(PAY), text(other), text(SECRET)},
+        "there": {text(PAY)},
+        "no such resource": {text(PAY)},
+        "absent": {text(PAY)},
+    }
+    stopped = found["a wrong host"][text(PAY)]
+    assert (stopped["phase"], stopped["outcome"], stopped["error"]) == ("guard", "refused", "DENY_MISSING")
+    missing = text({**SECRET, "host": "app01"})
+    assert stopped["error_message"] == f"a DENY that may restrict it isn't added, so it isn't, either: {missing}"
+    assert removed(found["an ALLOW to replace"]) == set(), "it stays, since what replaces it isn't added"
+    for name, denied in (("added", SECRET), ("there", TO_ALL)):
+        waits = found[name][text(PAY)]
+        assert [Acl.of(each) for each in json.loads(waits["before"]["restricted_by"])] == [Acl.of(denied)]
+        assert waits["waits"], "its batch comes after that of the DENY"
+    assert found["added"][text(other)]["before"] == found["added"][text(SECRET)]["before"] == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("manage", [(), ("",)])
+def test_allow_is_not_added_if_a_policy_refuses_the_deny(spark: SparkSession, manage: tuple[str, ...]) -> None:
+    """Also if the policy refuses it for the sake of the ALLOW, which it counts first."""
+    settings = replace(SETTINGS, of_kinds=Sections([AclSettings(manage=manage)]))
+    clusters = {"main": Cluster([PAY, right(), SECRET])}
+    policy = ("acl_forbidden", {"names": ["secret"], "permissions": ["DENY"]})
+    assert added(decided(spark, clusters, policy=policy, settings=settings)["main"]) == {text(right())}
+    most = ("max_acls_per_principal", {"max": 1})
+    assert added(decided(spark, clusters, policy=most, settings=settings)["main"]) == {text(right())}
+
+
+@pytest.mark.thorough
+def test_allow_is_not_added_if_the_deny_is_outside_the_scope(spark: SparkSession) -> None:
+    clusters = {
+        "missing": Cluster([{**PAY, "owner": "a"}, {**SECRET, "owner": "b"}]),
+        "there": Cluster([{**PAY, "owner": "a"}, {**SECRET, "owner": "b"}], [SECRET]),
+    }
+    found = decided(spark, clusters, scope=Scope(owners=("a",)))
+    assert {name: added(rows) for name, rows in found.items() if rows} == {"missing": set(), "there": {text(PAY)}}
+    message = found["missing"][text(PAY)]["error_message"]
+    assert message == (
+        f"a DENY outside the scope of this run may restrict it and is missing: {text(SECRET)}; plan both in one run"
+    )
+
+
+@pytest.mark.thorough
+def test_allow_waits_for_a_deny_that_is_declared_since_the_plan(spark: SparkSession) -> None:
+    """A refused row that may be meant as a DENY counts, too."""
+    adds = [
+        {**planned_delete(each), "action": "acl_add", "before": {}, "after": Acl.of(each)._asdict()}
+        for each in (PAY, right(), right("User:c", name="c"))
+    ]
+    plans = frame(spark, PLANS.schema, adds)
+    known, wrong = [PAY, right(), right("User:c", name="c")], right("User:c", name="c", permission="no")
+    rows = frame(spark, ACLS.schema, [{**each, "cluster": "main"} for each in (*known, SECRET, wrong)])
+    validated = rows.transform(manifests.validate(["main"], None)).localCheckpoint()
+    then = frame(spark, ACLS.schema, [{**each, "cluster": "main"} for each in known])
+    planned = then.transform(manifests.validate(["main"], None)).select("cluster", "resource")
+    assert KIND.deciding.protected is not None
+    protected = dicts(plans.transform(KIND.deciding.protected(validated, planned, ["main"])))
+    refused = {row["resource"]: row for row in protected}
+    assert {row["error"] for row in refused.values()} == {"CHANGED_SINCE_PLAN"}
+    assert refused.keys() == {text(PAY), text(known[2])}
+    assert refused[text(PAY)]["error_message"] == (
+        f"a DENY that is declared since the plan may restrict it: {text(SECRET)}; plan again"
+    )
+
+
 ODD = {
     "a name with a *": (
         right(name="app-*", resource_type="GROUP"),

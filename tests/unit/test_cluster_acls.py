@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -245,6 +246,37 @@ def test_deny_is_not_removed_while_an_allow_that_it_restricts_is_there(admin: Ma
     found = applied(admin, delete(PAY, violations=LAST), restricting(SECRET, PAY))
     assert found[" ".join(SECRET)] == "CHANGED_SINCE_PLAN"
     assert {each.resource for call in admin.delete_acls.call_args_list for each in call.args[0]} == {" ".join(PAY)}
+
+
+def restricted_by(allow: Acl, *denies: Acl) -> Target:
+    return add(allow, before={"restricted_by": json.dumps([each._asdict() for each in denies])})
+
+
+def test_allow_is_added_only_after_the_denies_that_restrict_it(admin: MagicMock) -> None:
+    """In one call, with the DENY last, or in two; brokers may show the DENY late (A6)."""
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: False}
+    admin.describe_acls.side_effect = [[], [SECRET]]
+    assert applied(admin, restricted_by(PAY, SECRET), add(SECRET)) == {" ".join(PAY): None, " ".join(SECRET): None}
+    sent = [[each.resource for each in call.args[0]] for call in admin.create_acls.call_args_list]
+    assert sent == [[" ".join(SECRET)], [" ".join(PAY)]]
+
+
+@pytest.mark.parametrize("unlisted", [False, True])
+def test_allow_is_not_added_without_the_denies_that_restrict_it(admin: MagicMock, unlisted: bool) -> None:
+    """One was refused or failed, or somebody removed it since the plan; a restart compares, too."""
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: False}
+    everyone = SECRET._replace(principal="User:*")
+    admin.describe_acls.return_value = [SECRET]
+    if unlisted:
+        admin.describe_acls.side_effect = NotListed("not permitted")
+    (row,) = executor(admin).apply([restricted_by(PAY, SECRET, everyone)])
+    missing = f"it is not added, since DENYs that may restrict it don't exist: {' '.join(everyone)}"
+    why = "not permitted" if unlisted else missing
+    assert (row.error, row.error_message) == ("DENY_MISSING", why)
+    admin.create_acls.assert_not_called()
+    admin.describe_acls.assert_called_with({"User:b", "User:*"})
+    (row,) = executor(admin).apply([replace(restricted_by(PAY, everyone), maybe_sent=True)])
+    assert row.outcome == "failed", "an earlier start may have sent it"
 
 
 def test_last_acl_counts_those_as_gone_that_this_run_removed(admin: MagicMock) -> None:

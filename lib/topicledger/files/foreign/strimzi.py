@@ -98,7 +98,7 @@ def _topic(resource: Resource, cluster: str | None) -> None:
     spec = resource.fields.mapping("spec")
     row.entry.topic = name
     if spec is not None:
-        row.entry.topic = spec.text_or("topicName", name)
+        row.entry.topic = spec.text_or("topicName", name or "")
         row.entry.num_partitions = spec.count("partitions")
         row.entry.replication_factor = spec.count("replicas")
         row.entry.configs = spec.configs("config", joins_lists=True)

@@ -23,8 +23,9 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, WILDCARD
-from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_BY_EVERYONE, OWN_RIGHTS, REPLACED_BY, RESTRICTS
+from topicledger.resources.acls.actions import MAX_ACL_DELETES
 from topicledger.resources.acls.cluster_acls import principal_unknown
+from topicledger.resources.acls.denies import DENIES, Denies, declared_denies
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.keeping import (
     LEAVES,
@@ -38,6 +39,7 @@ from topicledger.resources.acls.keeping import (
 )
 from topicledger.resources.acls.last_acls import last_on_cluster_stay, warned_of_last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
+from topicledger.resources.acls.needed import OWN_BY_EVERYONE, OWN_RIGHTS, REPLACED_BY, RESTRICTED_BY, RESTRICTS
 from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, overlapping
 from topicledger.resources.acls.rows import text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
@@ -60,12 +62,13 @@ def decide(
     """
 
     def transform(validated: DataFrame) -> DataFrame:
+        denies = declared_denies(validated, list(settings.clusters))
         return (
             validated.transform(guarded(seen, clusters, settings, scoped))
-            .transform(_settled(seen, settings, evaluate))
+            .transform(_settled(seen, settings, evaluate, denies))
             .transform(warned_of_last_acls(seen, settings))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
-            .transform(_replaced)
+            .transform(_replaced, denies)
             .select("acl", *DECIDED_RESOURCE.names)
         )
 
@@ -76,13 +79,14 @@ UNUSUAL = "unusual_acl"
 """Name of the warning about ACLs that almost never apply."""
 
 
-def _settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
+def _settled(seen: Listed, settings: Settings, evaluate: Transform, denies: Denies | None) -> Transform:
     """Evaluate policies, and keep the last ACLs on a cluster itself.
 
     Only adds that no policy refused tell which ACLs are the last ones. Policies are then evaluated again with those
     that stay, as in `_evaluated_until_settled`. This ends, since no stopped removal and no refused add is opened again.
     """
-    evaluated, last_stay = _evaluated_until_settled(seen, settings, evaluate), last_on_cluster_stay(seen, settings)
+    evaluated = _evaluated_until_settled(seen, settings, evaluate, denies)
+    last_stay = last_on_cluster_stay(seen, settings)
 
     def transform(rows: DataFrame) -> DataFrame:
         while True:
@@ -95,27 +99,31 @@ def _settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform
     return transform
 
 
-def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transform) -> Transform:
-    """Evaluate policies, and keep ACLs that refused adds would have replaced.
+def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transform, denies: Denies | None) -> Transform:
+    """Evaluate policies, keep ACLs that refused adds would have replaced, and stop ALLOWs whose DENY isn't added.
 
     An ACL that is kept still counts in policies, so they are evaluated again. This ends, since each round keeps more
-    ACLs than the previous one.
+    ACLs than the previous one, or stops more ALLOWs.
     """
-    guards = first_acls(seen, settings)
+    guards, manages = first_acls(seen, settings), bool(settings.of_kinds.of(AclSettings).manage)
 
     def transform(rows: DataFrame) -> DataFrame:
-        stay = 0
+        ended = 0
         while True:
             evaluated = rows.transform(evaluate).transform(guards)
-            if evaluated is rows or not settings.of_kinds.of(AclSettings).manage:
+            if denies is not None:
+                evaluated = evaluated.transform(materialised).transform(denies.stop)
+            elif evaluated is rows or not manages:
                 return evaluated
             rows = evaluated.transform(materialised)
             adds = rows.transform(refused_adds)
             if adds.isEmpty():
                 return rows
-            rows = rows.transform(kept(adds)).transform(materialised).transform(with_denies_kept)
-            before, stay = stay, rows.where(decided_to_stay()).count()
-            if stay == before:
+            if manages:
+                rows = rows.transform(kept(adds)).transform(materialised).transform(with_denies_kept)
+            lacks_deny = F.coalesce(F.col("error") == AclRefusal.DENY_MISSING.value, F.lit(False))
+            before, ended = ended, rows.where(decided_to_stay() | lacks_deny).count()
+            if ended == before:
                 return rows
 
     return transform
@@ -288,12 +296,14 @@ def covers(wide: str, narrow: str) -> Column:
     return same_type & operation & name_covers(wide, narrow)
 
 
-def _replaced(rows: DataFrame) -> DataFrame:
+def _replaced(rows: DataFrame, denies: Denies | None) -> DataFrame:
     """Add `before` and `after`.
 
     If adds replace all or part of a deleted ACL, `after` of the delete names them: it isn't sent before they exist. If
-    a deleted DENY restricts ALLOWs that are deleted, too, `after` names them: it waits until they are gone.
+    a deleted DENY restricts ALLOWs that are deleted, too, `after` names them: it waits until they are gone. `before` of
+    an added ALLOW names the declared DENYs that may restrict it: it waits until they exist.
     """
+    rows = rows.withColumn(DENIES, F.lit(None).cast("string")) if denies is None else rows.transform(denies.name)
     nothing = F.create_map().cast(VALUES)
     allows = may_be_made(DELETE) & (F.col("acl.permission") == ALLOW)
     # In one select: each further one reads the rows once more.
@@ -314,17 +324,20 @@ def _replaced(rows: DataFrame) -> DataFrame:
         .agg(*(_named(name) for name in (REPLACED_BY, RESTRICTS)))
     )
     add, delete = F.col("decision") == ADD, F.col("decision") == DELETE
+    denied = add & F.col(DENIES).isNotNull()
     replaced, restricts = F.col(f"_{REPLACED_BY}").isNotNull(), F.col(f"_{RESTRICTS}").isNotNull()
     named = {each: (F.lit(each), F.col(f"_{each}")) for each in (REPLACED_BY, RESTRICTS)}
     return rows.join(others, on=["cluster", "resource"], how="left").withColumns(
         {
-            "before": F.when(add, nothing).when(delete, values_of("acl")),
+            "before": F.when(denied, F.create_map(F.lit(RESTRICTED_BY), F.col(DENIES)))
+            .when(add, nothing)
+            .when(delete, values_of("acl")),
             "after": F.when(add, values_of("acl"))
             .when(delete & replaced & restricts, F.create_map(*named[REPLACED_BY], *named[RESTRICTS]))
             .when(delete & replaced, F.create_map(*named[REPLACED_BY]))
             .when(delete & restricts, F.create_map(*named[RESTRICTS]))
             .when(delete, nothing),
-            "waits": F.col("waits") | (delete & restricts),
+            "waits": F.col("waits") | (delete & restricts) | denied,
         }
     )
 

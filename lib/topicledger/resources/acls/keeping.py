@@ -11,6 +11,7 @@ from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import DENY
+from topicledger.resources.acls.denies import denied_since
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.overlaps import claims, keeps, of_added, of_declared, overlapping, stays
 from topicledger.resources.deciding import may_be_made
@@ -104,6 +105,7 @@ def outside() -> Column:
 def protected(validated: DataFrame, known: DataFrame, clusters: Collection[str]) -> Transform:
     """See `Deciding.protected`."""
     claimed = validated.transform(of_declared(clusters)).unionByName(of_added(validated, known))
+    denied = denied_since(validated, known, clusters)
     declared = validated.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -113,7 +115,8 @@ def protected(validated: DataFrame, known: DataFrame, clusters: Collection[str])
             .withColumn("old", old)
             .join(declared, on=["cluster", "resource"], how="left")
         )
-        found = removals.transform(overlapping, claimed).where(keeps(declared=F.col("_declared").isNotNull()))
+        stay = removals.transform(overlapping, claimed).where(keeps(declared=F.col("_declared").isNotNull()))
+        found = stay.drop("_declared").unionByName(planned.transform(denied))
         once = found.withColumn("_row", F.row_number().over(Window.partitionBy("cluster", "resource").orderBy("why")))
         return once.where("_row = 1").transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("why")))
 

@@ -9,7 +9,7 @@ A null field matches every value, since a refused row may have it wrong. Rows of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from operator import or_
 
@@ -45,10 +45,19 @@ def name_covers(wide: str, narrow: str) -> Column:
     )
 
 
-def of_refused(clusters: Collection[str]) -> Transform:
+def stays(row: Column) -> Column:
+    """Return the reason why a removal isn't made (string), with the text of the refused row that may mean it."""
+    return text("it stays: a refused row may be meant to keep or to replace it: ", row)
+
+
+def _replaced_since(row: Column) -> Column:
+    return text("it stays: an ACL that is declared since the plan may replace it: ", row, "; plan again")
+
+
+def of_refused(clusters: Collection[str], why: Callable[[Column], Column] = stays) -> Transform:
     """Return claims of refused rows. In: the result of `Rows.validate`. Out: claims.
 
-    A row whose cluster isn't in `clusters` may mean each of them.
+    A row whose cluster isn't in `clusters` may mean each of them. `why`: makes the reason from the text of a row.
     """
     every = F.array(*map(F.lit, clusters))
     known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
@@ -58,7 +67,7 @@ def of_refused(clusters: Collection[str]) -> Transform:
             (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.REFUSED.value)
         )
         meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
-        return refused.select(meant, manifests.meant().alias("claim"), *_keeps(stays(text_of()), only_alike=False))
+        return refused.select(meant, manifests.meant().alias("claim"), *_keeps(why(text_of()), only_alike=False))
 
     return transform
 
@@ -80,15 +89,15 @@ def of_declared(clusters: Collection[str]) -> Transform:
     return lambda validated: validated.transform(of_refused(clusters)).unionByName(validated.transform(of_unusual))
 
 
-def of_added(validated: DataFrame, known: DataFrame) -> DataFrame:
+def of_added(validated: DataFrame, known: DataFrame, why: Callable[[Column], Column] = _replaced_since) -> DataFrame:
     """Return claims of rows that ask for an ACL which isn't in `known` (cluster, resource); out: claims.
 
-    In: the result of `Rows.validate`.
+    In: the result of `Rows.validate`. `why`: as for `of_refused`.
     """
     asked_for = validated.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     added = asked_for.join(known, on=["cluster", "resource"], how="left_anti")
-    why = text("it stays: an ACL that is declared since the plan may replace it: ", F.col("resource"), "; plan again")
-    return added.select("cluster", F.struct(*CLAIMED).alias("claim"), *_keeps(why, only_alike=True))
+    reason = why(F.col("resource"))
+    return added.select("cluster", F.struct(*CLAIMED).alias("claim"), *_keeps(reason, only_alike=True))
 
 
 def claims(why: Column, *, only_alike: bool, **instead: Column) -> Sequence[Column]:
@@ -159,8 +168,3 @@ def _with_implied(operation: Column) -> Column:
     for name, implied in _IMPLIED.items():
         found = F.when(operation == name, F.array(*map(F.lit, (name, *sorted(implied))))).otherwise(found)
     return found
-
-
-def stays(row: Column) -> Column:
-    """Return the reason why a removal isn't made (string), with the text of the refused row that may mean it."""
-    return text("it stays: a refused row may be meant to keep or to replace it: ", row)
