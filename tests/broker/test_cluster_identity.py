@@ -191,6 +191,8 @@ def test_accepting_a_different_cluster_ends_plans_for_the_old_one(
     assert f"`topicledger clusters accept main --config {config}`" in message
     explained = invoke("policies", "explain", "--topic", "accepted.topic", "--cluster", "main", "--config", config)
     assert (explained.exit_code, kafka_policy.cluster_id in explained.stderr) == (5, True)
+    who = invoke("access", "who", "--topic", "accepted.topic", "--cluster", "main", "--config", config)
+    assert (who.exit_code, kafka_policy.cluster_id in who.stderr) == (5, True)
     exported = invoke("export", *asked, "--cluster", "main", "--to", config.parent / "out.yaml")
     assert (exported.exit_code, message in json.loads(exported.stdout)["problems"]) == (1, True)
 

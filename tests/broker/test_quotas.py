@@ -110,6 +110,8 @@ def test_changes_between_plan_and_apply_are_refused(
     estate = estate_of(spark, kafka_quotas, tmp_path)
     rows = [{"user": name, "producer_byte_rate": 10.0} for name in ("by-hand", "done", "undeclared", "other", "fine")]
     declare(estate, *rows, {"ip": "no such host", "connection_creation_rate": 1.0})
+    # More decimals than a decimal of Spark has.
+    alter(kafka_quotas, Entity(user="fine"), request_percentage=1.2345678901234567e-4)
     planned = estate.run("plan")
     assert planned.pending_changes == 5
     alter(kafka_quotas, Entity(user="by-hand"), producer_byte_rate=3.0)

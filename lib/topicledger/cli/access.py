@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,9 +19,13 @@ from topicledger.cli.options import (
     open_settings,
     print_result,
 )
+from topicledger.config.roots import missing_root
+from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, UsageError
+from topicledger.observe.clusters import Recorded, recorded
 from topicledger.resources.acls import permissions
 from topicledger.resources.acls.permissions import Known, Permission
+from topicledger.schemas import CLUSTERS
 from topicledger.text import cell, document, grid_of
 
 
@@ -111,12 +115,20 @@ def _answered(
     settings = open_settings(options)
     (cluster,) = settings.select(options.cluster)
     if source == "observed":
-        known = permissions.observed(settings, cluster)
+        known = permissions.observed(settings, cluster, _recorded(options, settings, cluster))
     else:
         known = permissions.declared(open_ledger(options, settings, "access"), settings, cluster)
     found = Permissions(cluster=cluster.name, source=source, rights=list(answer(known)), notes=known.notes)
     print_result(found.to_json(), lambda console: render(found, console), options)
     return ExitCode.DONE
+
+
+def _recorded(options: Options, settings: Settings, cluster: ClusterSettings) -> Mapping[str, Recorded]:
+    """Return the rows of `clusters` if only they may say which cluster is meant: reading them starts Spark."""
+    if cluster.cluster_id is not None or missing_root(settings.tables.root) is not None:
+        return {}
+    ledger = open_ledger(options, settings, "access")
+    return recorded(ledger) if ledger.exists(CLUSTERS) else {}
 
 
 def render(answer: Permissions, console: Console) -> None:

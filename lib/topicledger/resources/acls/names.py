@@ -30,7 +30,7 @@ class AclRefusal(RefusalName):
     REPLACEMENT_MISSING = "REPLACEMENT_MISSING"
     """The ACL that replaces this one couldn't be added, so this one stays."""
     DENY_MISSING = "DENY_MISSING"
-    """A declared DENY that may restrict this ACL isn't added, so this one isn't, either."""
+    """A declared DENY that may restrict the ACL isn't added."""
     MAX_ACL_DELETES_EXCEEDED = "MAX_ACL_DELETES_EXCEEDED"
     """The run would remove more ACLs of the cluster than guards.max_acl_deletes: it removes none."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger.config.settings import ClusterSettings, Settings
@@ -10,6 +10,7 @@ from topicledger.errors import GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT
+from topicledger.observe.clusters import Recorded, refusals
 from topicledger.resources import ignoring
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATION_NAMES, OPERATIONS, WILDCARD, Acl
@@ -64,15 +65,13 @@ def require_operation(name: str) -> None:
         raise UsageError(f"there is no operation {name}; {nearest(name, OPERATION_NAMES)}")
 
 
-def observed(settings: Settings, cluster: ClusterSettings) -> Known:
-    """Read a cluster's ACLs; raises GuardStopped if it isn't the cluster in the settings."""
+def observed(settings: Settings, cluster: ClusterSettings, recorded: Mapping[str, Recorded]) -> Known:
+    """Read a cluster's ACLs; raises GuardStopped if it isn't the cluster in the settings or in `recorded`."""
     with ClusterAdmin(cluster, settings.kafka) as admin:
         described = admin.describe_cluster()
-        if cluster.cluster_id not in (None, described.cluster_id):
-            raise GuardStopped(
-                f"cluster {cluster.name} answers with the cluster id {described.cluster_id}, but "
-                f"clusters.{cluster.name}.cluster_id is {cluster.cluster_id}: its address leads to a different cluster"
-            )
+        refused = refusals(settings, recorded, {cluster.name: described.cluster_id}).get(cluster.name)
+        if refused is not None:
+            raise GuardStopped(refused.message)
         acls = requests.describe_acls(admin)
         is_set = requests.authorizer_settings(admin)
     notes = [f"Kafka's id of the cluster: {described.cluster_id}"]

@@ -15,7 +15,7 @@ _OF_ERRORS: Mapping[RefusalName, str] = {
     AclRefusal.OWN_RIGHTS: "Do as the message says.",
     AclRefusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
     AclRefusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
-    AclRefusal.DENY_MISSING: "Find out why the DENY was not added; correct it or declare it absent, then run again.",
+    AclRefusal.DENY_MISSING: "Correct the DENY, or declare it absent.",
 }
 
 OF_DRIFT: Mapping[DriftName, str] = {

@@ -55,7 +55,9 @@ def limits_of() -> Column:
         parts = F.rtrim(value.try_cast("decimal(38,18)").cast("string"), F.lit("0"))
         # The same form as `number_text` writes.
         return F.coalesce(
-            F.when(value.eqNullSafe(whole.cast("double")), whole.cast("string")).otherwise(parts),
+            F.when(value.eqNullSafe(whole.cast("double")), whole.cast("string")),
+            F.when(value.eqNullSafe(parts.cast("double")), parts),
+            # More than 18 decimals: the exact number, or no run would find the limit as its plan saw it.
             value.cast("string"),
         )
 
