@@ -1,4 +1,4 @@
-"""What an action on an ACL needs from the cluster's ACLs: those that it waits for, and the run's own."""
+"""The listed ACLs that an action needs: those that it waits for, and those of the run's own principal."""
 
 from __future__ import annotations
 
