@@ -65,7 +65,7 @@ def test_runs_that_move_replicas_keep_the_same_promises() -> None:
 @pytest.mark.thorough
 def test_runs_whose_drivers_are_killed_keep_the_same_promises() -> None:
     """R2: also if a request of a killed driver arrives when its run was started again."""
-    walked("kills ", OF_KILLS, WALKS, INTERESTING_MOVES)
+    walked("kills ", OF_KILLS, 3 * WALKS, INTERESTING_MOVES)
 
 
 def walked(name: str, about: About, walks: int, interesting: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import ALLOW, DENY
 from topicledger.resources.acls.names import AclAction, AclRefusal
 from topicledger.resources.acls.overlaps import alike, claims, of_added, of_refused, overlapping
+from topicledger.resources.acls.rows import CLAIMED
 from topicledger.resources.deciding import decided
 from topicledger.resources.ending import stopped
 from topicledger.schemas import ACL_KEY
@@ -100,7 +101,8 @@ def denied_since(validated: DataFrame, known: DataFrame, clusters: Collection[st
 def _to_allows(claims_of_rows: DataFrame) -> DataFrame:
     """Keep claims that may be meant as a DENY; they then match ALLOWs."""
     permission = F.col("claim.permission")
-    any_of_them = F.col("claim").withField("permission", F.lit(None).cast("string"))
+    fields = {name: F.col(f"claim.{name}") for name in CLAIMED} | {"permission": F.lit(None).cast("string")}
+    any_of_them = F.struct(*(each.alias(name) for name, each in fields.items()))
     return claims_of_rows.where(permission.isNull() | (permission == DENY)).withColumn("claim", any_of_them)
 
 
