@@ -25,7 +25,6 @@ INTERESTING = (
     "apply reassign ok RECOVERED",
     "apply reassign failed CANCELLED",
     "apply acl_add ok",
-    "apply acl_delete ok",
     "apply reassign refused NO_ANSWER",
     "Crash",
     "meanwhile LeaseHeld",
@@ -46,6 +45,7 @@ INTERESTING_MOVES = (
 INTERESTING_ACLS = (
     "allowed and sent",
     "apply acl_add refused CHANGED_SINCE_PLAN",
+    "apply acl_add refused DENY_MISSING",
     "apply acl_add refused OWN_RIGHTS",
     "apply acl_delete ok",
 )

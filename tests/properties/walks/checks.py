@@ -89,6 +89,8 @@ class Checks:
             self._require_sendable(cluster, target)
             if target.action == "acl_delete":
                 self._require_undeclared(cluster, target)
+            elif target.action == "acl_add":
+                self._require_denies(cluster, target)
         if cluster.open_to_all and targets[0].resource_type == "acl":
             self._require_warned(cluster, targets)
 
@@ -209,6 +211,14 @@ class Checks:
         known = {*map(Acl.of, planned), *cluster.acls}
         reasons = [_why_it_stays(acl, [Acl.of(row) for row in rows], known) for rows in self._versions(ACLS.name)]
         self._world.require(None in reasons, f"{name} is deleted, and {reasons[-1]}")
+
+    def _require_denies(self, cluster: Cluster, target: Target) -> None:
+        """An ALLOW is added only if the declared DENYs on its resource exist."""
+        acl = Acl.of(target.after)
+        if acl.permission == "ALLOW":
+            versions = ([Acl.of(row) for row in rows] for rows in self._versions(ACLS.name))
+            lacking = [[row for row in rows if _denies(row, acl) and row not in cluster.acls] for rows in versions]
+            self._world.require([] in lacking, f"the ACL {' '.join(acl)} is added without {lacking[-1:]}")
 
     def _require_warned(self, cluster: Cluster, targets: Sequence[Target]) -> None:
         """First and last ACLs on a resource are those of which the plan warned; the cluster's own are never sent.
@@ -369,6 +379,11 @@ def _why_it_stays(acl: Acl, rows: Sequence[Acl], known: Collection[Acl]) -> str 
         if row not in known and (row.permission, row.operation) == (acl.permission, acl.operation):
             return f"what is declared since the plan would replace it: {' '.join(row)}"
     return None
+
+
+def _denies(row: Acl, acl: Acl) -> bool:
+    about = ("principal", "resource_type", "resource_name", "operation")
+    return row.permission == "DENY" and all(getattr(row, name) == getattr(acl, name) for name in about)
 
 
 def _allows(numbers: Mapping[str, int], guards: Any) -> bool:

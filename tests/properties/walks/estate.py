@@ -45,15 +45,15 @@ MANAGED, UNMANAGED = "User:app", "User:other"
 CLUSTER = "kafka-cluster"
 
 
-def _acl(operation: str, host: str = "*", principal: str = MANAGED, name: str = "t") -> Acl:
+def _acl(operation: str, principal: str = MANAGED, name: str = "t", permission: str = "ALLOW") -> Acl:
     return Acl(
         principal=principal,
-        permission="ALLOW",
+        permission=permission,
         operation=operation,
         resource_type="CLUSTER" if name == CLUSTER else "TOPIC",
         pattern_type="LITERAL",
         resource_name=name,
-        host=host,
+        host="*",
     )
 
 
@@ -65,6 +65,8 @@ ACLS = (
     _acl("DESCRIBE", name="u"),
     _acl("READ", name="w"),
     _acl("IDEMPOTENT_WRITE", name=CLUSTER),
+    _acl("WRITE", name="x"),
+    _acl("WRITE", name="x", permission="DENY")._replace(host="10.0.0.2"),
 )
 """ACLs declared on the first cluster."""
 _LACKED = ACLS[4:]
