@@ -164,7 +164,9 @@ def test_guards_policies_and_approvals_hold_for_a_prune(
 ) -> None:
     idle(kafka, "gu.one", "gu.two", "gu.three")
     estate = estate_of(spark, tmp_path, kafka, GuardSettings(max_deletes=1))
-    protected = PolicySettings(delete=(policy("protected_topics", patterns=["three"]),))
+    protected = PolicySettings(
+        delete=(replace(policy("protected_topics", patterns=["three"]), labels={"tier": "gold"}, owners=("a",)),)
+    )
     estate.settings = replace(estate.settings, policies=protected)
     assert estate.run("plan", "gu-many", instead=prune("^gu[.]")).exit_code == 5
     stopped = ("guard", "refused", "MAX_DELETES_EXCEEDED")

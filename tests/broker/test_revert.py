@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from tests.broker.changes import OK, WEEK, alter, changing, ended, of_phase, set_on
 from tests.broker.direct import live, make, remove
-from tests.harness import Estate
+from tests.harness import Estate, policy
 from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import PolicySettings
 from topicledger.errors import UsageError
 from topicledger.model import RunState
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
@@ -128,6 +129,45 @@ def test_created_topics_are_deleted_only_on_request_and_by_id(
         ("made.again", "delete"): ("observe", "refused", "RECREATED"),
     }
     assert set(live(kafka, "made.")) == {"made.again"}
+
+
+@pytest.mark.thorough
+def test_policies_evaluate_what_a_revert_sets_and_deletes(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """A revert has no declared configs, and a topic without a row may have any label."""
+    make(kafka, "pol.a", configs={"unclean.leader.election.enable": "true", "flush.ms": "7"})
+    make(kafka, "pol.b", configs={"retention.ms": "2592000000", "flush.ms": "7"})
+    make(kafka, "pol.c", configs={"segment.bytes": "20000000", "flush.ms": "7"})
+    estate = changing(spark, tmp_path, kafka, configs="exact", guards=MANY)
+    flush = {"configs": {"flush.ms": "7"}}
+    estate.declare(
+        *({"topic": f"pol.{each}", **flush} for each in "abc"),
+        {"topic": "pol.made", "num_partitions": 1, "replication_factor": 1, "labels": {"tier": "gold"}},
+    )
+    assert estate.run(run_id="pol").exit_code == 0
+    estate.declare(*({"topic": f"pol.{each}", **flush} for each in "abc"))
+    create = (
+        policy("configs_forbidden", names=["unclean.leader.election.enable"]),
+        policy("configs_allowed", names=["flush.ms", "retention.ms", "segment.bytes"]),
+        policy("config_range", config="retention.ms", max="7d"),
+    )
+    gold = replace(policy("protected_topics", patterns=["made"]), labels={"tier": "gold"})
+    estate.settings = replace(estate.settings, policies=PolicySettings(create=create, delete=(gold,)))
+    estate.run("plan", "pol-plan", reverts="pol", deletes=True)
+    rows = {(row["topic"], row["action"]): row for row in estate.rows(PLANS, "pol-plan")}
+    assert {key: (row["phase"], row["error"]) for key, row in rows.items()} == {
+        ("pol.a", "alter_configs"): ("policy", "POLICY_VIOLATION"),
+        ("pol.b", "alter_configs"): ("policy", "POLICY_VIOLATION"),
+        ("pol.c", "alter_configs"): (None, None),
+        ("pol.made", "delete"): ("policy", "POLICY_VIOLATION"),
+    }
+    assert {each["policy"] for each in rows["pol.a", "alter_configs"]["violations"]} >= {
+        "configs_forbidden",
+        "configs_allowed",
+    }
+    assert "retention.ms is 2592000000; allowed" in rows["pol.b", "alter_configs"]["error_message"]
+    assert rows["pol.c", "alter_configs"]["configs"] == {"segment.bytes": "20000000", "flush.ms": "7"}
 
 
 @pytest.mark.thorough

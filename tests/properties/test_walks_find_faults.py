@@ -25,7 +25,7 @@ from topicledger.resources.topics.apply import throttles
 
 pytestmark = pytest.mark.thorough
 HISTORIES = 4000
-"""Most faults are found in the first 200 of a kind, which `make test` walks, and two within 2,000."""
+"""Most faults are found in the first 200 of a kind, which `make test` walks, and all within 4,000."""
 Patch = pytest.MonkeyPatch
 
 

@@ -83,10 +83,11 @@ def decided(
     settings: Settings = SETTINGS,
     policy: tuple[str, Mapping[str, Any]] | None = None,
     scope: Scope = EVERYTHING,
+    rounds: list[int] | None = None,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """By cluster and text, the decisions; those about a cluster that the settings don't name are of `none`."""
     found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in (*clusters, "none")}
-    for row in dicts(decision(spark, clusters, settings=settings, policy=policy, scope=scope)):
+    for row in dicts(decision(spark, clusters, settings=settings, policy=policy, scope=scope, rounds=rounds)):
         found[row["cluster"] if row["cluster"] in clusters else "none"][row["resource"]] = row
     return found
 
@@ -98,8 +99,9 @@ def decision(
     settings: Settings = SETTINGS,
     policy: tuple[str, Mapping[str, Any]] | None = None,
     scope: Scope = EVERYTHING,
+    rounds: list[int] | None = None,
 ) -> DataFrame:
-    """The rows of `decide`."""
+    """The rows of `decide`; `rounds` gets an item for each evaluation of the policy."""
 
     def rows(of: Callable[[Cluster], Rows]) -> list[dict[str, Any]]:
         return [{"cluster": name, **row} for name, each in clusters.items() for row in of(each)]
@@ -113,6 +115,8 @@ def decision(
     def validated_by(rows: DataFrame) -> DataFrame:
         if policy is None:
             return rows
+        if rounds is not None:
+            rounds.append(len(rounds))
         rule = built_in.BUILT_IN[AclAction.ACL_ADD][policy[0]](**policy[1])
         made = Policy(name=policy[0], action=AclAction.ACL_ADD, rule=rule)
         return rows.transform(policies.evaluate([made], policy_facts(spark), SUBJECT))
@@ -478,7 +482,18 @@ def test_allow_is_not_added_without_the_deny_that_restricts_it(spark: SparkSessi
     """Else it would grant more than declared, for any reason for which the DENY isn't added."""
     wide, other, deny = on_pay(operation="ALL"), right(), {**SECRET, "operation": "DESCRIBE"}
     certificate = replace(STATUS, own_principal=None)
+    twice = ({**SECRET, "state": "absent", "owner": "a"}, {**SECRET, "owner": "b"})
+    one, own = {**SECRET, "host": "10.0.0.1"}, on_cluster("User:run", "ALTER")
     clusters = {
+        "present and absent": Cluster([PAY, *twice]),
+        "absent, and wrong": Cluster([PAY, {**NO_TOPIC, "principal": "Group:x", "state": "absent"}, right("User:z")]),
+        "absent, elsewhere": Cluster([PAY, {**ALL_TOPICS, "permission": "DENY", "state": "absent", "cluster": "old"}]),
+        "another operation": Cluster([{**PAY, "operation": "WRITE"}, SECRET], (), certificate),
+        "another host": Cluster([{**PAY, "host": "10.0.0.2"}, one], (), certificate),
+        "the run's own": Cluster([own, on_cluster("User:*", "ALTER", permission="DENY")]),
+        "another type": Cluster(
+            [on_cluster("User:b", "CREATE"), right("User:b", "CREATE", permission="DENY")], (), certificate
+        ),
         "a wrong host": Cluster([PAY, other, {**SECRET, "host": "app01"}]),
         "a wrong permission": Cluster([PAY, {**SECRET, "permission": "DENIED"}]),
         "the run's own rights": Cluster([PAY, TO_ALL]),
@@ -492,6 +507,12 @@ def test_allow_is_not_added_without_the_deny_that_restricts_it(spark: SparkSessi
     }
     found = decided(spark, clusters)
     assert {name: added(rows) for name, rows in found.items() if added(rows)} == {
+        "absent, and wrong": {text(PAY), text(right("User:z"))},
+        "absent, elsewhere": {text(PAY)},
+        "another operation": {text({**PAY, "operation": "WRITE"})},
+        "another host": {text({**PAY, "host": "10.0.0.2"})},
+        "the run's own": {text(own)},
+        "another type": {text(on_cluster("User:b", "CREATE"))},
         "a wrong host": {text(other)},
         "added": {text(PAY), text(other), text(SECRET)},
         "there": {text(PAY)},
@@ -520,6 +541,40 @@ def test_allow_is_not_added_if_a_policy_refuses_the_deny(spark: SparkSession, ma
     assert added(decided(spark, clusters, policy=policy, settings=settings)["main"]) == {text(right())}
     most = ("max_acls_per_principal", {"max": 1})
     assert added(decided(spark, clusters, policy=most, settings=settings)["main"]) == {text(right())}
+
+
+@pytest.mark.thorough
+def test_adds_that_a_policy_refuses_one_by_one_are_refused_together(spark: SparkSession) -> None:
+    """Each refused add keeps an ACL, which counts: else as many rounds as ACLs would follow."""
+    names = [f"t{number:02}" for number in range(20)]
+    old = [right(operation="ALTER", name=each) for each in names]
+    new = [*(right(name=each) for each in names), right(operation="WRITE", name="t00"), right("User:other")]
+    policy = ("max_acls_per_principal", {"max": len(names)})
+    rounds: list[int] = []
+    found = decided(spark, {"main": Cluster(new, old)}, policy=policy, rounds=rounds)["main"]
+    assert (added(found), removed(found)) == ({text(new[-1])}, set())
+    assert len(rounds) < 9
+    refused = {row["error_message"] for row in found.values() if row["decision"] == "acl_add" and row["phase"]}
+    assert any("policies refuse other ACLs of its principal one by one" in each for each in refused)
+
+
+@pytest.mark.thorough
+def test_revert_adds_no_allow_without_a_deny_that_the_table_declares(spark: SparkSession) -> None:
+    def valid(*rows: Mapping[str, Any]) -> DataFrame:
+        declared = frame(spark, ACLS.schema, [{"cluster": "main", **each} for each in rows])
+        return declared.transform(manifests.validate(["main"], None)).localCheckpoint()
+
+    settings = replace(SETTINGS, clusters={"main": cluster_settings("main", "localhost:1")})
+    statuses = {"main": ClusterStatus(cluster_id="kafka-main")}
+    for live in ([], [SECRET]):
+        there = frame(spark, OBSERVED_ACLS.schema, [{"cluster": "main", **each} for each in live]).drop("run_id")
+        listed = Listed(rows=there, statuses={"main": STATUS}, declared_only=True, declared=valid(SECRET))
+        rows = valid(PAY).transform(decide(listed, statuses, settings, lambda rows: rows))
+        (allow,) = [row for row in dicts(rows) if row["acl"]["permission"] == "ALLOW"]
+        named = json.loads((allow["before"] or {}).get("restricted_by", "[]"))
+        assert (allow["error"], [Acl.of(each) for each in named]) == (
+            (None, [Acl.of(SECRET)]) if live else ("DENY_MISSING", [])
+        )
 
 
 @pytest.mark.thorough

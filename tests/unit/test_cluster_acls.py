@@ -279,6 +279,15 @@ def test_allow_is_not_added_without_the_denies_that_restrict_it(admin: MagicMock
     assert row.outcome == "failed", "an earlier start may have sent it"
 
 
+def test_first_acls_of_the_run_do_not_count_one_that_lacks_its_deny(admin: MagicMock) -> None:
+    """Else the others would be sent, and take from the run what the missing one should have granted."""
+    admin.describe_acls.return_value = []
+    parts = [OWN._replace(operation=each, principal="User:*") for each in ("ALTER", "CREATE", "ALTER_CONFIGS")]
+    targets = [*map(add, parts[:2]), restricted_by(parts[2], OTHER._replace(permission="DENY"))]
+    assert set(applied(admin, *targets).values()) == {"OWN_RIGHTS", "DENY_MISSING"}
+    admin.create_acls.assert_not_called()
+
+
 def test_last_acl_counts_those_as_gone_that_this_run_removed(admin: MagicMock) -> None:
     """Brokers may still show them (A6), but the ACL on the cluster is the last one."""
     admin.describe_acls.return_value = [FOREIGN, OTHER]

@@ -31,6 +31,8 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.resources.group_configs import requests
 from topicledger.resources.group_configs.actions import same_config
 from topicledger.resources.group_configs.kind import KIND
+from topicledger.resources.group_configs.names import TEXTS
+from topicledger.resources.group_configs.rows import same_column
 from topicledger.schemas import GROUP_CONFIGS, OBSERVED_GROUP_CONFIGS
 
 FILES = {
@@ -104,6 +106,16 @@ def test_brokers_before_4_1_are_not_asked(ask: Any) -> None:
 )
 def test_values_that_a_broker_reads_alike_are_the_same(one: str | None, other: str | None, same: bool) -> None:
     assert same_config("n", one, other) is same
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_names_are_compared_as_texts(spark: SparkSession, name: str) -> None:
+    """`042` and `42` are two topics for dead letters."""
+    pairs = [("042", "42", False), ("TRUE", "true", False), ("a", "a", True), (None, None, True), ("a", None, False)]
+    assert [same_config(name, one, other) for one, other, _ in pairs] == [same for *_, same in pairs]
+    rows = spark.createDataFrame([(one, other) for one, other, _ in pairs], "one string, other string")
+    found = rows.select(same_column(F.lit(name), F.col("one"), F.col("other")).alias("same")).collect()
+    assert [bool(row["same"]) for row in found] == [same for *_, same in pairs]
 
 
 def test_a_group_that_is_not_described_is_unknown_by_itself() -> None:

@@ -409,7 +409,7 @@ def creates_one_by_one() -> Iterator[Estate]:
         "topics have labels",
         create("both", labels={"tier": "1", "stage": "x", "more": ""}),
         create("one", "label stage is missing", labels={"tier": "1"}),
-        create("blank", "label tier is missing, stage is missing", labels={"tier": " ", "stage": None}),
+        create("blank", "label tier is missing, stage is missing", labels={"tier": " \t", "stage": None}),
         create("null", "label tier is missing, stage is missing"),
         names=["tier", "stage"],
     )

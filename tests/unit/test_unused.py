@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.frames import decision_rows, frame, policy_facts
+from topicledger.model.renames import END_OFFSET
 from topicledger.resources.topics.drift.usage import with_growth
 from topicledger.resources.topics.plan.idle import seen_since
 from topicledger.resources.topics.plan.unused import declared_without_use, no_live_groups_in_audits
-from topicledger.resources.topics.policies.delete import END_OFFSET, not_written_for
+from topicledger.resources.topics.policies.delete import not_written_for
 from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, USAGE, USAGES
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.arrow import arrow_schema, arrow_type
 from topicledger.model import TOPIC, ConfigEntry, PhaseResult
-from topicledger.model.renames import REPLACED_BY, UNDECLARED
+from topicledger.model.renames import END_OFFSET, REPLACED_BY, REVERTS, UNDECLARED
 from topicledger.schemas import AUDIT, CONFIGS
 
 _SAME_NAME = (
@@ -172,3 +172,9 @@ def is_undeclared() -> Column:
 def is_replaced() -> Column:
     """Return whether a row is about a replaced topic that is deleted. In: `before`."""
     return F.coalesce(F.col("before")[REPLACED_BY].isNotNull(), F.lit(False))
+
+
+def has_no_row() -> Column:
+    """Return whether a deleted topic has no row of `manifests`: by a prune or a revert, too. In: `before`."""
+    others = F.col("before")[END_OFFSET].isNotNull() | F.col("before")[REVERTS].isNotNull()
+    return is_undeclared() | is_replaced() | F.coalesce(others, F.lit(False))

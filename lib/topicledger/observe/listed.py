@@ -75,6 +75,8 @@ class Listed:
     are none. They are not in `rows`."""
     declared_only: bool = False
     """Whether undeclared resources are left alone, managed or not."""
+    declared: DataFrame | None = None
+    """The table's validated rows, if a run decides on others: on the changes that it reverts."""
 
     @property
     def known(self) -> Collection[str]:

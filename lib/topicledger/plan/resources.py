@@ -57,7 +57,7 @@ class ListedResources:
         declared = None if run.reverts is None else validated_rows(run, kind, run.version_of(kind.table), None)
         if declared is not None:
             validated = revert_resources.validated(run, kind, validated, declared, listed, seen.statuses)
-            listed = replace(listed, declared_only=True)
+            listed = replace(listed, declared_only=True, declared=declared)
         elif kind.deciding.manages(run.settings):
             validate = ignoring.validated_by(kind, run.settings, None)
             validated = validated.transform(with_removed(run, kind.table, validate, list(seen.statuses), seen))

@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.manifests.owners import is_one_of
+from topicledger.model.config_texts import BLANKS
 from topicledger.policies.contract import RowRule, owned, text
 
 
@@ -39,7 +40,7 @@ def _wrong_label(name: str, values: Sequence[str]) -> Column:
 
 def blank(value: Column) -> Column:
     """Return whether a text is null or only blanks."""
-    return value.isNull() | (F.trim(value) == "")
+    return value.isNull() | (F.btrim(value, F.lit(BLANKS)) == "")
 
 
 def require_some(names: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
-from topicledger.ledger.rows import is_replaced, is_undeclared
+from topicledger.ledger.rows import has_no_row
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import Action, Refusal, ReplicaAction
 from topicledger.naming import ActionName
@@ -188,10 +188,8 @@ class Policy:
         return F.coalesce(asked, F.lit(False))
 
     def _may_have_any_label(self) -> Column:
-        """Return whether a delete is of a topic whose row is gone: its labels, and perhaps its owner, are unknown."""
-        if self.action is not Action.DELETE:
-            return F.lit(False)
-        return is_undeclared() | is_replaced()
+        """Return whether a delete is of a topic without a row: its labels, and perhaps its owner, are unknown."""
+        return has_no_row() if self.action is Action.DELETE else F.lit(False)
 
 
 def partitions() -> Column:

@@ -125,12 +125,8 @@ def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseRes
 
     An ALLOW comes after the DENYs that may restrict it, and isn't added unless all of them exist.
     """
-    warned = {each.resource for each in targets if _is_warned(each, FIRST_ACL)}
-    stopped = cluster_acls.first_refused(context, {target.resource: acl_of(target) for target in targets}, warned)
-    yield from _refused(context, targets, stopped)
-    left = [target for target in targets if target.resource not in stopped]
-    yield from _additions(context, [target for target in left if not awaited(target)])
-    last = [target for target in left if awaited(target)]
+    yield from _additions(context, [target for target in targets if not awaited(target)])
+    last = [target for target in targets if awaited(target)]
     stopped = _wait_for(context, last, AclRefusal.DENY_MISSING, _DENY_MISSING)
     yield from _refused(context, last, stopped)
     yield from _additions(context, [target for target in last if target.resource not in stopped])
@@ -140,7 +136,13 @@ _DENY_MISSING = "it is not added, since DENYs that may restrict it don't exist: 
 
 
 def _additions(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    for target, answer in context.send_each(targets, partial(requests.create_acls, context.admin), changes=True):
+    if not targets:
+        return
+    warned = {each.resource for each in targets if _is_warned(each, FIRST_ACL)}
+    stopped = cluster_acls.first_refused(context, {target.resource: acl_of(target) for target in targets}, warned)
+    yield from _refused(context, targets, stopped)
+    left = [target for target in targets if target.resource not in stopped]
+    for target, answer in context.send_each(left, partial(requests.create_acls, context.admin), changes=True):
         yield _applied(context, target, answer)
 
 

@@ -6,6 +6,7 @@ principal or from super users; no setting changes that.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
@@ -17,7 +18,7 @@ from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import Decision
+from topicledger.model import Decision, Outcome, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
@@ -62,7 +63,7 @@ def decide(
     """
 
     def transform(validated: DataFrame) -> DataFrame:
-        denies = declared_denies(validated, list(settings.clusters))
+        denies = declared_denies(validated, seen, list(settings.clusters))
         return (
             validated.transform(guarded(seen, clusters, settings, scoped))
             .transform(_settled(seen, settings, evaluate, denies))
@@ -109,7 +110,7 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
 
     def transform(rows: DataFrame) -> DataFrame:
         ended = 0
-        while True:
+        for number in itertools.count():
             evaluated = rows.transform(evaluate).transform(guards)
             if denies is not None:
                 evaluated = evaluated.transform(materialised).transform(denies.stop)
@@ -119,14 +120,41 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
             adds = rows.transform(refused_adds)
             if adds.isEmpty():
                 return rows
+            if number >= _ROUNDS:
+                rows = rows.transform(_none_added).transform(materialised)
+                adds = rows.transform(refused_adds)
             if manages:
                 rows = rows.transform(kept(adds)).transform(materialised).transform(with_denies_kept)
             lacks_deny = F.coalesce(F.col("error") == AclRefusal.DENY_MISSING.value, F.lit(False))
             before, ended = ended, rows.where(decided_to_stay() | lacks_deny).count()
             if ended == before:
                 return rows
+        raise AssertionError
 
     return transform
+
+
+_ROUNDS = 5
+"""Rounds after which no further ACL is added for principals whose adds are refused one by one."""
+
+
+def _none_added(rows: DataFrame) -> DataFrame:
+    """Refuse the other adds of principals of which an add is refused.
+
+    With `max_acls_per_principal`, each refused add keeps an ACL, which counts, so that the next round refuses another.
+    """
+    refused = F.coalesce((F.col("decision") == ADD) & (F.col("outcome") == Outcome.REFUSED.value), F.lit(False))
+    some = F.max(refused).over(Window.partitionBy("cluster", "acl.principal"))
+    of_some = rows.withColumn("_some", some)
+    return of_some.transform(stopped(decided(ADD) & F.col("_some"), Refusal.POLICY_VIOLATION, F.lit(_OTHERS))).drop(
+        "_some"
+    )
+
+
+_OTHERS = (
+    "policies refuse other ACLs of its principal one by one, since each refusal keeps an ACL that counts: add fewer at "
+    "a time"
+)
 
 
 def guarded(

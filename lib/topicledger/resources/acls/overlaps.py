@@ -154,7 +154,7 @@ def alike() -> Column:
         operation.isNull()
         | operation.isin("ALL")
         | F.col("old.operation").isin("ALL")
-        | F.arrays_overlap(_with_implied(operation), _with_implied(F.col("old.operation")))
+        | F.arrays_overlap(with_implied(operation), with_implied(F.col("old.operation")))
     )
 
 
@@ -163,7 +163,8 @@ def keeps(*, declared: Column) -> Column:
     return (~declared & ~F.col("only_alike")) | alike()
 
 
-def _with_implied(operation: Column) -> Column:
+def with_implied(operation: Column) -> Column:
+    """Return an operation and those that an ALLOW of it implies (array<string>)."""
     found = F.array(operation)
     for name, implied in _IMPLIED.items():
         found = F.when(operation == name, F.array(*map(F.lit, (name, *sorted(implied))))).otherwise(found)

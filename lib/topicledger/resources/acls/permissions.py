@@ -13,7 +13,16 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.observe.clusters import Recorded, refusals
 from topicledger.resources import ignoring
 from topicledger.resources.acls import requests
-from topicledger.resources.acls.acl import DENY, EVERYONE, OPERATION_NAMES, OPERATIONS, WILDCARD, Acl
+from topicledger.resources.acls.acl import (
+    DENY,
+    EVERYONE,
+    LITERAL,
+    OPERATION_NAMES,
+    OPERATIONS,
+    PREFIXED,
+    WILDCARD,
+    Acl,
+)
 from topicledger.resources.acls.effective import (
     AccessVerdict,
     Brokers,
@@ -104,23 +113,37 @@ def declared(ledger: Ledger, settings: Settings, cluster: ClusterSettings) -> Kn
 def who(known: Known, resources: Sequence[tuple[str, str]], operation: str | None) -> Iterator[Permission]:
     """Yield what each principal may do to resources, each a type and a name; `operation`: only this one."""
     for resource_type, name in resources:
-        found = about(known.acls, resource_type, name)
-        named = {each.principal for each in found} | known.brokers.super_users | {EVERYONE}
-        for principal in sorted(named):
+        all_of_them = about(known.acls, resource_type, name)
+        by_principal: dict[str, list[Acl]] = {}
+        for each in all_of_them:
+            by_principal.setdefault(each.principal, []).append(each)
+        for principal in sorted({*by_principal, *known.brokers.super_users, EVERYONE}):
+            mine = sorted(acl for each in {principal, EVERYONE} for acl in by_principal.get(each, ()))
+            # Others' ACLs matter only in that there are some.
+            found = mine or all_of_them[:1]
             yield from _of_principal(known, found, principal, ("LITERAL", name), resource_type, operation)
 
 
 def what(known: Known, principal: str, operation: str | None) -> Iterator[Permission]:
     """Yield what a principal may do; `operation`: only this one."""
     mine = [each for each in known.acls if each.principal in (principal, EVERYONE)]
-    patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in mine}
+    by_pattern: dict[tuple[str, str, str], list[Acl]] = {}
+    for each in mine:
+        by_pattern.setdefault((each.resource_type, each.resource_name, each.pattern_type), []).append(each)
+    patterns = set(by_pattern)
     if principal in known.brokers.super_users:
-        patterns |= {(resource_type, WILDCARD, "LITERAL") for resource_type in OPERATIONS}
+        patterns |= {(resource_type, WILDCARD, LITERAL) for resource_type in OPERATIONS}
+    denies = [each for each in mine if each.permission == DENY]
     for resource_type, name, pattern_type in sorted(patterns):
-        of_type = [each for each in mine if each.resource_type == resource_type]
-        found = [each for each in of_type if covers_pattern(each, pattern_type, name)]
-        narrower = [each for each in of_type if each.permission == DENY and each not in found]
-        within = [each for each in narrower if _within(each, pattern_type, name)]
+        beginnings = [(resource_type, name[:end], PREFIXED) for end in range(len(name) + 1)]
+        keys = dict.fromkeys([(resource_type, WILDCARD, LITERAL), (resource_type, name, LITERAL), *beginnings])
+        candidates = sorted(acl for key in keys for acl in by_pattern.get(key, ()))
+        found = [each for each in candidates if covers_pattern(each, pattern_type, name)]
+        # Only a prefix and `*` have parts.
+        narrower = denies if pattern_type == PREFIXED or name == WILDCARD else ()
+        others = set(found)
+        of_type = [each for each in narrower if each.resource_type == resource_type and each not in others]
+        within = [each for each in of_type if _within(each, pattern_type, name)]
         pattern = pattern_type, name
         yield from _of_principal(known, found, principal, pattern, resource_type, operation, within)
 

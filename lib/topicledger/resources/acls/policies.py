@@ -13,7 +13,7 @@ from topicledger.config import patterns
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT
 from topicledger.policies.built_in import built_in
-from topicledger.policies.common import labels_required, owner_required
+from topicledger.policies.common import blank, labels_required, owner_required
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
 from topicledger.resources.acls.acl import ALLOW, DENY, OPERATION_NAMES, OPERATIONS, PATTERN_TYPES, PERMISSIONS
 from topicledger.resources.acls.names import AclAction
@@ -149,10 +149,9 @@ def deny_needs_label(*, label: str = "reason") -> RowRule:
     if not label.strip():
         raise ValueError("label must not be empty")
     value = F.col("labels")[label]
-    blank = value.isNull() | (F.trim(value) == "")
     return RowRule(
         reason=F.when(
-            (F.col("acl.permission") == DENY) & blank,
+            (F.col("acl.permission") == DENY) & blank(value),
             F.lit(f"it denies, and a DENY wins over every ALLOW: say why in label {label}"),
         ),
         inputs=text("permission ", F.col("acl.permission"), f"; label {label} ", value),

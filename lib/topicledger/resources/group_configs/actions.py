@@ -16,7 +16,9 @@ from topicledger.resources.group_configs.rows import OF_GROUPS
 
 def same_config(name: str, one: str | None, other: str | None) -> bool:
     """Whether a broker reads both values as the same one; two missing values are the same."""
-    return one is None and other is None if one is None or other is None else bool(same_value(name, one, other))
+    if name in names.TEXTS or one is None or other is None:
+        return one == other
+    return bool(same_value(name, one, other))
 
 
 _REQUESTS = Requests(

@@ -58,6 +58,8 @@ CONFIGS = (
     "streams.task.offset.interval.ms",
 )
 """The configs of groups that Kafka 4.1 to 4.4 knows, from its GroupConfig."""
+TEXTS = ("errors.deadletterqueue.topic.name", "streams.assignor.name")
+"""Those that are names: `042` and `42` are two topics."""
 
 MAX_GROUP_CONFIG_CHANGES = "max_group_config_changes"
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import same_value_column
 from topicledger.manifests.rows import PRESENT, Rule, completed, legal_configs, legal_state
-from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigRefusal
+from topicledger.resources.group_configs.names import NAMES, TEXTS, GroupConfigAction, GroupConfigRefusal
 from topicledger.resources.odd_names import is_several, odd, says
 from topicledger.resources.validating import validated
 from topicledger.resources.valued import Valued
@@ -32,9 +32,10 @@ def _key_of(text: str) -> Mapping[str, Column]:
     return {"group": F.col(text)}
 
 
-def _same(name: Column, one: Column, other: Column) -> Column:
+def same_column(name: Column, one: Column, other: Column) -> Column:
     """Whether a broker reads both values as the same one; two missing values are the same."""
-    return F.coalesce(same_value_column(name, one, other), one.isNull() & other.isNull())
+    same = F.when(name.isin(*TEXTS), one == other).otherwise(same_value_column(name, one, other))
+    return F.coalesce(same, one.isNull() & other.isNull())
 
 
 def _unusual() -> Column:
@@ -54,7 +55,7 @@ OF_GROUPS = Valued(
     key_of=_key_of,
     values_of=lambda: F.col("configs"),
     columns_of=lambda configs: {"configs": configs},
-    same=_same,
+    same=same_column,
     unusual=_unusual,
 )
 

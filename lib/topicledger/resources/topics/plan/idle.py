@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase, Refusal
+from topicledger.model.renames import END_OFFSET
 from topicledger.policies.contract import SetRule
 from topicledger.resources.ending import ended
 from topicledger.resources.topics.plan.unused import NEVER_PRUNED, TOOLS_OWN, no_live_groups_in_audits
-from topicledger.resources.topics.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.resources.topics.policies.delete import in_use, no_consumer_groups, not_written_for
 from topicledger.schemas import PLANS, USAGE
 
 USED = ("in_use", "no_consumer_groups", "no_recent_records", "unused_in_audits")

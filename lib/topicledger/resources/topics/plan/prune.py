@@ -20,6 +20,7 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import Action, Decision, Outcome, Phase
 from topicledger.model.prune import Prune
+from topicledger.model.renames import END_OFFSET
 from topicledger.policies.contract import Policy
 from topicledger.resources.ending import ended, with_ended
 from topicledger.resources.topics.observe.topic_use import read_last_records
@@ -27,7 +28,6 @@ from topicledger.resources.topics.plan.decide import live_counts, texts
 from topicledger.resources.topics.plan.idle import USED, never_idle, rules_of_use
 from topicledger.resources.topics.plan.undeclared import with_named
 from topicledger.resources.topics.plan.wanted import Wanted
-from topicledger.resources.topics.policies.delete import END_OFFSET
 from topicledger.schemas import MANIFESTS
 
 

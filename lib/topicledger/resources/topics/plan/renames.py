@@ -23,7 +23,7 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.ignored import without_ignored
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
-from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
+from topicledger.model.renames import END_OFFSET, REPLACED_BY, REPLACES, UNDECLARED
 from topicledger.observe.topics import Observation
 from topicledger.policies.contract import Policy, text
 from topicledger.policies.evaluating import together, warning
@@ -34,7 +34,6 @@ from topicledger.resources.topics.plan.decide import live_counts, texts
 from topicledger.resources.topics.plan.former import Former
 from topicledger.resources.topics.plan.idle import never_idle, rules_of_use
 from topicledger.resources.topics.plan.undeclared import idle_days
-from topicledger.resources.topics.policies.delete import END_OFFSET
 
 _VALUES = "map<string,string>"
 

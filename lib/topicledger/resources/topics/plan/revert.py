@@ -6,7 +6,7 @@ topics can't be undone, and get a refused row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -20,6 +20,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal, ReplicaAction
+from topicledger.model.renames import REVERTS
 from topicledger.observe.topics import Observation
 from topicledger.plan.reverted import DONE, changed_by, changed_later
 from topicledger.policies.contract import text
@@ -114,11 +115,16 @@ def _undo(
         F.map_filter("_live", differs).alias("before"), F.map_filter(F.col("_done.before"), differs).alias("after")
     )
     opposite = F.create_map(*(F.lit(each.value) for pair in _OPPOSITE.items() for each in pair))[F.col("_done.action")]
+    undeclared = undo & (F.col("decision") == Action.DELETE.value) & F.col("_state").isNull()
+    reverts = F.map_concat("before", F.create_map(F.lit(REVERTS), F.lit(reverted)))
     gone = (F.col("decision") == Decision.CREATE.value) & _was(Action.CREATE)
     return (
         rows.withColumns(
             {
                 "alters": F.when(alters & (F.size("_differ") > 0), change),
+                # Policies evaluate the configs that the topic will have, as otherwise those that its row declares.
+                "configs": F.when(alters, _afterwards(differs)).otherwise(F.col("configs")),
+                "before": F.when(undeclared, reverts).otherwise(F.col("before")),
                 "violations": F.when(undo, together(_still_declared(), _unsure(reverted))),
                 "live": F.col("live") & ~F.coalesce(_was(Action.ADD_PARTITIONS), F.lit(False)),
                 "decision": F.when(F.col("_end").isNotNull(), opposite)
@@ -129,6 +135,12 @@ def _undo(
         .transform(with_ended, "_end")
         .select(*decisions.columns)
     )
+
+
+def _afterwards(differs: Callable[[Column, Column], Column]) -> Column:
+    """Return the configs that are set on the topic after the revert (map<string,string>)."""
+    stay = F.map_filter("_set", lambda name, value: ~differs(name, value))
+    return F.map_concat(stay, F.map_filter(F.col("_done.before"), differs))
 
 
 _OPPOSITE = {
@@ -155,17 +167,15 @@ def _altered_later(ledger: Ledger, reverted: str, done: DataFrame) -> DataFrame:
 def _live_and_planned(ignored: Ignored) -> dict[str, Column]:
     """Return columns that compare the configs which the run touched with the live ones.
 
-    `_live`: their values set on the topic. Names of configs: `_differ` don't have the value from before the run;
-    `_foreign` have neither that nor the run's value; `_again` differ and were altered by a later run; `_left` are in
-    `changes.ignore` by now.
+    `_set`: all values that are set on the topic; `_live`: those of configs which the run touched. Names of configs:
+    `_differ` don't have the value from before the run; `_foreign` have neither that nor the run's value; `_again`
+    differ and were altered by a later run; `_left` are in `changes.ignore` by now.
     """
     all_names = F.array_union(F.map_keys(F.col("_done.before")), F.map_keys(F.col("_done.after")))
     names = F.filter(all_names, lambda name: ~is_ignored(ignored, name))
-    mine = F.filter(
-        "live_configs",
-        lambda each: is_set_on_topic(each) & F.array_contains(names, each["name"]),
-    )
-    live = F.coalesce(values_by_name(mine), F.create_map().cast("map<string,string>"))
+    set_on_topic = values_by_name(F.filter("live_configs", is_set_on_topic))
+    all_live = F.coalesce(set_on_topic, F.create_map().cast("map<string,string>"))
+    live = F.map_filter(all_live, lambda name, _: F.array_contains(names, name))
 
     def other_than(name: Column, values: Column) -> Column:
         found, value = live[name], values[name]
@@ -174,6 +184,7 @@ def _live_and_planned(ignored: Ignored) -> dict[str, Column]:
 
     before, after = F.col("_done.before"), F.col("_done.after")
     return {
+        "_set": all_live,
         "_live": live,
         "_differ": F.filter(names, lambda name: other_than(name, before)),
         "_foreign": F.filter(names, lambda name: other_than(name, before) & other_than(name, after)),

@@ -15,12 +15,10 @@ from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import Transform, legal_topic, visible
 from topicledger.model import INTERNAL_TOPICS, Action
 from topicledger.model.prune import MAX_DAYS
+from topicledger.model.renames import END_OFFSET
 from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.common import owner_required
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
-
-END_OFFSET = "end_offset"
-"""The key in `plans.before` of a delete for the sum of the topic's end offsets when it was planned."""
 
 
 @always_on(Action.DELETE)
