@@ -928,7 +928,6 @@ def batches(targets: Sequence[Target]) -> dict[tuple[Action, int], list[Target]]
 INTERESTING = (
     "apply add_partitions ok ok",
     "apply add_partitions ok RECOVERED",
-    "apply add_partitions failed INVALID_PARTITIONS",
     "apply add_partitions refused CHANGED_SINCE_PLAN",
     "apply add_partitions refused RECREATED",
     "apply alter_configs ok ok",
