@@ -32,6 +32,24 @@ def acl(row: Mapping[str, Any]) -> Acl:
     return Acl.of({**defaults, **{name: row[name] for name in Acl._fields if name in row}})
 
 
+def pair(user: str, **of_deny: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An ALLOW on a prefix, and the DENY on one of its topics."""
+    allow = right(f"User:rights-{user}", "READ", "a-pay.", pattern_type="PREFIXED")
+    return allow, right(f"User:rights-{user}", "ALL", "a-pay.secret", permission="DENY", **of_deny)
+
+
+def sent(estate: Estate, run_id: str, user: str) -> list[str]:
+    """The permissions of a user's two actions, one of which was answered before the other was sent."""
+    rows = [
+        row
+        for row in estate.rows(AUDIT, run_id)
+        if f"User:rights-{user} " in row["resource"] and row["phase"] == "apply"
+    ]
+    first, second = sorted(rows, key=lambda row: row["completed_at"])
+    assert first["completed_at"] <= second["requested_at"]
+    return [row["resource"].split()[1] for row in (first, second)]
+
+
 def estate_of(spark: SparkSession, kafka: EmbeddedKafka, root: Path, user: str | None = None, **acls: Any) -> Estate:
     """An estate whose run is `user`, the super user where none is named; `acls`: settings and max_acl_deletes."""
     estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})

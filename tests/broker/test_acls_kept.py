@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.broker.acls import acl, declare, estate_of, live, outcomes, right
+from tests.broker.acls import acl, change, declare, estate_of, live, outcomes, pair, right, sent
 from tests.broker.direct import admin_of
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from topicledger.config.settings import PolicySettings, PolicySpec
@@ -37,9 +37,16 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
     estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": (warns,)}))
     odd = right("User:rights-k5*", "READ", "rights.five")
     parts = [{**old, "operation": each} for old in (failed, replaced) for each in ("READ", "WRITE")]
-    declare(estate, {**mistaken, "host": "app01.example.org"}, *parts, odd)
+    # An ALLOW waits for its DENY, which is added, refused, or gone by the time of the apply.
+    both, wrong, gone = pair("k7"), pair("k8", host="app01.example.org"), pair("k9")
+    pairs = [*both, *wrong, *gone]
+    change(kafka_acls, add=[acl(gone[1])])
+    declare(estate, {**mistaken, "host": "app01.example.org"}, *parts, odd, *pairs)
     planned = estate.run("plan", "change")
-    assert (planned.exit_code, planned.pending_changes) == (4, 9)
+    assert (planned.exit_code, planned.pending_changes) == (5, 12)
+    (waits,) = [row for row in estate.rows(PLANS, "change") if row["error"] == "DENY_MISSING"]
+    assert waits["resource"] == "User:rights-k8 ALLOW READ TOPIC PREFIXED a-pay. *"
+    change(kafka_acls, remove=[acl(gone[1])])
     assert {(each.policy, each.resource.split()[0]) for each in planned.warnings} == {
         ("acl_forbidden", "User:rights-k3"),
         ("acl_forbidden", "User:rights-k4"),
@@ -47,8 +54,11 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
     }
     # By now, one of the ACLs that replace the third one's is not asked for any more, and a part of the sixth one's is.
     since = {**narrowed, "operation": "READ"}
-    declare(estate, {**mistaken, "host": "app01.example.org"}, parts[0], *parts[2:], odd, since)
+    declare(estate, {**mistaken, "host": "app01.example.org"}, parts[0], *parts[2:], odd, since, *pairs)
     estate.run("apply", "change")
+    assert sent(estate, "change", "k7") == ["DENY", "ALLOW"]
+    of_gone = outcomes(estate, "change")["acl_add", "User:rights-k9 ALLOW READ TOPIC PREFIXED a-pay. *"]
+    assert of_gone == [("validate ok", None), ("apply refused", "DENY_MISSING")]
     found = {
         resource: rows for (action, resource), rows in outcomes(estate, "change").items() if action == "acl_delete"
     }
@@ -59,7 +69,9 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
         "User:rights-k4": ("verify ok", None),
         "User:rights-k6": ("apply refused", "CHANGED_SINCE_PLAN"),
     }
-    assert live(kafka_acls, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd, narrowed]))
+    assert live(kafka_acls, "User:rights") == set(
+        map(acl, [mistaken, failed, parts[0], *parts[2:], odd, narrowed, *both])
+    )
 
 
 @pytest.mark.thorough

@@ -383,7 +383,8 @@ def _why_it_stays(acl: Acl, rows: Sequence[Acl], known: Collection[Acl]) -> str 
 
 def _denies(row: Acl, acl: Acl) -> bool:
     about = ("principal", "resource_type", "resource_name", "operation")
-    return row.permission == "DENY" and all(getattr(row, name) == getattr(acl, name) for name in about)
+    hosts = "*" in (row.host, acl.host) or row.host == acl.host or not is_valid(row)
+    return row.permission == "DENY" and hosts and all(getattr(row, name) == getattr(acl, name) for name in about)
 
 
 def _allows(numbers: Mapping[str, int], guards: Any) -> bool:

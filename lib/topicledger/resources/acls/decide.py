@@ -18,7 +18,7 @@ from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import Decision, Outcome, Refusal
+from topicledger.model import Decision
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
@@ -30,8 +30,10 @@ from topicledger.resources.acls.denies import DENIES, Denies, declared_denies
 from topicledger.resources.acls.first_acls import first_acls
 from topicledger.resources.acls.keeping import (
     LEAVES,
+    ROUNDS,
     decided_to_stay,
     kept,
+    none_added,
     not_put_back,
     outside,
     refused_adds,
@@ -120,8 +122,8 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
             adds = rows.transform(refused_adds)
             if adds.isEmpty():
                 return rows
-            if number >= _ROUNDS:
-                rows = rows.transform(_none_added).transform(materialised)
+            if number >= ROUNDS:
+                rows = rows.transform(none_added).transform(materialised)
                 adds = rows.transform(refused_adds)
             if manages:
                 rows = rows.transform(kept(adds)).transform(materialised).transform(with_denies_kept)
@@ -132,29 +134,6 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
         raise AssertionError
 
     return transform
-
-
-_ROUNDS = 5
-"""Rounds after which no further ACL is added for principals whose adds are refused one by one."""
-
-
-def _none_added(rows: DataFrame) -> DataFrame:
-    """Refuse the other adds of principals of which an add is refused.
-
-    With `max_acls_per_principal`, each refused add keeps an ACL, which counts, so that the next round refuses another.
-    """
-    refused = F.coalesce((F.col("decision") == ADD) & (F.col("outcome") == Outcome.REFUSED.value), F.lit(False))
-    some = F.max(refused).over(Window.partitionBy("cluster", "acl.principal"))
-    of_some = rows.withColumn("_some", some)
-    return of_some.transform(stopped(decided(ADD) & F.col("_some"), Refusal.POLICY_VIOLATION, F.lit(_OTHERS))).drop(
-        "_some"
-    )
-
-
-_OTHERS = (
-    "policies refuse other ACLs of its principal one by one, since each refusal keeps an ACL that counts: add fewer at "
-    "a time"
-)
 
 
 def guarded(

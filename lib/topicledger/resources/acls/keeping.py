@@ -14,8 +14,8 @@ from topicledger.resources.acls.acl import DENY
 from topicledger.resources.acls.denies import denied_since
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.overlaps import claims, keeps, of_added, of_declared, overlapping, stays
-from topicledger.resources.deciding import may_be_made
-from topicledger.resources.ending import ended, refused, with_ended
+from topicledger.resources.deciding import decided, may_be_made
+from topicledger.resources.ending import ended, refused, stopped, with_ended
 from topicledger.schemas import ACL_KEY
 
 _ADD, _DELETE = AclAction.ACL_ADD.value, AclAction.ACL_DELETE.value
@@ -61,6 +61,27 @@ def refused_adds(rows: DataFrame) -> DataFrame:
     """Return claims of adds that a guard or a policy refused."""
     adds = rows.where((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value))
     return adds.select(*claims(stays(F.col("resource")), only_alike=False))
+
+
+ROUNDS = 5
+"""Rounds after which no further ACL is added for principals whose adds are refused one by one."""
+
+
+def none_added(rows: DataFrame) -> DataFrame:
+    """Refuse the other adds of principals of which an add is refused.
+
+    With `max_acls_per_principal`, each refused add keeps an ACL, which counts, so that the next round refuses another.
+    """
+    refused_one = F.coalesce((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value), F.lit(False))
+    of_some = rows.withColumn("_some", F.max(refused_one).over(Window.partitionBy("cluster", "acl.principal")))
+    stops = stopped(decided(_ADD) & F.col("_some"), Refusal.POLICY_VIOLATION, F.lit(_OTHERS))
+    return of_some.transform(stops).drop("_some")
+
+
+_OTHERS = (
+    "policies refuse other ACLs of its principal one by one, since each refusal keeps an ACL that counts: add fewer at "
+    "a time"
+)
 
 
 def not_put_back(rows: DataFrame) -> DataFrame:
