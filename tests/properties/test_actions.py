@@ -487,7 +487,10 @@ class Admin:
         def done(cluster: Kafka, target: Target, late: bool) -> TopicResult:
             live = cluster.now.get(target.topic)
             missing = kafka.UNKNOWN_TOPIC_ID if by_id else kafka.UNKNOWN_TOPIC_OR_PARTITION
-            if live is None or target.topic in world.hidden or (by_id and world.id_of(live) != target.topic_id):
+            if live is not None and target.topic in world.hidden:
+                # As measured on 4.3.1, also by id.
+                return TopicResult(error_code=kafka.TOPIC_AUTHORIZATION_FAILED)
+            if live is None or (by_id and world.id_of(live) != target.topic_id):
                 return TopicResult(error_code=missing)
             world.ours_deleted[live.uid] = late
             cluster.put(target.topic, None)
