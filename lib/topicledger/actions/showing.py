@@ -35,14 +35,17 @@ def changed(missing: str) -> Callable[[Target], str]:
     """Words of a change: `retention.ms 100 -> 200, flush.ms default -> 5`. `missing` stands for values not set."""
 
     def words(target: Target) -> str:
-        def value(of: Mapping[str, str], name: str) -> str:
-            return of.get(name, missing) or EMPTY
-
+        sides = target.before, target.after
         return ", ".join(
-            f"{name} {value(target.before, name)} -> {value(target.after, name)}" for name in sorted(target.touched)
+            f"{name} {' -> '.join(value_of(each, name, missing) for each in sides)}" for name in sorted(target.touched)
         )
 
     return words
+
+
+def value_of(values: Mapping[str, str], name: str, missing: str) -> str:
+    """Return a value in words; `missing` stands for one that is not set."""
+    return values.get(name, missing) or EMPTY
 
 
 def created(target: Target) -> str:

@@ -22,10 +22,9 @@ from topicledger.cli.options import (
 from topicledger.config.roots import missing_root
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, UsageError
-from topicledger.observe.clusters import Recorded, recorded
+from topicledger.observe.clusters import Recorded, recorded_if_any
 from topicledger.resources.acls import permissions
 from topicledger.resources.acls.permissions import Known, Permission
-from topicledger.schemas import CLUSTERS
 from topicledger.text import cell, document, grid_of
 
 
@@ -127,8 +126,7 @@ def _recorded(options: Options, settings: Settings, cluster: ClusterSettings) ->
     """Return the rows of `clusters` if only they may say which cluster is meant: reading them starts Spark."""
     if cluster.cluster_id is not None or missing_root(settings.tables.root) is not None:
         return {}
-    ledger = open_ledger(options, settings, "access")
-    return recorded(ledger) if ledger.exists(CLUSTERS) else {}
+    return recorded_if_any(open_ledger(options, settings, "access"))
 
 
 def render(answer: Permissions, console: Console) -> None:

@@ -176,5 +176,5 @@ def is_replaced() -> Column:
 
 def has_no_row() -> Column:
     """Return whether a deleted topic has no row of `manifests`: by a prune or a revert, too. In: `before`."""
-    others = F.col("before")[END_OFFSET].isNotNull() | F.col("before")[REVERTS].isNotNull()
-    return is_undeclared() | is_replaced() | F.coalesce(others, F.lit(False))
+    before = F.col("before")
+    return is_undeclared() | is_replaced() | before[END_OFFSET].isNotNull() | before[REVERTS].isNotNull()

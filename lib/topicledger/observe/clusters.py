@@ -73,6 +73,11 @@ def recorded(ledger: Ledger) -> dict[str, Recorded]:
     return {each.name: _in_utc(each) for each in known}
 
 
+def recorded_if_any(ledger: Ledger) -> Mapping[str, Recorded]:
+    """As `recorded`; no rows if the table doesn't exist, which stays so."""
+    return recorded(ledger) if ledger.exists(CLUSTERS) else {}
+
+
 def _in_utc(row: Recorded) -> Recorded:
     # PySpark returns the moment in this process's own time zone, without a zone.
     first_seen, accepted_at = (each and each.astimezone(UTC) for each in (row.first_seen, row.accepted_at))
@@ -198,7 +203,7 @@ def new_row(
 
 def known_ids(ledger: Ledger, settings: Settings) -> dict[str, str]:
     """Name -> the cluster id that it stands for; without names that never answered."""
-    known = recorded(ledger) if ledger.exists(CLUSTERS) else {}
+    known = recorded_if_any(ledger)
     meant = {name: _meant(cluster, known) for name, cluster in settings.clusters.items()}
     return {name: cluster_id for name, cluster_id in meant.items() if cluster_id is not None}
 

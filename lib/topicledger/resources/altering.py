@@ -19,7 +19,7 @@ from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
-from topicledger.actions.showing import CHANGES, EMPTY, Shown, changed
+from topicledger.actions.showing import CHANGES, Shown, changed, value_of
 from topicledger.actions.visible import done_within
 from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.connection import NotListed
@@ -107,15 +107,12 @@ class _Described:
         for name in sorted(target.touched):
             live, before, after = (values.get(name) for values in (found, target.before, target.after))
             if not (self._same(name, live, before) or self._same(name, live, after)):
-                others.append(f"{name} is {_said(live)}, the plan saw {_said(before)}")
+                now, then = (value_of(values, name, "not set") for values in (found, target.before))
+                others.append(f"{name} is {now}, the plan saw {then}")
         return f"another client changed it since the plan: {'; '.join(others)}; plan again" if others else None
 
     def answer(self, result: TopicResult | None = None) -> Answer:
         return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
-
-
-def _said(value: str | None) -> str:
-    return "not set" if value is None else value or EMPTY
 
 
 def _may_be_told(values: Mapping[str, str] | Undescribed) -> bool:

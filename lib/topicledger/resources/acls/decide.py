@@ -6,7 +6,6 @@ principal or from super users; no setting changes that.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
@@ -111,8 +110,8 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
     guards, manages = first_acls(seen, settings), bool(settings.of_kinds.of(AclSettings).manage)
 
     def transform(rows: DataFrame) -> DataFrame:
-        ended = 0
-        for number in itertools.count():
+        ended = rounds = 0
+        while True:
             evaluated = rows.transform(evaluate).transform(guards)
             if denies is not None:
                 evaluated = evaluated.transform(materialised).transform(denies.stop)
@@ -122,7 +121,8 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
             adds = rows.transform(refused_adds)
             if adds.isEmpty():
                 return rows
-            if number >= ROUNDS:
+            rounds += 1
+            if rounds > ROUNDS:
                 rows = rows.transform(none_added).transform(materialised)
                 adds = rows.transform(refused_adds)
             if manages:
@@ -131,7 +131,6 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
             before, ended = ended, rows.where(decided_to_stay() | lacks_deny).count()
             if ended == before:
                 return rows
-        raise AssertionError
 
     return transform
 

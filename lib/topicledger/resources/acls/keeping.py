@@ -57,10 +57,13 @@ def decided_to_stay() -> Column:
     return F.coalesce((F.col("decision") == _DELETE) & (F.col("outcome") == Outcome.SKIPPED.value), F.lit(False))
 
 
+def _is_refused_add() -> Column:
+    return F.coalesce((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value), F.lit(False))
+
+
 def refused_adds(rows: DataFrame) -> DataFrame:
     """Return claims of adds that a guard or a policy refused."""
-    adds = rows.where((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value))
-    return adds.select(*claims(stays(F.col("resource")), only_alike=False))
+    return rows.where(_is_refused_add()).select(*claims(stays(F.col("resource")), only_alike=False))
 
 
 ROUNDS = 5
@@ -72,8 +75,8 @@ def none_added(rows: DataFrame) -> DataFrame:
 
     With `max_acls_per_principal`, each refused add keeps an ACL, which counts, so that the next round refuses another.
     """
-    refused_one = F.coalesce((F.col("decision") == _ADD) & (F.col("outcome") == Outcome.REFUSED.value), F.lit(False))
-    of_some = rows.withColumn("_some", F.max(refused_one).over(Window.partitionBy("cluster", "acl.principal")))
+    some = F.max(_is_refused_add()).over(Window.partitionBy("cluster", "acl.principal"))
+    of_some = rows.withColumn("_some", some)
     stops = stopped(decided(_ADD) & F.col("_some"), Refusal.POLICY_VIOLATION, F.lit(_OTHERS))
     return of_some.transform(stops).drop("_some")
 

@@ -6,7 +6,7 @@ topics can't be undone, and get a refused row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -111,9 +111,9 @@ def _undo(
     undo = F.col("phase").isNull() & F.col("_end").isNull()
     alters = undo & _was(Action.ALTER_CONFIGS)
     differs = lambda name, _: F.array_contains("_differ", name)  # noqa: E731
-    change = F.struct(
-        F.map_filter("_live", differs).alias("before"), F.map_filter(F.col("_done.before"), differs).alias("after")
-    )
+    after = F.map_filter(F.col("_done.before"), differs)
+    change = F.struct(F.map_filter("_live", differs).alias("before"), after.alias("after"))
+    stay = F.map_filter("_set", lambda name, _: ~F.array_contains("_differ", name))
     opposite = F.create_map(*(F.lit(each.value) for pair in _OPPOSITE.items() for each in pair))[F.col("_done.action")]
     undeclared = undo & (F.col("decision") == Action.DELETE.value) & F.col("_state").isNull()
     reverts = F.map_concat("before", F.create_map(F.lit(REVERTS), F.lit(reverted)))
@@ -123,7 +123,7 @@ def _undo(
             {
                 "alters": F.when(alters & (F.size("_differ") > 0), change),
                 # Policies evaluate the configs that the topic will have, as otherwise those that its row declares.
-                "configs": F.when(alters, _afterwards(differs)).otherwise(F.col("configs")),
+                "configs": F.when(alters, F.map_concat(stay, after)).otherwise(F.col("configs")),
                 "before": F.when(undeclared, reverts).otherwise(F.col("before")),
                 "violations": F.when(undo, together(_still_declared(), _unsure(reverted))),
                 "live": F.col("live") & ~F.coalesce(_was(Action.ADD_PARTITIONS), F.lit(False)),
@@ -135,12 +135,6 @@ def _undo(
         .transform(with_ended, "_end")
         .select(*decisions.columns)
     )
-
-
-def _afterwards(differs: Callable[[Column, Column], Column]) -> Column:
-    """Return the configs that are set on the topic after the revert (map<string,string>)."""
-    stay = F.map_filter("_set", lambda name, value: ~differs(name, value))
-    return F.map_concat(stay, F.map_filter(F.col("_done.before"), differs))
 
 
 _OPPOSITE = {
