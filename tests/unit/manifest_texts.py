@@ -133,6 +133,20 @@ BAD: dict[str, tuple[str, str]] = {
         f"{HEAD}    overrides:\n      a:\n        topic: u\n",
         "6: `overrides`: cluster `a` can't override `topic`",
     ),
+    "an ACL without its permission": (
+        "clusters: [a]\nacls:\n- principal: User:u\n  permission: DENY\n  operation: READ\n  resource_type: TOPIC\n"
+        "  resource_name: t\n  overrides:\n    a:\n      permission: null\n",
+        "10: `overrides`: cluster `a` can't remove `permission`; write its value",
+    ),
+    "a shorthand without its host": (
+        "clusters: [a]\nacls:\n- consumer: {principal: User:u, host: 10.0.0.1, topics: t, groups: g}\n"
+        "  overrides: {a: {consumer: {host: null}}}\n",
+        "4: `overrides`: cluster `a` can't remove `host`; write its value",
+    ),
+    "a quota without its user": (
+        "clusters: [a]\nquotas:\n- {user: u, client_id: c, producer_byte_rate: 1, overrides: {a: {user: null}}}\n",
+        "3: `overrides`: cluster `a` can't remove `user`; write its value",
+    ),
     "an unknown field": (
         f"{HEAD}    overrides:\n      a:\n        partitions: 1\n",
         "6: unknown field `partitions`; did you mean `num_partitions`?",

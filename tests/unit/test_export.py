@@ -19,8 +19,8 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.commands import REPOSITORY
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
-from topicledger.config.settings import Owners, OwnerSettings
-from topicledger.files.export import _folder, _name_left, _write
+from topicledger.config.settings import ClusterSettings, Owners, OwnerSettings
+from topicledger.files.export import _files, _folder, _name_left, _write
 from topicledger.files.exported import ClusterExport, ExportRequest, TopicMessage, folded, top_notes
 from topicledger.files.exported_rows import TableExport
 from topicledger.files.reading import read_manifest_files
@@ -265,6 +265,14 @@ def test_a_file_has_at_most_twenty_lines_of_notes_on_top() -> None:
     assert lines[:2] == [f"t{number}: replaced by new.{number}, which a row declares" for number in range(2)]
     assert lines[20:] == ["and 118 more lines; `export --format json` has all of them"]
     assert top_notes(messages[:1], "main") == lines[:1]
+
+
+def test_no_file_of_a_cluster_is_hidden(tmp_path: Path) -> None:
+    """Loads of a folder leave hidden files out."""
+    names = [".eu", "..", "eu/1", "eu"]
+    clusters = [ClusterSettings(name=name, bootstrap_servers=("h:1",)) for name in names]
+    files = _files(clusters, ExportRequest(to=tmp_path / "files"))
+    assert [files[name].name for name in names] == ["%2Eeu.yaml", "%2E..yaml", "eu%2F1.yaml", "eu.yaml"]
 
 
 @pytest.mark.parametrize("owner", ["..", ".", "unowned", "a/b", "../../etc", "x" * 5_000, "ü" * 300, "\0", "a b"])

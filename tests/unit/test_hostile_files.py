@@ -320,6 +320,16 @@ def test_a_named_path_through_a_link_out_of_the_checkout_is_refused(checkout: Pa
     assert parsed.rows == []
 
 
+def test_a_link_to_nothing_is_an_error(checkout: Path) -> None:
+    """It may stand for a folder that wasn't fetched: its rows would count as being in no file."""
+    for name in ("others", "b.yaml", ".hidden"):
+        (checkout / "topics" / name).symlink_to("missing")
+    parsed = read_manifest_files([Path("topics")], NOTHING)
+    broken = "is a link to nothing: restore what it points to, or remove the link"
+    assert errors(parsed) == [f"topics/b.yaml: {broken}", f"topics/others: {broken}"]
+    assert [row.file for row in parsed.rows] == ["topics/good.json"]
+
+
 def test_links_within_the_folder_are_followed(checkout: Path) -> None:
     """As Kubernetes mounts a ConfigMap: a.json -> ..data/a.json, ..data -> ..2026."""
     mount = checkout / "mount"

@@ -429,6 +429,8 @@ def test_variables_in_json_are_ordinary_text(parse: Parse) -> None:
         (["1=x"], "--var 1=x: write NAME=VALUE"),
         (["A=1", "A=2"], "--var gives A twice"),
         (["A=${B}", "B=${A}"], "--var A: a value can't have variables"),
+        (["A="], "--var A has no value"),
+        (["A= \t"], "--var A has no value"),
     ],
 )
 def test_wrong_values_of_variables_are_refused(given: list[str], message: str) -> None:

@@ -107,9 +107,8 @@ def test_a_cluster_as_a_whole_is_a_pattern_that_ends_with_a_slash(tmp_path: Path
 
 def test_a_pattern_without_a_slash_is_about_the_topic_alone(tmp_path: Path) -> None:
     """The name of the cluster may have a slash."""
-    settings = settings_of(
-        tmp_path, '[owners]\nfile = "CODEOWNERS"\n', "* @all\npay.* @pay\na**c @deep\nprod/eu/x @x\n"
-    )
+    file = '[owners]\nfile = "CODEOWNERS"\n[clusters."prod/eu"]\nbootstrap_servers = ["h:1"]\n'
+    settings = settings_of(tmp_path, file, "* @all\npay.* @pay\na**c @deep\nprod/eu/x @x\n")
     rows = [
         ("prod/eu", "pay.a", "pay"),
         ("prod/eu", "pay.a", "evil"),
@@ -176,6 +175,13 @@ def test_only_the_owners_of_a_topic_may_replace_it(spark: SparkSession, tmp_path
     [
         ("* @\n", "CODEOWNERS:1: an owner has no name"),
         ("* @a\n" + "?" * 300_000 + " @a\n", "CODEOWNERS:2: the pattern is longer than 1,000 characters"),
+        ("", "CODEOWNERS has no line with a pattern"),
+        ("# nobody yet\n", "CODEOWNERS has no line with a pattern"),
+        ("*@platform\n", "CODEOWNERS:1: no topic has @ in its name"),
+        ("* @a\nEu/* @x\n", "CODEOWNERS:2: no cluster of the settings is Eu; did you mean `eu`?"),
+        ("/Eu/ @x\n", "CODEOWNERS:1: no cluster of the settings is Eu"),
+        ("/mian @x\n", "CODEOWNERS:1: no cluster of the settings is mian; did you mean `main`?"),
+        ("mian*/a.* @x\n", "CODEOWNERS:1: no cluster of the settings is mian\\*"),
     ],
 )
 def test_wrong_lines_of_owners_are_errors_of_the_settings(tmp_path: Path, lines: str, reason: str) -> None:

@@ -19,6 +19,8 @@ _UNSUPPORTED = ("!", "[", "\\")
 _LONGEST_PATTERN = 1_000
 """Longest pattern; longer than any path with a legal topic name."""
 _SHOWN_OWNERS = 5
+_NO_TOPIC = re.compile(r"[^A-Za-z0-9._*?-]")
+"""A character that neither names of topics nor patterns of them have."""
 
 Topic = tuple[str | None, str | None, str | None]
 """A row's cluster, topic and owner."""
@@ -34,7 +36,12 @@ def read_owners(table: TomlTable, settings_file: Path, clusters: Iterable[str]) 
     if others:
         table.problem("file", f"and [{table.key(others[0])}] both assign owners to topics: use only one of them")
     path = table.text("file")
-    return Owners() if path is None else Owners(lines=_lines(settings_file.parent / path, table))
+    if path is None:
+        return Owners()
+    lines = _lines(settings_file.parent / path, table, list(clusters))
+    if not lines and not table.problems:
+        table.problem("file", f"{show(path)} has no line with a pattern: anybody could declare everything")
+    return Owners(lines=lines)
 
 
 def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSettings:
@@ -51,7 +58,7 @@ def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSetting
     return found
 
 
-def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
+def _lines(path: Path, table: TomlTable, clusters: Sequence[str]) -> tuple[OwnerLine, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL
@@ -74,6 +81,8 @@ def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
         found.append(OwnerLine(pattern=_regex(pattern), owners=names, place=f"{path.name}:{number}"))
         if len(pattern) > _LONGEST_PATTERN:
             table.problem("file", f"{path}:{number}: the pattern is longer than {_LONGEST_PATTERN:,} characters")
+        elif (reason := _matches_nothing(pattern, clusters)) is not None:
+            table.problem("file", f"{path}:{number}: {reason}")
     return tuple(found)
 
 
@@ -93,6 +102,22 @@ def _regex(pattern: str) -> str:
         # Such a pattern names a file at the root. Here it names a cluster instead.
         return f"^{body}(?:/.*)?$"
     return f"^{body}$" if "/" in path else f"^.*/{body}$"
+
+
+def _matches_nothing(pattern: str, clusters: Sequence[str]) -> str | None:
+    """Return why a pattern matches no topic of these clusters, as when it is misspelt; None if it may match one."""
+    cluster, slash, topic = pattern.lstrip("/").rpartition("/")
+    if pattern.startswith("/") and not slash:
+        cluster, topic = topic, ""
+    if (odd := _NO_TOPIC.search(topic)) is not None:
+        return f"no topic has {show(odd[0])} in its name; a pattern and its owners are separated by a blank"
+    begins = re.split(r"[*?]", cluster, maxsplit=1)[0].rstrip("/")
+    known = any(each.startswith(begins) for each in clusters) if begins != cluster else cluster in clusters
+    return (
+        f"no cluster of the settings is {show(cluster)}; {nearest(cluster, clusters)}"
+        if cluster and not known
+        else None
+    )
 
 
 def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:

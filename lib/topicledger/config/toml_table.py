@@ -81,6 +81,9 @@ class TomlTable:
         if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
             self.problem(name, "must be a list of strings, at least one")
             return ()
+        if not all(each.strip() for each in value):
+            self.problem(name, "has a blank string, which stands for nothing")
+            return ()
         return tuple(value)
 
     def patterns(self, name: str, *, some: bool = False) -> tuple[str, ...]:

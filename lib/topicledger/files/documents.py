@@ -119,7 +119,7 @@ class _Document:
         return self._by_cluster[key]
 
     def read_resource(self, kind: ResourceKind, item: Object, line: int) -> None:
-        for cluster, each in on_clusters(item, line, self._outer, self._reader, SHARED):
+        for cluster, each in on_clusters(item, line, self._outer, self._reader, SHARED, named_by=kind.table.key[1:]):
             defaults = self._defaults(cluster)
             shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels", "lines")}
             kind.entries.read(each, item.line or line, self._reader, cluster, shared)

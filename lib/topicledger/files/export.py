@@ -133,7 +133,7 @@ def _files(clusters: Sequence[ClusterSettings], request: ExportRequest) -> dict[
     else:
         folder = to if request.split is None else to / _UNOWNED
         # A cluster's name may be anything that TOML can write.
-        files = {cluster.name: folder / f"{quote(cluster.name, safe=' ')}.yaml" for cluster in clusters}
+        files = {cluster.name: folder / f"{_quoted(cluster.name)}.yaml" for cluster in clusters}
     there = [str(file) for name in files.values() for file in _there(name, request)]
     if there and not request.overwrite:
         named = listed(there, most=SHOWN_FAILURES)
@@ -204,10 +204,16 @@ def _by_owner(tables: Sequence[TableExport], cluster: str) -> Iterator[tuple[str
         heads |= {name: next(groups[name], None) for name in its}
 
 
+def _quoted(name: str) -> str:
+    """Return the name of a file or folder for any text; loads leave out hidden ones, so none begins with a dot."""
+    quoted = quote(name, safe=" ")
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
 def _folder(owner: str) -> str:
     """Return a folder name for an owner's normalised name, which may be any text."""
-    name = quote(owner, safe=" ")
-    if name.startswith(".") or name == _UNOWNED:
+    name = _quoted(owner)
+    if name == _UNOWNED:
         name = f"%{ord(name[0]):02X}{name[1:]}"
     if len(name) > _MOST_FOLDER:
         name = f"{name[: _MOST_FOLDER - 17]}-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"

@@ -172,6 +172,7 @@ class _NotReadError(Exception):
     """A file must not be read; str() is the reason."""
 
 
+_BROKEN = "is a link to nothing: restore what it points to, or remove the link"
 _LEAVES = "is a link that leaves its folder: put the file itself there, or name what the link points to"
 
 
@@ -203,9 +204,11 @@ def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> t
         for name in [name for name in folders if _leaves(Path(folder, name), path)]:
             folders.remove(name)
             result.errors.append(FileError(str(Path(folder, name)), None, _LEAVES))
-        found += [
-            Path(folder, name) for name in files if not name.startswith(".") and Path(name).suffix.lower() in suffixes
-        ]
+        shown = [Path(folder, name) for name in files if not name.startswith(".")]
+        # It may stand for a folder that isn't there, and so for files.
+        broken = {each for each in shown if each.is_symlink() and not each.exists()}
+        result.errors.extend(FileError(str(each), None, _BROKEN) for each in sorted(broken))
+        found += [each for each in shown if each not in broken and each.suffix.lower() in suffixes]
     if not found and len(result.errors) == errors_before:
         result.errors.append(FileError(str(path), None, f"no manifest files in this folder ({', '.join(suffixes)})"))
     return sorted(found), Path(os.path.realpath(path))

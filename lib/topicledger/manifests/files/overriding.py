@@ -114,6 +114,17 @@ def require_listed(overrides: Overrides, clusters: Collection[str], of: str, rea
             reader.report.error(fields.line, f"`{OVERRIDES}`: `{show(name)}` isn't a cluster of {of}; {hint}")
 
 
+def _require_named(cluster: str, over: Object, named_by: Collection[str], reader: Reader) -> None:
+    """Report nulls of an override for fields that say which resource an entry is, also in a shorthand."""
+    for key, value, line in over.pairs:
+        if isinstance(value, Object):
+            _require_named(cluster, _with_lines(value, line), named_by, reader)
+        elif value is None and key.text in named_by:
+            reader.report.error(
+                line, f"`{OVERRIDES}`: cluster `{show(cluster)}` can't remove `{key.text}`; write its value"
+            )
+
+
 def on_clusters(
     item: Object,
     line: int,
@@ -121,11 +132,13 @@ def on_clusters(
     reader: Reader,
     fields: Collection[str] | None = None,
     read: Callable[[Object], object] | None = None,
+    named_by: Collection[str] = (),
 ) -> Iterator[tuple[str | None, Object]]:
     """Yield an entry for each of its clusters, with its cluster; None if neither it nor its document names one.
 
     `fields`: those that the document's overrides have for such entries; None for all. `read`: reports errors of an
-    entry, here of values that every cluster may override.
+    entry, here of values that every cluster may override. `named_by`: fields that say which resource it is; no override
+    can remove them, since without them it would be another resource.
     """
     if not outer.spreads and not any(key.text in (CLUSTERS, OVERRIDES) for key, _, _ in item.pairs):
         yield outer.clusters[0] if outer.clusters else None, item
@@ -147,6 +160,8 @@ def on_clusters(
             reader.report.error(line, f"`cluster` or `{CLUSTERS}` is missing")
         return
     require_listed(overrides, names, "this entry", reader)
+    for name, over in overrides.items():
+        _require_named(name, over, named_by, reader)
     rest = Object(
         pairs=[pair for pair in item.pairs if pair[0].text not in _SPREADING],
         duplicates=item.duplicates,

@@ -59,6 +59,9 @@ def variables_in(given: Sequence[str]) -> Mapping[str, str]:
             raise UsageError(f"--var {show(each)}: write NAME=VALUE; a NAME has letters, digits and _")
         if name in found:
             raise UsageError(f"--var gives {name} twice")
+        if not value.strip():
+            # As when a shell replaced a variable that isn't set: `${TEAM}*` would then be every name.
+            raise UsageError(f"--var {name} has no value; give one, or write what files mean without the variable")
         if "${" in value:
             raise UsageError(f"--var {name}: a value can't have variables, and {show(value)} has one")
         found[name] = value
