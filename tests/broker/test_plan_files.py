@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests import commands
 from tests.broker.direct import live, make
@@ -14,7 +15,7 @@ from tests.broker.invoking import invoke, load, planned
 from topicledger.config.reading import load_settings
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.verifying import verify
-from topicledger.schemas import MANIFESTS, RUNS
+from topicledger.schemas import APPROVALS, MANIFESTS, RUNS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 LOADED = """
@@ -126,6 +127,10 @@ def test_an_unapproved_or_overtaken_plan_loads_no_file(
     assert done.exit_code == 0, done.output
     proven = verify(ledger, load_settings(config))
     assert (proven.findings, proven.unproven_runs, proven.runs) == ([], [], waits.runs + 1)
+    forged = ledger.read(APPROVALS).where("run_id = 'waits'").limit(1).withColumn("by", F.lit("mallory"))
+    forged.write.format("delta").mode("append").save(ledger.location(APPROVALS))
+    found = verify(ledger, load_settings(config)).findings
+    assert [(each.run_id, each.kind, each.table) for each in found] == [("waits", "rows_added", "approvals")]
 
 
 @pytest.mark.thorough

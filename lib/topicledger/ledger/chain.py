@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from topicledger.ledger.digests import row_texts
@@ -42,6 +42,8 @@ class RunRow:
     arguments: Mapping[str, str]
     text: str
     """The text from which the digest was computed."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of actions by outcome, and more."""
 
     @property
     def signed(self) -> bool:
@@ -69,7 +71,7 @@ def read_rows(ledger: Ledger) -> Sequence[RunRow]:
     rows = ledger.stored(RUNS).select(*RUNS.schema.names).toArrow()
     texts = row_texts(rows, less=NOT_PROVEN)
     columns = (rows.column(name).to_pylist() for name in _TEXTS)
-    maps = ((dict(each or ()) for each in rows.column(name).to_pylist()) for name in ("proof", "arguments"))
+    maps = ((dict(each or ()) for each in rows.column(name).to_pylist()) for name in ("proof", "arguments", "counts"))
     moments = (map(_moment, rows.column(name).cast("int64").to_pylist()) for name in ("started_at", "finished_at"))
     found = [
         RunRow(
@@ -82,8 +84,9 @@ def read_rows(ledger: Ledger) -> Sequence[RunRow]:
             proof={name: value or "" for name, value in proof.items()},
             arguments={name: value or "" for name, value in arguments.items()},
             text=text,
+            counts={name: value or 0 for name, value in counts.items()},
         )
-        for run_id, state, digest, previous, proof, arguments, started_at, finished_at, text in zip(
+        for run_id, state, digest, previous, proof, arguments, counts, started_at, finished_at, text in zip(
             *columns, *maps, *moments, texts, strict=True
         )
     ]

@@ -15,7 +15,7 @@ from topicledger.ledger.maintain import COMMAND as MAINTAIN
 from topicledger.ledger.maintain import oldest_kept
 from topicledger.ledger.proof import KEY_ID, PLAN_APPROVALS_ROWS, PLAN_APPROVALS_SHA256, PROVEN, number
 from topicledger.ledger.run import FILES_ARGUMENT, PLAN_ARGUMENT
-from topicledger.model import RunState
+from topicledger.model import Outcome, RunState
 from topicledger.schemas import APPROVALS, Table
 
 
@@ -69,5 +69,11 @@ class Loads:
 
     def may_follow(self, run: RunRow, table: Table) -> bool:
         """Return whether the plan, with approvals that no digest has, waits for its load."""
-        waits = run.state == RunState.FINISHED and FILES_ARGUMENT in run.arguments
+        # Only a plan with nothing to send ends before its approvals.
+        sent = any(run.counts.get(each.value) for each in _OF_SENT)
+        waits = run.state == RunState.FINISHED and FILES_ARGUMENT in run.arguments and not sent
         return table is APPROVALS and waits and run.run_id not in self._approved
+
+
+_OF_SENT = (Outcome.OK, Outcome.PENDING, Outcome.FAILED)
+"""Outcomes of a finished run's actions that it sent."""
