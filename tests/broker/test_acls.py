@@ -135,17 +135,28 @@ def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
 def test_a_revert_adds_the_deny_before_the_allow_that_it_restricts(
     spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
+    """No ALLOW is added beside a DENY that is declared since the plan, or if a policy refuses any label that it had."""
     estate = estate_of(spark, kafka_acls, tmp_path, manage=("^User:rights-d",), max_acl_deletes=10)
-    both = pair("d1")
-    change(kafka_acls, add=list(map(acl, both)))
-    declare(estate, *({**each, "state": "absent"} for each in both))
+    both, (alone, _) = pair("d1"), pair("d2")
+    taken = [*both, alone]
+    change(kafka_acls, add=list(map(acl, taken)))
+    declare(estate, *({**each, "state": "absent"} for each in taken))
     removing = estate.run()
     assert (removing.exit_code, live(kafka_acls, "User:rights-d")) == (0, set())
     declare(estate)
-    reverted = estate.run(reverts=removing.run_id)
-    assert (reverted.exit_code, live(kafka_acls, "User:rights-d")) == (0, set(map(acl, both)))
+    gold = PolicySpec(use="acl_forbidden", labels={"tier": "gold"}, options={"operations": ["READ"]})
+    before = estate.settings
+    estate.settings = replace(before, policies=PolicySettings(of_kinds={"acl": (gold,)}))
+    assert estate.run("plan", reverts=removing.run_id).outcomes()["refused"] == 2
+    estate.settings = before
+    estate.run("plan", "back", reverts=removing.run_id)
+    since = right("User:rights-d2", "READ", "a-pay.", permission="DENY", pattern_type="PREFIXED", host="10.0.0.9")
+    declare(estate, since)
+    back = estate.run("apply", "back")
+    assert [(each.error, each.resource) for each in back.failures] == [("CHANGED_SINCE_PLAN", " ".join(acl(alone)))]
+    assert live(kafka_acls, "User:rights-d") == set(map(acl, both))
     assert sent(estate, removing.run_id, "d1") == ["ALLOW", "DENY"]
-    assert sent(estate, reverted.run_id, "d1") == ["DENY", "ALLOW"]
+    assert sent(estate, "back", "d1") == ["DENY", "ALLOW"]
 
 
 @pytest.mark.thorough

@@ -152,7 +152,8 @@ def test_policies_evaluate_what_a_revert_sets_and_deletes(
         policy("configs_allowed", names=["flush.ms", "retention.ms", "segment.bytes"]),
         policy("config_range", config="retention.ms", max="7d"),
     )
-    gold = replace(policy("protected_topics", patterns=["made"]), labels={"tier": "gold"})
+    tier = {"tier": "gold"}
+    gold = replace(policy("protected_topics", patterns=["made"]), labels=tier)
     estate.settings = replace(estate.settings, policies=PolicySettings(create=create, delete=(gold,)))
     estate.run("plan", "pol-plan", reverts="pol", deletes=True)
     rows = {(row["topic"], row["action"]): row for row in estate.rows(PLANS, "pol-plan")}
@@ -168,6 +169,13 @@ def test_policies_evaluate_what_a_revert_sets_and_deletes(
     }
     assert "retention.ms is 2592000000; allowed" in rows["pol.b", "alter_configs"]["error_message"]
     assert rows["pol.c", "alter_configs"]["configs"] == {"segment.bytes": "20000000", "flush.ms": "7"}
+
+    estate.declare_anew(*({"topic": f"pol.{each}", **flush} for each in "ab"))
+    only = replace(policy("configs_allowed", names=["flush.ms"]), labels=tier)
+    estate.settings = replace(estate.settings, policies=PolicySettings(create=(only,)))
+    estate.run("plan", "pol-labels", reverts="pol")
+    refused = {row["topic"] for row in estate.rows(PLANS, "pol-labels") if row["error"] == "POLICY_VIOLATION"}
+    assert refused == {"pol.c"}, "its row is gone, so any label may have been its own"
 
 
 @pytest.mark.thorough

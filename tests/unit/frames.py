@@ -80,7 +80,8 @@ def decision_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
         usual = {"cluster": "main", "cluster_id": "kafka-main", "internal": False, "validated": False, "waits": False}
         live = row.get("live", row.get("decision") not in (None, "create"))
         one = 1 if live else None
-        return {**usual, "live": live, "live_num_partitions": one, "live_replication_factor": one, **row}
+        counts = {"live_num_partitions": one, "live_replication_factor": one, **row}
+        return {**usual, "live": live, "live_min_replicas": counts["live_replication_factor"], **counts}
 
     return frame(spark, DECISIONS, map(complete, rows))
 

@@ -285,6 +285,14 @@ DISRUPTIONS = {
         {**in_sync("1", "2", 3), "replication_factor": 2},
         f"min.insync.replicas 1 -> 2 {ONE_DOWN}",
     ),
+    "two of some partitions": (
+        {**in_sync("1", "2", 3), "live_min_replicas": 2, "replication_factor": 3},
+        f"min.insync.replicas 1 -> 2 {ONE_DOWN}",
+    ),
+    "three, and as many again while they move": (
+        {**in_sync("2", "3", 6), "live_min_replicas": 6, "assignments": {0: [4, 5, 6]}},
+        f"min.insync.replicas 2 -> 3 {ONE_DOWN}",
+    ),
     "one replica": (in_sync("1", "2", 1), f"min.insync.replicas 1 -> 2 {ONE_DOWN}"),
     "one replica, as before": (in_sync("1", "1", 1), None),
     "no spare replica": (

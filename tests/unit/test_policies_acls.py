@@ -55,6 +55,8 @@ FORBIDDEN = [
     ({"principals": ["^User:\\*$"]}, {"everyone"}),
     ({"operations": ["ALTER"], "resource_types": ["CLUSTER"]}, {"cluster"}),
     ({"names": ["^\\*$"]}, {"all topics"}),
+    ({"names": ["^secret"]}, {"all topics"}),
+    ({"principals": ["^User:guest$"]}, {"everyone"}),
     ({"pattern_types": ["PREFIXED"]}, {"prefix"}),
     ({"principals": ["^User:a$"], "permissions": ["DENY"]}, {"deny"}),
 ]
@@ -88,12 +90,16 @@ def test_only_the_owner_of_a_topic_grants_on_it(spark: SparkSession) -> None:
         right("undeclared", owner="shop", resource_name="else"),
         right("gone", owner="shop", resource_name="orders.gone"),
         right("group", owner="b", resource_type="GROUP"),
+        right("other's gone", owner="shop", resource_name="other.gone"),
+        right("other's wrong", owner="shop", resource_name="other.w", pattern_type="PREFIXED"),
     ]
     declared = [
         {"topic": "orders", "owner": "shop"},
         {"topic": "orders.new", "owner": "SHOP"},
         {"topic": "other", "owner": "b"},
         {"topic": "orders.gone", "owner": "shop", "state": "absent"},
+        {"topic": "other.gone", "owner": "b", "state": "absent"},
+        {"topic": "other.wrong", "owner": "b", "state": "Present"},
     ]
     facts = policy_facts(spark, manifests=declared)
     found = evaluated(frame(spark, _ROWS, rows), "acl_owner", facts)
@@ -101,6 +107,8 @@ def test_only_the_owner_of_a_topic_grants_on_it(spark: SparkSession) -> None:
     assert "topic orders belongs to shop" in str(found["other's"])
     assert "has no owner" in str(found["no owner"])
     assert "topic other belongs to b" in str(found["wide prefix"])
+    assert "topic other.gone belongs to b" in str(found["other's gone"]), "it may live, with its records"
+    assert "topic other.wrong belongs to b" in str(found["other's wrong"])
     assert found["undeclared"] == found["gone"]
     assert "no manifest declares" in str(found["gone"])
     allowed = evaluated(frame(spark, _ROWS, rows), "acl_owner", facts, undeclared="allow")

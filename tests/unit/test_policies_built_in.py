@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from tests.unit.frames import NOW, decision_rows, estate_facts, frame, policy_facts
+from tests.unit.frames import NOW, decision_rows, dicts, estate_facts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.settings import ChangeSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.model import Action, Refusal, ReplicaAction
@@ -1133,6 +1133,31 @@ def evaluated(spark: SparkSession) -> DataFrame:
             ).localCheckpoint()
         )
     return reduce(DataFrame.unionByName, found)
+
+
+@pytest.mark.parametrize(
+    ("new", "live", "fewest", "declared", "refused"),
+    [
+        ("2", 3, 3, 3, None),
+        ("2", 3, 2, 3, "min.insync.replicas is 2 with replication factor 2; 1 below the factor is allowed: 1"),
+        ("3", 6, 6, 3, "min.insync.replicas is 3 with replication factor 3; 1 below the factor is allowed: 2"),
+        ("3", 6, 6, None, None),
+    ],
+    ids=["even", "uneven", "being moved", "being moved, undeclared"],
+)
+def test_fewest_replicas_of_a_topic_count(
+    spark: SparkSession, new: str, live: int, fewest: int, declared: int | None, refused: str | None
+) -> None:
+    row = alters("t", {"min.insync.replicas": "1"}, {"min.insync.replicas": new}, configs={"min.insync.replicas": new})
+    row |= {"live_replication_factor": live, "live_min_replicas": fewest, "replication_factor": declared}
+    rule = Policy(
+        name="min_insync_replicas",
+        action=Action.ALTER_CONFIGS,
+        rule=built_in.BUILT_IN[Action.CREATE]["min_insync_replicas"](),
+    )
+    rows = decision_rows(spark, {name: value for name, value in row.items() if name != "says"})
+    (found,) = dicts(rows.transform(policies.evaluate([rule], policy_facts(spark))))
+    assert found["error_message"] == refused
 
 
 def test_every_built_in_policy_has_an_estate() -> None:

@@ -246,6 +246,7 @@ def test_a_policy_evaluates_only_its_clusters_owners_and_labels(
         {"topic": "stranger", "owner": "aa", "labels": {"Colour": "red"}, **CREATE},
         {"topic": "nobody", "labels": {"colour": None}, **CREATE},
         {"topic": "delete", "owner": "a", "labels": red, **DELETE},
+        {"topic": "no row", "undeclared": True, **CREATE},
     )
 
     def named(name: str, **more: Any) -> Policy:
@@ -269,6 +270,8 @@ def test_a_policy_evaluates_only_its_clusters_owners_and_labels(
         ("main", "stranger"): ["everywhere", "main"],
         ("main", "nobody"): ["everywhere", "main"],
         ("main", "delete"): [],
+        # Its labels and its owner are unknown.
+        ("main", "no row"): ["everywhere", "main", "owners", "red", "red and 1"],
     }
     assert found == {key: [name for name in names if name in asked] for key, names in expected.items()}
 

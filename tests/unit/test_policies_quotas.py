@@ -102,6 +102,15 @@ def test_all_limits_of_altered_entities_are_evaluated(spark: SparkSession) -> No
     }
 
 
+def test_an_ip_in_another_notation_passes_no_pattern(spark: SparkSession) -> None:
+    """Brokers resolve texts of addresses, so 167772161 limits 10.0.0.1."""
+    rule = ours("quota_range", limit="connection_creation_rate", max=50, ips=["^10\\."])
+    others = ["167772161", "::ffff:10.0.0.1", "10.1", "app.example.org", "10.0.0.1"]
+    fine = ["11.0.0.1", "<default>", "2001:db8:0:0:0:0:0:1"]
+    declared = [{"ip": each, "connection_creation_rate": 1e6} for each in (*others, *fine)]
+    assert refused(decided(spark, [rule], declared, [])).keys() == {f"ip={each}" for each in others}
+
+
 def test_a_limit_that_is_required_is_there_but_for_entities_that_go(spark: SparkSession) -> None:
     rule = ours("quota_range", limit="connection_creation_rate", required=True, ips=["."])
     users = ours("quota_range", limit="consumer_byte_rate", required=True, max=7, users=["^<default>$"])

@@ -211,6 +211,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         "cluster_id": F.coalesce("planned_cluster_id", "cluster_id"),
         "topic_id": F.coalesce("planned_id", "topic_id"),
         "owner": F.when(F.col("declared"), F.col("owner")).otherwise(F.col("planned_owner")),
+        "undeclared": F.col("action").isNotNull() & F.col("declared").isNull(),
         "decision": F.coalesce("action", F.when(listed & ~F.col("internal"), F.lit(Decision.UNMANAGED.value))),
         "live": F.when(F.col("unknown").isNull() | created, lives),
         "internal": F.coalesce("internal", F.lit(False)),

@@ -232,6 +232,8 @@ def refused_now(
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
             .transform(kind.rows.validate(list(run.settings.clusters), None))
+            .join(own.select(*_KEY, F.lit(False).alias("undeclared")), on=[*_KEY], how="left")
+            .withColumn("undeclared", F.coalesce("undeclared", F.lit(True)))
             .transform(materialised)
         )
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
@@ -268,23 +270,27 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
             # The plan differs from the table on purpose: only a change of the table since the plan matters.
             before = validated_rows(run, kind, then, run.selected)
             found.append(declared_otherwise(of, before, validated, then, latest))
+            row = F.to_json(F.struct(*kind.table.schema.names, "phase"))
+            # Rows that the table had then count as little as they did in the plan.
+            since = validated.join(before.select(row.alias("_before")), on=[row == F.col("_before")], how="left_anti")
+            found += _protecting(run, kind, since, then)
         else:
             found.append(no_longer_declared(of, validated, latest, then, of_files=run.of_files, scope=run.scope))
-            if kind.deciding.protected is not None:
-                known = _known(run, kind, then)
-                found.append(kind.deciding.protected(validated, known, list(run.settings.clusters)))
+            found += _protecting(run, kind, validated, then)
     return found
 
 
-def _known(run: Run, kind: ResourceKind, then: int | None) -> DataFrame:
-    """Return cluster and resource of what the plan knew: the table's rows at version `then`.
+def _protecting(run: Run, kind: ResourceKind, validated: DataFrame, then: int | None) -> Iterator[Transform]:
+    """Yield the kind's `Deciding.protected` for the latest rows; `then`: the table's version that the plan knew.
 
     A plan from files knows rows that the table didn't have: those that it acts on, and those that exist already.
     """
+    if kind.deciding.protected is None:
+        return
     asked_for = F.col("phase").isNull() & (F.col("state") == PRESENT)
     known = validated_rows(run, kind, then, run.selected).where(asked_for).select(*_KEY)
-    if not run.of_files:
-        return known
-    planned = run.plans().where(F.col("resource_type") == kind.resource_type).select(*_KEY)
-    there = run.ledger.read(kind.observed.table).transform(kind.as_rows.live).select(*_KEY)
-    return known.unionByName(planned).unionByName(there)
+    if run.of_files:
+        planned = run.plans().where(F.col("resource_type") == kind.resource_type).select(*_KEY)
+        there = run.ledger.read(kind.observed.table).transform(kind.as_rows.live).select(*_KEY)
+        known = known.unionByName(planned).unionByName(there)
+    yield kind.deciding.protected(validated, known, list(run.settings.clusters))

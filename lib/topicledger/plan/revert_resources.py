@@ -40,7 +40,7 @@ def validated(
     listed: Listed,
     clusters: Mapping[str, ClusterStatus],
 ) -> DataFrame:
-    """The result of `kind.rows.validate` for rows that undo each of `done`, materialised.
+    """The result of `kind.rows.validate` for rows that undo each of `done`, with `undeclared`, materialised.
 
     `done`: rows of `reverted.changed_by`; `declared`: from `kind.rows.validate` for its current table, from which
     owners and labels are taken. See `_with_owners` for resources that it doesn't declare.
@@ -89,6 +89,7 @@ def validated(
         F.col("stale").alias("_stale"),
         F.col("as_before").alias("_as_before"),
         F.col("later").alias("_later"),
+        F.col("_declared").isNull().alias("undeclared"),
     )
     # A resource that its cluster doesn't list or describe is not stale: deciding reports why it is unknown.
     told = F.col("cluster").isin(*listed.known)

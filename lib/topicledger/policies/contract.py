@@ -28,6 +28,8 @@ _NOT_SHOWN = (
     "alters",
     "moves",
     "guards",
+    "undeclared",
+    "live_min_replicas",
 )
 
 TOPICS = (*(name for name in DECIDED.names if name not in _NOT_SHOWN), "asked", "open")
@@ -188,8 +190,9 @@ class Policy:
         return F.coalesce(asked, F.lit(False))
 
     def _may_have_any_label(self) -> Column:
-        """Return whether a delete is of a topic without a row: its labels, and perhaps its owner, are unknown."""
-        return has_no_row() if self.action is Action.DELETE else F.lit(False)
+        """Return whether an action is about what no row declares: its labels, and perhaps its owner, are unknown."""
+        undeclared = F.coalesce("undeclared", F.lit(False))
+        return undeclared | has_no_row() if self.action is Action.DELETE else undeclared
 
 
 def partitions() -> Column:
@@ -202,6 +205,12 @@ def replicas() -> Column:
     topic: the live one. For a topic whose replicas are moved: the one it will have."""
     lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor")).when(is_move(), moved_replicas())
     return F.coalesce(lives, created_replicas())
+
+
+def fewest_replicas() -> Column:
+    """Replicas that every partition of a changed topic keeps (int): those of the partition with the fewest, or as
+    declared, if those are fewer. Null for other actions."""
+    return F.when(is_one_of_actions(CHANGES), F.least("live_min_replicas", created_replicas()))
 
 
 def fewer_replicas() -> Column:

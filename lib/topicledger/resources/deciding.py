@@ -22,7 +22,7 @@ from topicledger.resources.limiting import limited
 def beside_live(
     resource_type: str, live: DataFrame, listed: Listed, clusters: Mapping[str, ClusterStatus]
 ) -> Transform:
-    """Join validated rows with `live` (cluster, resource, and more).
+    """Join validated rows, perhaps with `undeclared`, with `live` (cluster, resource, and more).
 
     Adds `live` (whether the resource exists) and the other columns of decisions. Ends rows of clusters whose resources
     are unknown.
@@ -30,6 +30,8 @@ def beside_live(
 
     def transform(declared: DataFrame) -> DataFrame:
         ids = {name: status.cluster_id for name, status in clusters.items()}
+        if "undeclared" not in declared.columns:
+            declared = declared.withColumn("undeclared", F.lit(False))
         return (
             declared.join(live.withColumn("live", F.lit(True)), on=["cluster", "resource"], how="full_outer")
             .withColumns(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Literal
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns
@@ -15,7 +15,17 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.policies.built_in import built_in
 from topicledger.policies.common import blank, labels_required, owner_required
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
-from topicledger.resources.acls.acl import ALLOW, DENY, OPERATION_NAMES, OPERATIONS, PATTERN_TYPES, PERMISSIONS
+from topicledger.resources.acls.acl import (
+    ALLOW,
+    DENY,
+    EVERYONE,
+    LITERAL,
+    OPERATION_NAMES,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    WILDCARD,
+)
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.acls.rows import covered_topics
 
@@ -47,7 +57,7 @@ def acl_forbidden(
     """No ACL is added that fits all given settings.
 
     `principals` and `names` are patterns (RE2), the others are Kafka's names. An ACL of ALL fits each of `operations`,
-    since it grants each.
+    one of `User:*` each of `principals`, and one of all names each of `names`, since it grants each.
     """
     if not any((principals, operations, resource_types, names, pattern_types)):
         raise ValueError("give at least one of principals, operations, resource_types, names and pattern_types")
@@ -56,10 +66,10 @@ def acl_forbidden(
     _known("pattern_types", pattern_types, PATTERN_TYPES)
     _known("permissions", permissions, PERMISSIONS)
     fits = [
-        *(patterns.any_matches("acl.principal", principals) for _ in principals[:1]),
+        *(patterns.any_matches("acl.principal", principals) | _is_of_everyone() for _ in principals[:1]),
         *(F.col("acl.operation").isin("ALL", *operations) for _ in operations[:1]),
         *(F.col("acl.resource_type").isin(*resource_types) for _ in resource_types[:1]),
-        *(patterns.any_matches("acl.resource_name", names) for _ in names[:1]),
+        *(patterns.any_matches("acl.resource_name", names) | _is_about_all() for _ in names[:1]),
         *(F.col("acl.pattern_type").isin(*pattern_types) for _ in pattern_types[:1]),
         F.col("acl.permission").isin(*permissions),
     ]
@@ -72,6 +82,14 @@ def acl_forbidden(
     return RowRule(reason=F.when(found, text("such ACLs are forbidden: ", words)), inputs=F.col("resource"))
 
 
+def _is_of_everyone() -> Column:
+    return F.col("acl.principal") == EVERYONE
+
+
+def _is_about_all() -> Column:
+    return (F.col("acl.resource_name") == WILDCARD) & (F.col("acl.pattern_type") == LITERAL)
+
+
 @built_in(AclAction.ACL_ADD)
 def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
     """Only the owner of a topic grants on it: the ACL's owner owns, in `manifests`, every topic that the ACL covers.
@@ -82,8 +100,9 @@ def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
     def rule(rights: DataFrame, facts: Facts) -> DataFrame:
         owners = (
             facts.manifests()
-            .where(F.col("state") == PRESENT)
-            .select("cluster", "topic", F.col("owner").alias("topic_owner"))
+            # A topic whose row is absent or refused may live, with its records.
+            .withColumn("_present", F.col("state").eqNullSafe(F.lit(PRESENT)))
+            .select("cluster", "topic", F.col("owner").alias("topic_owner"), "_present")
         )
         asked = rights.where(F.col("asked") & (F.col("acl.resource_type") == "TOPIC")).select(
             "cluster", "resource", "acl.resource_name", "acl.pattern_type", "owner"
@@ -93,7 +112,11 @@ def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
         found = (
             asked.transform(covered_topics, owners)
             .groupBy("cluster", "resource")
-            .agg(F.count_if(others).alias("_others"), F.min(F.when(others, owned_by)).alias("_other"))
+            .agg(
+                F.count_if(others).alias("_others"),
+                F.min(F.when(others, owned_by)).alias("_other"),
+                F.bool_or("_present").alias("_declared"),
+            )
         )
         no_owner = F.lit("has no owner, and only a topic's owner grants on it: declare the team or service")
         not_its_own = text(
@@ -104,7 +127,7 @@ def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
         nobodys = F.lit("no manifest declares a topic that it covers, so nobody owns it: declare the topic first")
         reason = F.when(~owned(), no_owner).when(F.col("_others") > 0, not_its_own)
         if undeclared == "refuse":
-            reason = reason.when(F.col("_others").isNull(), nobodys)
+            reason = reason.when(~F.coalesce("_declared", F.lit(False)), nobodys)
         of_topic = F.col("acl.resource_type") == "TOPIC"
         return rights.join(found, on=["cluster", "resource"], how="left").withColumns(
             {"reason": F.when(of_topic, reason), "inputs": text("owner ", F.col("owner"), "; ", F.col("resource"))}

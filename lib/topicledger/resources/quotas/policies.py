@@ -17,7 +17,8 @@ from topicledger.policies.built_in import built_in
 from topicledger.policies.common import labels_required, owner_required
 from topicledger.policies.contract import RowRule, Subject, text
 from topicledger.policies.ranges import Range
-from topicledger.resources.quotas.entity import ENTITY
+from topicledger.resources.acls.hosts import host_reason_column
+from topicledger.resources.quotas.entity import DEFAULT, ENTITY
 from topicledger.resources.quotas.names import QuotaAction
 
 Limit = Literal[
@@ -54,6 +55,7 @@ def quota_range(
 ) -> RowRule:
     """The limit is from `min` to `max`, for entities whose user, client id and ip match the given patterns (RE2).
 
+    An ip in another notation than Java's, such as a number or a host name, fits all `ips`: brokers resolve it.
     `required`: an entity that is declared present has the limit, since without it nothing limits it.
     """
     if min is None and max is None and not required:
@@ -61,6 +63,8 @@ def quota_range(
     allowed = Range(min, max, above_zero=True)
     given = zip(ENTITY, (users, client_ids, ips), strict=True)
     concerned = [patterns.any_matches(name, found) for name, found in given if found]
+    if ips:
+        concerned[-1] |= (F.col("ip") != DEFAULT) & host_reason_column(F.col("ip")).isNotNull()
     said = F.col("limits")[limit]
     value = said.cast("double")
     reason = F.when(allowed.excludes(value), text(limit, " is ", said, f"; allowed is {allowed}"))

@@ -60,6 +60,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
             "internal": F.coalesce("internal", F.lit(False)),
             "live_num_partitions": F.when(lives, F.col("live_num_partitions")),
             "live_replication_factor": F.when(lives, F.col("live_replication_factor")),
+            "live_min_replicas": F.when(lives, F.array_min(F.transform(F.map_values("live_assignments"), F.size))),
             "validated": F.lit(False),
             "violations": _left_to_others(manifests),
             "waits": F.lit(False),

@@ -26,7 +26,7 @@ from topicledger.model.topic_configs import (
     Effects,
     topic_configs,
 )
-from topicledger.policies.contract import fewer_replicas, listed, text
+from topicledger.policies.contract import created_replicas, fewer_replicas, listed, text
 
 _NO_LIMIT = Decimal("9" * 29)
 
@@ -208,9 +208,10 @@ def _of_config(words: _Words, name: Column) -> Column:
     below = F.try_element_at(words.below, name)
     room = _number(F.coalesce(F.try_element_at("after", below), _live(below)))
     lower = F.coalesce(becomes < was, becomes < _NO_LIMIT) & (below.isNull() | F.coalesce(becomes < room, F.lit(True)))
-    # The plan may also move the topic to the declared number of replicas.
-    live = F.col("live_replication_factor")
-    replicas = F.when(live.isNotNull(), F.least(live, F.col("replication_factor")))
+    # The plan may also move the topic to the declared number of replicas. Partitions may have different numbers: the
+    # least counts.
+    live = F.least("live_replication_factor", "live_min_replicas")
+    replicas = F.when(live.isNotNull(), F.least(live, created_replicas()))
     at_least = F.try_element_at(words.at_least, name)
     # Below the number of replicas, or if one replica is all of them, it changes nothing; what is unknown may change it.
     stops = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1) | (becomes > replicas), becomes > 1)

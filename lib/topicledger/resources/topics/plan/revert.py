@@ -125,6 +125,7 @@ def _undo(
                 # Policies evaluate the configs that the topic will have, as otherwise those that its row declares.
                 "configs": F.when(alters, F.map_concat(stay, after)).otherwise(F.col("configs")),
                 "before": F.when(undeclared, reverts).otherwise(F.col("before")),
+                "undeclared": F.col("_state").isNull(),
                 "violations": F.when(undo, together(_still_declared(), _unsure(reverted))),
                 "live": F.col("live") & ~F.coalesce(_was(Action.ADD_PARTITIONS), F.lit(False)),
                 "decision": F.when(F.col("_end").isNotNull(), opposite)

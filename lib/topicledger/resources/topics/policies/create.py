@@ -21,6 +21,7 @@ from topicledger.policies.common import blank, labels_required, owner_required, 
 from topicledger.policies.contract import (
     RowRule,
     config,
+    fewest_replicas,
     listed,
     not_known,
     partitions,
@@ -207,7 +208,7 @@ def min_insync_replicas(*, spare: int = 1) -> RowRule:
     if not 0 <= spare <= _MAX_COUNT:
         raise ValueError(f"spare must be from 0 to {_MAX_COUNT}")
     value = _config("min.insync.replicas")
-    number, factor = plain_number(value).try_cast("int"), replicas()
+    number, factor = plain_number(value).try_cast("int"), F.least(replicas(), fewest_replicas())
     unknown = F.coalesce(not_known("min.insync.replicas", value), not_known("replication_factor", factor))
     return RowRule(
         reason=F.when(
