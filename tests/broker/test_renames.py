@@ -46,13 +46,24 @@ def test_a_replaced_topic_goes_once_nobody_uses_it(estate: Estate, kafka: Embedd
     Audits with usage are the memory: one that saw live groups spares a topic, one that saw none tells since when an
     empty topic is unused.
     """
-    make(kafka, "ren.old", "ren.read", "ren.empty", "ren.watched", "ren.quiet", num_partitions=3, configs=OLD)
+    make(
+        kafka,
+        "ren.old",
+        "ren.read",
+        "ren.empty",
+        "ren.watched",
+        "ren.quiet",
+        "ren.meant",
+        num_partitions=3,
+        configs=OLD,
+    )
     write(kafka, "ren.old", at=LONG_AGO)
     write(kafka, "ren.read", at=LONG_AGO)
     usage = [
         audited(kafka, "ren.watched", 40),
         audited(kafka, "ren.watched", 3, "weekly"),
         audited(kafka, "ren.quiet", 40),
+        audited(kafka, "ren.meant", 40),
     ]
     estate.ledger.ensure(USAGE)
     estate.ledger.append(USAGE, estate.ledger.rows(USAGE, usage), app_id="usage", version=1)
@@ -69,6 +80,7 @@ def test_a_replaced_topic_goes_once_nobody_uses_it(estate: Estate, kafka: Embedd
         {"topic": "ren.one", "replaces": "ren.shared"},
         {"topic": "ren.two", "replaces": "ren.shared"},
         {"topic": "ren.late", "replaces": "ren.new"},
+        {"topic": "ren.more", "replaces": "ren.meant"},
     )
     warned = {each.topic: each.message.partition("replaces: ")[2] for each in estate.run("plan", "first").warnings}
     assert warned == {
@@ -86,12 +98,17 @@ def test_a_replaced_topic_goes_once_nobody_uses_it(estate: Estate, kafka: Embedd
     created = ("verify", "ok", None)
     wrong = ("manifest", "refused", "INVALID_REPLACES")
     assert {name: each for name, each in estate.last("first").items() if name} == {
-        **dict.fromkeys((f"ren.{each}" for each in ("new", "newer", "filled", "seen", "loud", "first")), created),
+        **dict.fromkeys(
+            (f"ren.{each}" for each in ("new", "newer", "filled", "seen", "loud", "first", "more")), created
+        ),
         **dict.fromkeys(("ren.one", "ren.two", "ren.late"), wrong),
     }
     assert {"ren.old", "ren.read", "ren.new", "ren.newer", "ren.first"} <= set(live(kafka, "ren."))
+    estate.declare({"topic": "ren.meant"}, cluster="mian")
     second = estate.run("provision", "second")
     assert second.exit_code == 5
+    meant = estate.ledger.read(PLANS).where("run_id = 'second' AND cluster = 'main' AND topic = 'ren.meant'")
+    assert meant.isEmpty(), "a row of an unknown cluster may mean it"
     stays, goes = ("policy", "skipped", None), ("guard", "refused", "MAX_DELETES_EXCEEDED")
     decided = {"old": goes, "quiet": goes, "read": stays, "empty": stays, "watched": stays}
     assert {name: estate.last("second")[f"ren.{name}"] for name in decided} == decided
@@ -100,4 +117,5 @@ def test_a_replaced_topic_goes_once_nobody_uses_it(estate: Estate, kafka: Embedd
     third = estate.run("provision", "third")
     assert {estate.last("third")[each] for each in ("ren.old", "ren.quiet")} == {created}
     assert third.outcomes()["skipped"] == 3
-    assert {"ren.read", "ren.empty", "ren.watched"} == set(live(kafka, "ren.")) & {f"ren.{name}" for name in decided}
+    stay = {"ren.read", "ren.empty", "ren.watched", "ren.meant"}
+    assert stay == set(live(kafka, "ren.")) & {*(f"ren.{name}" for name in decided), "ren.meant"}

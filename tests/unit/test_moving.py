@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.unit.frames import decision_rows, dicts, frame, moves_of, observed_rows, plain, validated_rows
+from tests.harness import cluster_settings
+from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, moves_of, observed_rows, plain, validated_rows
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.model.placement import allows, parse_placement
 from topicledger.policies import Policy, built_in
 from topicledger.resources.topics.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
 from topicledger.resources.topics.apply.moves import PlannedMoves, render_moves
+from topicledger.resources.topics.plan import wanted as asking
 from topicledger.resources.topics.plan.changes import DESCRIBED
 from topicledger.resources.topics.plan.guards import max_disruptions
 from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, Asked, answer, with_moves
@@ -329,3 +333,24 @@ def test_move_notes_the_min_insync_that_an_alter_of_the_plan_makes(
     found = {row["decision"]: row for row in dicts(noted)}
     assert found["reassign"]["after"] == change["after"] | ({} if needed is None else {NEEDED_MIN_INSYNC: needed})
     assert (found["reassign"]["resolved_configs"], found["alter_configs"]["after"]) == (resolved, None)
+
+
+def test_rebalance_leaves_topics_that_a_row_of_an_unknown_cluster_may_mean(spark: SparkSession) -> None:
+    """Such a row may say where the replicas may be; the topics of another cluster of the settings are others."""
+    clusters = {name: cluster_settings(name, "localhost:1") for name in ("main", "other")}
+    settings = Settings(path=Path("s.toml"), tables=TablesSettings(root="x"), clusters=clusters)
+    rows = manifest_rows(
+        spark,
+        {"topic": "a", "cluster": "mian", "placement": "rack:eu"},
+        {"topic": "b", "cluster": None},
+        {"topic": "c", "num_partitions": 0},
+        {"topic": "d", "cluster": "other", "num_partitions": 0},
+        {"topic": "e"},
+        {"topic": "f", "cluster": "other"},
+    )
+    run: Any = SimpleNamespace(manifests=lambda _: rows, manifest_version=1, settings=settings, clusters=())
+    goal = asking.rebalanced(run, Rebalance(broker=3, fills=False), ["main"])
+    assert goal.refused is not None
+    refused = {(row["topic"], row["error"]) for row in goal.refused.where("cluster = 'main'").collect()}
+    assert refused == {("a", "UNKNOWN_CLUSTER"), ("b", "UNKNOWN_CLUSTER"), ("c", "INVALID_NUM_PARTITIONS")}
+    assert [row["topic"] for row in goal.validated.collect()] == ["e"]

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.frames import observed_rows, validated_rows
+from tests.unit.frames import manifest_rows, observed_rows, validated_rows
+from topicledger.manifests.rows import validate
 from topicledger.resources.topics.observe import moves
 from topicledger.resources.topics.observe.moves import ObservedMoves, Unsettled, observe_unsettled
 from topicledger.resources.topics.plan import renames
@@ -118,3 +119,29 @@ def test_a_topic_whose_move_ended_between_two_requests_counts_as_moving(
     found = observe_unsettled(spark, [], kafka, topics)
     assert {row["topic"] for row in found.topics.collect()} == {"old", "unanswered", "listed"}
     assert found.unknown == {"dark": "no answer"}
+
+
+def test_a_topic_is_not_created_without_knowing_what_it_takes_from_the_old_one(spark: SparkSession) -> None:
+    """Brokers that answer an error about a topic don't say that it isn't there."""
+    rows = [{"topic": "a", "replaces": "old"}, {"topic": "b", "replaces": "gone"}, {"topic": "c", "replaces": "other"}]
+    validated = validated_rows(spark, *({**each, "outcome": None} for each in rows))
+    answers = {"permitted": False, "unknown": "UNKNOWN_SERVER_ERROR"}
+    topics = observed_rows(spark, {"topic": "old", **answers}, {"topic": "other", **answers}, {"topic": "c"})
+    seen: Any = SimpleNamespace(topics=topics)
+    new = validated.select("cluster", "topic", "replaces", "owner", F.lit(True).alias("accepted"))
+    run: Any = SimpleNamespace(spark=spark)
+    found = {
+        row["topic"]: row for row in Renames(run=run, rows=new, before=None).inherited(validated, seen, None).collect()
+    }
+    assert {topic: row["error"] for topic, row in found.items()} == {"a": "NO_ANSWER", "b": None, "c": None}
+    assert (found["a"]["phase"], found["a"]["outcome"]) == ("observe", "failed")
+    assert "it replaces old, about which brokers answer UNKNOWN_SERVER_ERROR" in found["a"]["error_message"]
+
+
+def test_copies_of_a_row_replace_a_topic_once(spark: SparkSession) -> None:
+    """C2: with two rows, a run would create the topic twice, which brokers refuse."""
+    declared = manifest_rows(spark, *[{"topic": "a", "replaces": "old"}] * 2)
+    run: Any = SimpleNamespace(manifests=lambda _: declared, manifest_version=1)
+    found = renames.renames(run, declared.transform(validate(["main"], None)), None)
+    assert found is not None
+    assert [(row["topic"], row["accepted"]) for row in found.rows.collect()] == [("a", True)]

@@ -16,6 +16,9 @@ _REPLACED = ("cluster", REPLACES)
 def once_replaced(declared: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Refuse rows that replace a topic which is still declared, or which several topics replace.
 
+    A row with state absent of such a topic is refused, too: without it, the old topic would go before the new one is
+    there, and whether or not it is used.
+
     In and out: one row per topic, with `error` and `error_message`. `declared`: the same rows before copies were
     merged, since nothing has sorted them yet.
     """
@@ -31,10 +34,17 @@ def once_replaced(declared: DataFrame) -> Callable[[DataFrame], DataFrame]:
     wrong = replaced.join(both.withColumn("_both", F.lit(True)), on=list(_REPLACED), how="left")
     reasons = wrong.select(*_REPLACED, why.alias("_why")).where(F.col("_why").isNotNull())
     message = F.concat_ws("; ", "error_message", "_why")
+    by = replaced.select("cluster", F.col(REPLACES).alias("topic"), F.col("_first").alias("_by"))
+    goes = F.concat(
+        F.lit("the row of "), F.col("_by"), F.lit(" says that it replaces this topic: remove one of these rows")
+    )
+    absent = F.when(F.col("state").eqNullSafe(F.lit("absent")), goes)
 
     def transform(rows: DataFrame) -> DataFrame:
         return (
             rows.join(F.broadcast(reasons), on=list(_REPLACED), how="left")
+            .join(F.broadcast(by), on=["cluster", "topic"], how="left")
+            .withColumn("_why", F.coalesce("_why", absent))
             .withColumns(
                 {
                     "error": F.coalesce(

@@ -33,7 +33,7 @@ from topicledger.resources.topics.observe.topic_use import read_last_records
 from topicledger.resources.topics.plan.decide import live_counts, texts
 from topicledger.resources.topics.plan.former import Former
 from topicledger.resources.topics.plan.idle import never_idle, rules_of_use
-from topicledger.resources.topics.plan.undeclared import idle_days
+from topicledger.resources.topics.plan.undeclared import idle_days, with_named
 
 _VALUES = "map<string,string>"
 
@@ -59,8 +59,10 @@ class Renames:
 
         In: the result of `manifests.rows.validate`, and `configs` of `describe`. A row is refused if the configs of its
         old topic can't be described. A row without a replication factor is refused if replicas of its old topic are, or
-        may be, being moved: brokers count those of both places.
+        may be, being moved: brokers count those of both places. A row fails if brokers answer an error about its old
+        topic, which may exist.
         """
+        validated = validated.transform(partial(self._of_known, seen=seen))
         if configs is None:
             return validated
         old = (
@@ -124,6 +126,25 @@ class Renames:
             .transform(materialised)
         )
 
+    def _of_known(self, validated: DataFrame, *, seen: Observation) -> DataFrame:
+        untold = seen.topics.where("unknown IS NOT NULL").select(
+            "cluster", F.col("topic").alias(REPLACES), F.col("unknown").alias("_answer")
+        )
+        new = self.rows.where("accepted").join(seen.topics.where("permitted"), on=["cluster", "topic"], how="left_anti")
+        asked = new.join(untold, on=["cluster", REPLACES], how="inner").select("cluster", "topic", "_answer")
+        message = text(
+            "it replaces ", F.col(REPLACES), ", about which brokers answer ", F.col("_answer"), ", so it is unknown "
+            "what it takes from there, and nothing is planned for it: look for it in their logs, then run again"
+        )  # fmt: skip
+        end = ended(F.lit(Phase.OBSERVE.value), F.lit(Outcome.FAILED.value), F.lit(Refusal.NO_ANSWER.value), message)
+        unanswered = F.col("_answer").isNotNull() & F.col("phase").isNull()
+        return (
+            validated.join(F.broadcast(asked), on=["cluster", "topic"], how="left")
+            .withColumn("_end", F.when(unanswered, end))
+            .transform(with_ended, "_end")
+            .select(*validated.columns)
+        )
+
     def _moves(self, clusters: Sequence[ClusterSettings], old: DataFrame) -> DataFrame | None:
         """Return the topics that are being moved: cluster, `_moving` (topics), `_unknown`; None without clusters.
 
@@ -182,7 +203,7 @@ class Renames:
         replaced = F.coalesce(F.col("_by").isNotNull() & unnamed, F.lit(False))
         decision = F.when(self._may_go(), F.lit(Action.DELETE.value)).otherwise(F.lit(Decision.UNMANAGED.value))
         rows = rows.join(by, on=key, how="left").transform(self._with_former).withColumn("_replaced", replaced)
-        rows = rows.withColumns(
+        rows = rows.transform(self._with_named).withColumns(
             {
                 "decision": F.when(F.col("_replaced"), decision).otherwise(F.col("decision")),
                 "owner": F.when(F.col("_replaced"), F.coalesce("_owner_then", "_by.owner")).otherwise(F.col("owner")),
@@ -208,11 +229,19 @@ class Renames:
             .withColumn("_by", F.when(F.col("_created_by").isNotNull(), once).otherwise(F.col("_by")))
         )
 
+    def _with_named(self, rows: DataFrame) -> DataFrame:
+        """Add the columns of `with_named`, by rows themselves: the row that replaces a topic doesn't keep it."""
+        if self.before is None or not idle_days(self.run):
+            return rows.withColumns({"_named": F.lit(None).cast("boolean"), "_unreadable": F.lit(None).cast("string")})
+        alone = self.run.manifests(self.run.manifest_version).withColumn(REPLACES, F.lit(None).cast("string"))
+        return rows.transform(with_named(alone, list(self.run.settings.clusters)))
+
     def _may_go(self) -> Column:
-        """Return whether an old topic may be deleted, unless it is used."""
+        """Return whether an old topic may be deleted, unless it is used. No row may name it, or be meant to."""
         names = idle_days(self.run) if self.before is not None else {}
         others = any_matches("topic", self.run.settings.scope.ignore_topics)
         done = F.col("_by.accepted") & F.coalesce(F.col("_by._lives"), F.lit(False))
+        done &= F.col("_named").isNull() & F.col("_unreadable").isNull()
         return done & F.col("cluster").isin(*names) & never_idle().isNull() & ~others
 
     def _with_offsets(self, rows: DataFrame) -> DataFrame:
@@ -304,7 +333,8 @@ def renames(run: Run, validated: DataFrame, before: Former | None) -> Renames | 
     none_did = before is None or before.replaced.isEmpty()
     if none_did and run.manifests(run.manifest_version).where(asks).isEmpty():
         return None
-    rows = validated.where(asks & F.col("state").eqNullSafe(F.lit(PRESENT))).select(
+    is_copy = F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))
+    rows = validated.where(asks & ~is_copy & F.col("state").eqNullSafe(F.lit(PRESENT))).select(
         "cluster", "topic", REPLACES, "owner", F.col("phase").isNull().alias("accepted")
     )
     return Renames(run=run, rows=rows.transform(materialised), before=before)

@@ -15,6 +15,7 @@ from topicledger.config.settings import ChangeSettings
 from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.meant import clusters_meant
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, ReplicaAction
 from topicledger.model.moves import Rebalance
@@ -106,8 +107,10 @@ def brought_about(validated: DataFrame, changes: Mapping[str, ChangeSettings], k
 
 def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that a broker is drained or filled, as far as the manifests' placements allow."""
-    rows = run.manifests(run.manifest_version).transform(manifests.validated_by(run.settings, selected))
+    rows = run.manifests(run.manifest_version).transform(manifests.validated_by(run.settings, None))
     names = [each.name for each in run.clusters]
+    wrong = rows.where((F.col("outcome") == Outcome.REFUSED.value) & F.col("topic").isNotNull())
+    inside = F.lit(True) if selected is None else F.col("cluster").isin(*selected)
 
     def require_broker(seen: Observation) -> None:
         """Raise ClusterError if a cluster wasn't reached, and UsageError if it has no such broker."""
@@ -127,8 +130,8 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
             _require_all_seen(run, rebalance.broker)
 
     return Wanted(
-        validated=rows.where(F.col("phase").isNull()),
-        refused=rows.where((F.col("outcome") == Outcome.REFUSED.value) & F.col("topic").isNotNull()),
+        validated=rows.where(F.col("phase").isNull() & inside),
+        refused=wrong.select(clusters_meant(list(run.settings.clusters)), "topic", "error", "error_message"),
         kinds=list(ReplicaAction),
         require=require_broker,
         replicas=Asked(moves=names, elections=names, rebalance=rebalance),
