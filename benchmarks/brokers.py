@@ -21,7 +21,8 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parent.parent / "build" / "jars")
 NAME = "bench"
-CONFIGS = {"retention.ms": "3600000"}
+RETENTION = "3600000"
+CONFIGS = {"retention.ms": RETENTION}
 _VISIBLE_SECONDS = 600.0
 _OPTIONS = KafkaOptions(heap="2g")
 """With the default of 512 MB, a broker with 20,000 topics does nothing but collect garbage."""
@@ -34,6 +35,13 @@ def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
     """Start this many empty clusters of one broker each."""
     with ExitStack() as stack:
         yield [stack.enter_context(EmbeddedKafka(JARS / "kafka", _OPTIONS)) for _ in range(count)]
+
+
+@contextmanager
+def of_one_cluster(count: int) -> Iterator[EmbeddedKafka]:
+    """Start one empty cluster of this many brokers."""
+    with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, brokers=count)) as kafka:
+        yield kafka
 
 
 @contextmanager
@@ -91,8 +99,9 @@ def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
 def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
     """Create topics, wait until all have leaders, and return their deletes; the broker may still make logs (C21)."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and allowed < count + _OTHER_FILES:
-        limit = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
+    logs = -(-count // len(kafka.brokers))
+    if allowed != resource.RLIM_INFINITY and allowed < logs + _OTHER_FILES:
+        limit = f"a broker keeps a file open for each of {logs:,} logs, and may open {allowed:,} (ulimit -Hn)"
         print(f"warning: {limit}: it may end while it is measured", file=sys.stderr, flush=True)
     with executor(kafka) as sending:
         targets = creates(count)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from benchmarks import brokers
 from benchmarks.measure import Work, in_turns
@@ -24,7 +25,7 @@ DRIVER_MEMORY = "512m"
 """Memory of the measuring process; the jobs have Spark's default of 1 GB."""
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
-_SUBMIT = _REPOSITORY / "spark-submit.sh"
+SUBMIT = _REPOSITORY / "spark-submit.sh"
 _PLAIN = Path(__file__).resolve().parent / "plain"
 _READY = re.compile(r"^from session ready to exit: ([0-9.]+) s$", re.MULTILINE)
 
@@ -51,7 +52,7 @@ def whole(size: Size, folder: Path) -> Result:
         return {"created": int(output.split("created: ")[1].split()[0])}
 
     def timed(ground: Ground) -> Mapping[str, int]:
-        output = run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
+        output = run([str(SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
         times["provision"].append(_from_ready(output))
         return outcomes(output)
 
@@ -142,17 +143,17 @@ def exact(size: Size, folder: Path) -> Result:
     )
 
 
-def ledger(folder: Path, count: int) -> Path:
-    """Make a ledger with all its tables; only `manifests` has rows."""
-    root = folder / f"ledger-{count}"
-    run([sys.executable, "-m", "benchmarks.ledger", str(root), str(count)])
+def ledger(folder: Path, count: int, retention: str = brokers.RETENTION) -> Path:
+    """Make a ledger with all its tables; only `manifests` has rows, of topics with this `retention.ms`."""
+    root = folder / f"ledger-{count}-{retention}"
+    run([sys.executable, "-m", "benchmarks.ledger", str(root), str(count), retention])
     return root
 
 
 def ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> Ground:
-    root = folder / f"at-{kafka.cluster_id}"
+    root = folder / f"{template.name}-at-{kafka.cluster_id}"
     shutil.copytree(template, root)
-    settings = folder / f"{kafka.cluster_id}.toml"
+    settings = root.with_suffix(".toml")
     servers = json.dumps(kafka.bootstrap_servers)
     settings.write_text(
         f'[tables]\nroot = "{root}"\n[clusters.{brokers.NAME}]\nbootstrap_servers = {servers}\n', encoding="utf-8"
@@ -168,13 +169,19 @@ def fresh_ground(folder: Path, template: Path) -> Iterator[Ground]:
 
 
 def provision(ground: Ground) -> Mapping[str, int]:
-    output = run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
+    output = run([str(SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
     return outcomes(output)
 
 
 def outcomes(output: str) -> Mapping[str, int]:
-    document = json.loads(output[output.index("{") : output.rindex("}") + 1])
-    return {**document["decisions"], **document["outcomes"]}
+    found = document(output)
+    return {**found["decisions"], **found["outcomes"]}
+
+
+def document(output: str) -> Mapping[str, Any]:
+    """Return the result document of a job, which may print other lines around it."""
+    found: Mapping[str, Any] = json.loads(output[output.index("{") : output.rindex("}") + 1])
+    return found
 
 
 def create_plainly(kafka: EmbeddedKafka, count: int, most: int = 2_000) -> Mapping[str, int]:
@@ -212,7 +219,7 @@ def _spark_submit(script: Path, *arguments: str) -> list[str]:
 
 def run(command: Sequence[str]) -> str:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment.pop("PYSPARK_SUBMIT_ARGS", None)
+    environment.pop("PYSPARKSUBMIT_ARGS", None)
     done = subprocess.run(command, capture_output=True, text=True, cwd=_REPOSITORY, env=environment, check=False)
     if done.returncode != 0:
         raise AssertionError(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr[-5_000:]}")

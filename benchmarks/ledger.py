@@ -1,4 +1,4 @@
-"""python -m benchmarks.ledger FOLDER COUNT: make a ledger to provision from, in a separate process."""
+"""python -m benchmarks.ledger FOLDER COUNT RETENTION: make a ledger to provision from, in a separate process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from topicledger.schemas import MANIFESTS
 
 
 def main() -> None:
-    """Make all tables; `manifests` has COUNT topics, the others are empty."""
-    folder, count = sys.argv[1:]
+    """Make all tables; `manifests` has COUNT topics with this `retention.ms`, the others are empty."""
+    folder, count, retention = sys.argv[1:]
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
     ledger = Ledger(spark, folder)
     all_tables(ledger)
-    configs = F.create_map(*(F.lit(part) for item in brokers.CONFIGS.items() for part in item))
+    configs = F.create_map(F.lit("retention.ms"), F.lit(retention))
     given = {
         "cluster": F.lit(brokers.NAME),
         "topic": F.concat(F.lit("bench."), F.lpad(F.col("id").cast("string"), 5, "0")),

@@ -21,8 +21,10 @@ def main() -> None:
     client = AdminClient({"bootstrap.servers": servers})
     there = client.list_topics(timeout=_SECONDS).topics
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in wanted if name in there]
-    described = client.describe_configs(asked) if asked else {}
-    changed = sum(future.result(timeout=_SECONDS)["retention.ms"].value != "3600000" for future in described.values())
+    changed = 0
+    for start in range(0, len(asked), int(most)):
+        described = client.describe_configs(asked[start : start + int(most)]).values()
+        changed += sum(future.result(timeout=_SECONDS)["retention.ms"].value != "3600000" for future in described)
     new = [
         NewTopic(name, num_partitions=1, replication_factor=1, config={"retention.ms": "3600000"})
         for name in wanted
@@ -32,7 +34,7 @@ def main() -> None:
         batch = new[start : start + int(most)]
         for future in client.create_topics(batch, operation_timeout=_SECONDS, request_timeout=_SECONDS).values():
             future.result(timeout=_SECONDS)
-    print(f"created: {len(new)}, unchanged: {len(described) - changed}, changed: {changed}")
+    print(f"created: {len(new)}, unchanged: {len(asked) - changed}, changed: {changed}")
 
 
 if __name__ == "__main__":
