@@ -95,7 +95,7 @@ DECIDED = StructType(
         column("configs", VALUES, "as declared"),
         column("owner", _STRING, "as declared"),
         column("labels", VALUES, "as declared"),
-        column("undeclared", _BOOLEAN, "whether no row declares what a revert changes, so any labels may be its own"),
+        column("undeclared", _BOOLEAN, "whether no row declares what changes, so any labels may be its own"),
         column("live", _BOOLEAN, "whether the topic exists; null if brokers don't tell (`observed.unknown`)"),
         column("internal", _BOOLEAN, "whether the topic is internal to Kafka"),
         column("live_num_partitions", _INT, "as observed; null if the topic doesn't exist"),

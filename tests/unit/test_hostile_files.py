@@ -328,6 +328,11 @@ def test_a_link_to_nothing_is_an_error(checkout: Path) -> None:
     broken = "is a link to nothing: restore what it points to, or remove the link"
     assert errors(parsed) == [f"topics/b.yaml: {broken}", f"topics/others: {broken}"]
     assert [row.file for row in parsed.rows] == ["topics/good.json"]
+    for name, target in (("long.json", "a" * 300), ("probe", "../../secrets/perhaps")):
+        (checkout / "topics" / name).symlink_to(target)
+    found = errors(read_manifest_files([Path("topics")], NOTHING))
+    assert f"topics/long.json: {broken}" in found
+    assert f"topics/probe: {LEAVES}" in found, "it doesn't say whether there is such a file"
 
 
 def test_links_within_the_folder_are_followed(checkout: Path) -> None:

@@ -282,6 +282,8 @@ def test_a_topic_that_is_declared_or_replaced_twice_is_not_replaced(spark: Spark
         {"topic": "e", "replaces": "gone"},
         {"topic": "f", "replaces": "declared", "cluster": "other"},
         {"topic": "g", "replaces": "f"},
+        {"topic": "h", "replaces": "meant", "cluster": "mian"},
+        {"topic": "meant", "state": "absent"},
     )
     found = dicts(rows.transform(manifests.validate(["main", "other"], None)))
     refused = {row["topic"]: (row["error"], row["error_message"]) for row in found if row["outcome"] == "refused"}
@@ -298,6 +300,11 @@ def test_a_topic_that_is_declared_or_replaced_twice_is_not_replaced(spark: Spark
         "wrong": ("INVALID_NUM_PARTITIONS", counts),
         "c": twice,
         "d": twice,
+        "h": ("UNKNOWN_CLUSTER", "the run settings name no cluster mian; known: main, other"),
+        "meant": (
+            "INVALID_REPLACES",
+            "the row of h says that it replaces this topic: remove one of these rows",
+        ),
     }
     assert {row["topic"] for row in found if row["outcome"] is None} == {"e", "f", "g"}
 

@@ -300,9 +300,13 @@ def test_a_move_to_fewer_replicas_goes_by_the_configs_that_were_described(spark:
         known=list(wanted),
         statuses={each: SimpleNamespace(cluster_id="K") for each in wanted},
     )
-    asked = ({"cluster": each, "topic": "t", "replication_factor": 2} for each in wanted)
+    asked = [{"cluster": each, "topic": "t", "replication_factor": 2} for each in wanted]
     moves = with_moves(found, validated_rows(spark, *asked), seen, configs.select(*DESCRIBED))
     rows = decision_rows(spark).transform(moves).transform(max_disruptions(0)).collect()
+    assert not any(each["undeclared"] for each in rows)
+    without = with_moves(found, validated_rows(spark, *asked[1:]), seen, configs.select(*DESCRIBED))
+    undeclared = decision_rows(spark).transform(without).where("undeclared").collect()
+    assert [each["cluster"] for each in undeclared] == [asked[0]["cluster"]], "policies take it to have any label"
     assert {each["cluster"]: (each["decision"], each["error"], each["resolved_configs"]) for each in rows} == {
         each: ("reassign", error, {} if needed is None else {MIN_INSYNC: needed})
         for each, (needed, error) in wanted.items()

@@ -205,9 +205,11 @@ def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> t
             folders.remove(name)
             result.errors.append(FileError(str(Path(folder, name)), None, _LEAVES))
         shown = [Path(folder, name) for name in files if not name.startswith(".")]
-        # It may stand for a folder that isn't there, and so for files.
-        broken = {each for each in shown if each.is_symlink() and not each.exists()}
-        result.errors.extend(FileError(str(each), None, _BROKEN) for each in sorted(broken))
+        # A link to nothing may stand for a folder that isn't there, and so for files. Whether a path outside the folder
+        # exists is nobody's business.
+        broken = {each for each in shown if not os.path.exists(each)}  # noqa: PTH110
+        for each in sorted(broken):
+            result.errors.append(FileError(str(each), None, _LEAVES if _leaves(each, path) else _BROKEN))
         found += [each for each in shown if each not in broken and each.suffix.lower() in suffixes]
     if not found and len(result.errors) == errors_before:
         result.errors.append(FileError(str(path), None, f"no manifest files in this folder ({', '.join(suffixes)})"))

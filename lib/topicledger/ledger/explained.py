@@ -69,11 +69,7 @@ class Loads:
 
     def may_follow(self, run: RunRow, table: Table) -> bool:
         """Return whether the plan, with approvals that no digest has, waits for its load."""
-        # Only a plan with nothing to send ends before its approvals.
-        sent = any(run.counts.get(each.value) for each in _OF_SENT)
-        waits = run.state == RunState.FINISHED and FILES_ARGUMENT in run.arguments and not sent
+        # Only a plan with nothing to send ends before its approvals; one that refused anything isn't loaded.
+        acted = any(run.counts.get(each.value) for each in Outcome if each is not Outcome.SKIPPED)
+        waits = run.state == RunState.FINISHED and FILES_ARGUMENT in run.arguments and not acted
         return table is APPROVALS and waits and run.run_id not in self._approved
-
-
-_OF_SENT = (Outcome.OK, Outcome.PENDING, Outcome.FAILED)
-"""Outcomes of a finished run's actions that it sent."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-
-from topicledger.manifests.rows import Transform
 
 
 def has_cluster(clusters: Collection[str]) -> Column:
@@ -21,7 +19,7 @@ def clusters_meant(clusters: Collection[str]) -> Column:
     return F.explode(F.when(has_cluster(clusters), F.array("cluster")).otherwise(every)).alias("cluster")
 
 
-def with_meant(named: DataFrame, unreadable: DataFrame) -> Transform:
+def with_meant(named: DataFrame, unreadable: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Add the columns of both to topics. `named`: by cluster and topic; `unreadable`, with few rows: by cluster."""
     return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
         F.broadcast(unreadable), on="cluster", how="left"

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.manifests.meant import clusters_meant
 from topicledger.model import Refusal
 from topicledger.model.renames import REPLACES
 
 _REPLACED = ("cluster", REPLACES)
 
 
-def once_replaced(declared: DataFrame) -> Callable[[DataFrame], DataFrame]:
+def replacing(
+    written: DataFrame, clusters: Collection[str], judged: Callable[[DataFrame], DataFrame] | None
+) -> DataFrame:
+    """Return the rows that replace a topic, also those with mistakes: cluster, topic, `replaces`.
+
+    In: rows of `manifests`. A row whose cluster isn't in `clusters` may mean each of them. `judged` adds `error` by the
+    rules on owners: what another team writes about a topic that it doesn't own stops nothing.
+    """
+    others = ~F.coalesce(F.col(REPLACES) == F.col("topic"), F.col(REPLACES).isNull())
+    rows = written.where(others)
+    if judged is not None:
+        rows = rows.transform(judged).where(~F.col("error").eqNullSafe(F.lit(Refusal.NOT_YOURS.value)))
+    return rows.select(clusters_meant(clusters), F.coalesce("topic", F.lit("null")).alias("topic"), REPLACES)
+
+
+def once_replaced(declared: DataFrame, by_any: DataFrame) -> Callable[[DataFrame], DataFrame]:
     """Refuse rows that replace a topic which is still declared, or which several topics replace.
 
     A row with state absent of such a topic is refused, too: without it, the old topic would go before the new one is
     there, and whether or not it is used.
 
     In and out: one row per topic, with `error` and `error_message`. `declared`: the same rows before copies were
-    merged, since nothing has sorted them yet.
+    merged, since nothing has sorted them yet. `by_any`: see `replacing`.
     """
     first, last = F.min("topic").alias("_first"), F.max("topic").alias("_last")
     replaced = declared.where(F.col(REPLACES) != F.col("topic")).groupBy(*_REPLACED).agg(first, last)
@@ -34,7 +50,8 @@ def once_replaced(declared: DataFrame) -> Callable[[DataFrame], DataFrame]:
     wrong = replaced.join(both.withColumn("_both", F.lit(True)), on=list(_REPLACED), how="left")
     reasons = wrong.select(*_REPLACED, why.alias("_why")).where(F.col("_why").isNotNull())
     message = F.concat_ws("; ", "error_message", "_why")
-    by = replaced.select("cluster", F.col(REPLACES).alias("topic"), F.col("_first").alias("_by"))
+    by = by_any.groupBy("cluster", F.col(REPLACES).alias("_old")).agg(F.min("topic").alias("_by"))
+    by = by.withColumnRenamed("_old", "topic")
     goes = F.concat(
         F.lit("the row of "), F.col("_by"), F.lit(" says that it replaces this topic: remove one of these rows")
     )

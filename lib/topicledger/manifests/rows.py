@@ -23,7 +23,7 @@ from topicledger.config.scope import TOPICS_IGNORED, ScopeSettings
 from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
-from topicledger.manifests.replacing import once_replaced
+from topicledger.manifests.replacing import once_replaced, replacing
 from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
 from topicledger.model.renames import REPLACES
@@ -325,8 +325,7 @@ def validate(clusters: Collection[str], selected: Collection[str] | None, beside
 
     In: the columns of `manifests` (others are ignored). Out: those columns, `error`, `error_message`, `phase` and
     `outcome`; the last four are null if the row is accepted. One row per (cluster, topic), refused if rows disagree
-    (C2); identical copies become one accepted row and one skipped row that mentions them. Each row without a topic
-    remains a separate row.
+    (C2); identical copies become one accepted and one skipped row, which notes them. Rows without a topic stay apart.
 
     `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out. `besides`:
     additional rules, such as `yours`.
@@ -340,8 +339,9 @@ def validate(clusters: Collection[str], selected: Collection[str] | None, beside
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = validated.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = validated.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
-        grouped = grouped.transform(once_replaced(rows.where(keyed)))
-        return grouped.unionByName(unique).transform(_with_verdict)
+        by_any = replacing(manifests.select(*COLUMNS), clusters, with_reasons(besides) if besides else None)
+        once = grouped.transform(once_replaced(rows.where(keyed), by_any))
+        return once.unionByName(unique).transform(_with_verdict)
 
     return transform
 

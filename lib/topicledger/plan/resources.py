@@ -207,9 +207,10 @@ def refused_now(
 ) -> Iterator[tuple[Transform, Mapping[str, str]]]:
     """Yield transforms that refuse planned actions which policies don't allow any more, and clusters' errors.
 
-    Policies are evaluated on the clusters' current resources, with owners and labels from the latest tables, and owners
-    of resources without a row from the plan. Clusters are asked only about planned actions (columns of `plans`) of
-    kinds with policies. The errors: cluster -> why its actions can't be evaluated.
+    Policies are evaluated on the clusters' current resources, with owners and labels from the latest tables, or from
+    those of the plan if they are earlier ones, and owners of resources without a row from the plan. Clusters are asked
+    only about planned actions (columns of `plans`) of kinds with policies. The errors: cluster -> why its actions can't
+    be evaluated.
     """
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
@@ -220,9 +221,11 @@ def refused_now(
         if not ids:
             continue
         clusters = [each for each in run.clusters if each.name in ids]
+        # A plan from earlier manifests has the owners and labels of then, as for topics.
         latest = latest_if_exists(run.ledger, kind.table)
+        version = run.version_of(kind.table) if run.of_earlier_manifests else latest
         declared = F.lit(True).alias("_declared")
-        own = validated_rows(run, kind, latest, None).select(*_KEY, F.col("owner").alias("_own"), "labels", declared)
+        own = validated_rows(run, kind, version, None).select(*_KEY, F.col("owner").alias("_own"), "labels", declared)
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         validated = (
             asked.drop("labels")
@@ -270,23 +273,26 @@ def changed_declarations(run: Run, work: Work) -> Sequence[Transform]:
             # The plan differs from the table on purpose: only a change of the table since the plan matters.
             before = validated_rows(run, kind, then, run.selected)
             found.append(declared_otherwise(of, before, validated, then, latest))
-            row = F.to_json(F.struct(*kind.table.schema.names, "phase"))
-            # Rows that the table had then count as little as they did in the plan.
-            since = validated.join(before.select(row.alias("_before")), on=[row == F.col("_before")], how="left_anti")
-            found += _protecting(run, kind, since, then)
+            found += _protecting(run, kind, validated, then, before=before)
         else:
             found.append(no_longer_declared(of, validated, latest, then, of_files=run.of_files, scope=run.scope))
             found += _protecting(run, kind, validated, then)
     return found
 
 
-def _protecting(run: Run, kind: ResourceKind, validated: DataFrame, then: int | None) -> Iterator[Transform]:
+def _protecting(
+    run: Run, kind: ResourceKind, validated: DataFrame, then: int | None, *, before: DataFrame | None = None
+) -> Iterator[Transform]:
     """Yield the kind's `Deciding.protected` for the latest rows; `then`: the table's version that the plan knew.
 
     A plan from files knows rows that the table didn't have: those that it acts on, and those that exist already.
+    `before`: rows that count as little as they did in the plan.
     """
     if kind.deciding.protected is None:
         return
+    if before is not None:
+        row = F.to_json(F.struct(*kind.table.schema.names, "phase"))
+        validated = validated.join(before.select(row.alias("_before")), on=[row == F.col("_before")], how="left_anti")
     asked_for = F.col("phase").isNull() & (F.col("state") == PRESENT)
     known = validated_rows(run, kind, then, run.selected).where(asked_for).select(*_KEY)
     if run.of_files:

@@ -54,7 +54,7 @@ def acl_forbidden(
     pattern_types: Sequence[str] = (),
     permissions: Sequence[str] = (ALLOW,),
 ) -> RowRule:
-    """No ACL is added that fits all given settings.
+    """No ACL is added that fits all given settings; of a prefix, its own text counts.
 
     `principals` and `names` are patterns (RE2), the others are Kafka's names. An ACL of ALL fits each of `operations`,
     one of `User:*` each of `principals`, and one of all names each of `names`, since it grants each.
@@ -108,7 +108,9 @@ def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
             "cluster", "resource", "acl.resource_name", "acl.pattern_type", "owner"
         )
         others = ~owner_key(F.col("topic_owner")).eqNullSafe(owner_key(F.col("owner")))
-        owned_by = F.struct("topic", F.coalesce(F.btrim("topic_owner"), F.lit("nobody")).alias("owner"))
+        owner = F.coalesce(F.btrim("topic_owner"), F.lit("nobody"))
+        absent = F.when(F.col("_present"), "").otherwise(" (remove its row, which isn't present, if the topic is gone)")
+        owned_by = F.struct("topic", F.concat(owner, absent).alias("owner"))
         found = (
             asked.transform(covered_topics, owners)
             .groupBy("cluster", "resource")

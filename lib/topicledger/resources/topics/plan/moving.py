@@ -48,9 +48,7 @@ _ANSWER = StructType(
         StructField("assignments", ASSIGNMENTS),
         StructField("moves", MOVES),
         *CHANGE,
-        StructField("error", StringType()),
-        StructField("error_message", StringType()),
-        StructField("warning", StringType()),
+        *(StructField(name, StringType()) for name in ("error", "error_message", "warning")),
     ]
 )
 """The planner's answer. A create has `assignments`, a reassign has `moves`; a reassign and elect_leaders have `before`
@@ -343,7 +341,8 @@ def with_moves(answers: DataFrame, validated: DataFrame, seen: Observation, conf
     In and out: `phases.DECIDED`. `validated` is from `manifests.rows.validate`, and `configs` from `changes.describe`.
     `resolved_configs` of a move are the topic's configs after the run's open alters; `live_configs` those of now.
     """
-    declared = validated.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
+    accepted = validated.where(F.col("phase").isNull()).withColumn("undeclared", F.lit(False))
+    declared = accepted.select("cluster", "topic", *_DECLARED, "undeclared")
     counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
     live = seen.topics.select("cluster", "topic", "topic_id", *counts)
     actions = F.col("decision").isin(*ReplicaAction, Decision.OUTSIDE.value) & F.col("cluster").isin(*seen.known)
@@ -359,6 +358,7 @@ def with_moves(answers: DataFrame, validated: DataFrame, seen: Observation, conf
             {
                 **empty,
                 "cluster_id": lookup(ids, F.col("cluster")),
+                "undeclared": F.coalesce("undeclared", F.lit(True)),
                 "live": F.lit(True),
                 "waits": F.lit(False),
                 "violations": warning("placement", F.col("warning")),

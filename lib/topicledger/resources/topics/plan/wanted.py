@@ -15,7 +15,7 @@ from topicledger.config.settings import ChangeSettings
 from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.meant import clusters_meant
+from topicledger.manifests.meant import clusters_meant, has_cluster
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, ReplicaAction
 from topicledger.model.moves import Rebalance
@@ -107,10 +107,12 @@ def brought_about(validated: DataFrame, changes: Mapping[str, ChangeSettings], k
 
 def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
     """Return the goal that a broker is drained or filled, as far as the manifests' placements allow."""
-    rows = run.manifests(run.manifest_version).transform(manifests.validated_by(run.settings, None))
-    names = [each.name for each in run.clusters]
+    names, known = [each.name for each in run.clusters], list(run.settings.clusters)
+    # A row of an unknown cluster may mean a selected one.
+    inside = F.lit(True) if selected is None else F.col("cluster").isin(*selected) | ~has_cluster(known)
+    written = run.manifests(run.manifest_version).where(F.coalesce(inside, F.lit(True)))
+    rows = written.transform(manifests.validated_by(run.settings, None))
     wrong = rows.where((F.col("outcome") == Outcome.REFUSED.value) & F.col("topic").isNotNull())
-    inside = F.lit(True) if selected is None else F.col("cluster").isin(*selected)
 
     def require_broker(seen: Observation) -> None:
         """Raise ClusterError if a cluster wasn't reached, and UsageError if it has no such broker."""
@@ -130,8 +132,8 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
             _require_all_seen(run, rebalance.broker)
 
     return Wanted(
-        validated=rows.where(F.col("phase").isNull() & inside),
-        refused=wrong.select(clusters_meant(list(run.settings.clusters)), "topic", "error", "error_message"),
+        validated=rows.where(F.col("phase").isNull()),
+        refused=wrong.select(clusters_meant(known), "topic", "error", "error_message"),
         kinds=list(ReplicaAction),
         require=require_broker,
         replicas=Asked(moves=names, elections=names, rebalance=rebalance),
