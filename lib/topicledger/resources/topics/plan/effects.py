@@ -34,6 +34,9 @@ _NO_LIMIT = Decimal("9" * 29)
 _IN_SYNC = "min.insync.replicas"
 
 
+_UNKNOWN = ("live_replication_factor", "live_min_replicas", "resolved_replication_factor")
+
+
 def of_plans(plans: DataFrame) -> DataFrame:
     """Add the columns that `losses` and `disruptions` need to rows of `plans`.
 
@@ -48,7 +51,7 @@ def of_plans(plans: DataFrame) -> DataFrame:
             "decision": F.col("action"),
             "live_configs": configs,
             "moves": read_moves(),
-            "live_replication_factor": F.lit(None).cast("int"),
+            **{name: F.lit(None).cast("int") for name in _UNKNOWN},
             "resolved_configs": F.lit(None).cast("map<string,string>"),
         }
     )
