@@ -39,7 +39,7 @@ class _Jobs:
         return {"unchanged": _plan(self.same, next(self.names))["decisions"]["unchanged"]}
 
     def changed(self, _: object) -> Mapping[str, int]:
-        return {"alter_configs": _plan(self.different, next(self.names))["decisions"]["alter_configs"]}
+        return {"pending": _plan(self.different, next(self.names))["pending_changes"]}
 
     def drift(self, _: object) -> Mapping[str, int]:
         return {"drift": document(_job("drift", self.different, "--format", "json"))["drift_count"]}
