@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from functools import partial
 
@@ -205,11 +205,27 @@ def _literals(words: Mapping[str, str | None]) -> Column:
 
 def _of_config(words: _Words, name: Column) -> Column:
     old, new = _live(name), F.col("after")[name]
-    was, becomes = _number(old), _number(new)
+    room = _number(F.coalesce(F.try_element_at("after", below := F.try_element_at(words.below, name)), _live(below)))
+    return _once(
+        {"old": old, "new": new, "was": _number(old), "becomes": _number(new), "room": room},
+        lambda known: _effect(words, name, known),
+    )
+
+
+def _once(values: Mapping[str, Column], then: Callable[[Column], Column]) -> Column:
+    """Compute `then` of a struct of values, each of which is computed once however often `then` has it.
+
+    Within lambda functions, Spark computes an expression wherever it stands: here, each number dozens of times.
+    """
+    struct = F.struct(*(value.alias(name) for name, value in values.items()))
+    return F.get(F.transform(F.array(struct), then), F.lit(0))
+
+
+def _effect(words: _Words, name: Column, known: Column) -> Column:
+    old, new, was, becomes, room = (known[each] for each in ("old", "new", "was", "becomes", "room"))
     limited, unlimited = F.coalesce(was < _NO_LIMIT, F.lit(True)), becomes == F.lit(_NO_LIMIT)
     higher = F.coalesce(becomes > was, becomes.isNotNull())
     below = F.try_element_at(words.below, name)
-    room = _number(F.coalesce(F.try_element_at("after", below), _live(below)))
     lower = F.coalesce(becomes < was, becomes < _NO_LIMIT) & (below.isNull() | F.coalesce(becomes < room, F.lit(True)))
     # The plan may also move the topic to the declared number of replicas. Partitions may have different numbers: the
     # least counts.
@@ -260,5 +276,9 @@ def _parts(value: Column) -> Column:
 
 def _number(value: Column) -> Column:
     """Convert to a number; a negative one means no limit, as does one from `NO_LIMIT` on."""
-    number = plain_number(value).try_cast("decimal(38,9)")
-    return F.when((number < 0) | (number >= NO_LIMIT), F.lit(_NO_LIMIT)).otherwise(number)
+
+    def limit(known: Column) -> Column:
+        number = known["number"]
+        return F.when((number < 0) | (number >= NO_LIMIT), F.lit(_NO_LIMIT)).otherwise(number)
+
+    return _once({"number": plain_number(value).try_cast("decimal(38,9)")}, limit)
