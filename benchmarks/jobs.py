@@ -219,7 +219,7 @@ def _spark_submit(script: Path, *arguments: str) -> list[str]:
 
 def run(command: Sequence[str]) -> str:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment.pop("PYSPARKSUBMIT_ARGS", None)
+    environment.pop("PYSPARK_SUBMIT_ARGS", None)
     done = subprocess.run(command, capture_output=True, text=True, cwd=_REPOSITORY, env=environment, check=False)
     if done.returncode != 0:
         raise AssertionError(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr[-5_000:]}")

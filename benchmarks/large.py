@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,33 +25,6 @@ _SHOWN = "shown"
 _OTHER_RETENTION = "7200000"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Jobs:
-    """A cluster whose topics are as one ledger declares them, and not as another does."""
-
-    same: Ground
-    different: Ground
-    names: Iterator[str]
-    """Ids of runs."""
-
-    def unchanged(self, _: object) -> Mapping[str, int]:
-        return {"unchanged": _plan(self.same, next(self.names))["decisions"]["unchanged"]}
-
-    def changed(self, _: object) -> Mapping[str, int]:
-        return {"pending": _plan(self.different, next(self.names))["pending_changes"]}
-
-    def drift(self, _: object) -> Mapping[str, int]:
-        return {"drift": document(_job("drift", self.different, "--format", "json"))["drift_count"]}
-
-    def show(self, _: object) -> Mapping[str, int]:
-        return {"lines": len(_job("runs", self.different, first=("show", _SHOWN)).splitlines())}
-
-    def report(self, _: object) -> Mapping[str, int]:
-        made = self.different.root.parent / "report.html"
-        _job("report", self.different, "--to", str(made), first=(_SHOWN,))
-        return {"bytes": made.stat().st_size}
-
-
 def run_large(size: Size, folder: Path) -> Result:
     """Plan and audit a cluster, once as declared, and once with a change for every topic."""
     topics, samples = _TOPICS[size], _SAMPLES[size]
@@ -62,17 +34,38 @@ def run_large(size: Size, folder: Path) -> Result:
         different = ground(folder, ledger(folder, topics, retention=_OTHER_RETENTION), kafka)
         with different.settings.open("a", encoding="utf-8") as file:
             file.write('[changes]\nconfigs = "declared"\n')
-        jobs = _Jobs(same=same, different=different, names=(f"run-{number}" for number in count()))
+        names = (f"run-{number}" for number in count())
         _plan(different, _SHOWN)
-        whats: Mapping[str, tuple[str, Callable[[object], Mapping[str, int]]]] = {
-            "nothing": ("plan, all as declared", jobs.unchanged),
-            "plan": ("plan, a config of every topic differs; validated", jobs.changed),
-            "drift": ("drift, every topic drifts", jobs.drift),
-            "show": ("runs show of such a plan", jobs.show),
-            "report": ("report of such a plan", jobs.report),
-            "plain": ("librdkafka: list, describe", lambda _: create_plainly(kafka, topics)),
-        }
-        works = [Work(name=name, what=what, do=do) for name, (what, do) in whats.items()]
+
+        def reported() -> int:
+            made = folder / "report.html"
+            _job("report", different, "--to", str(made), first=(_SHOWN,))
+            return made.stat().st_size
+
+        works = [
+            Work(
+                name="nothing",
+                what="plan, all as declared",
+                do=lambda _: {"unchanged": _plan(same, next(names))["decisions"]["unchanged"]},
+            ),
+            Work(
+                name="plan",
+                what="plan, a config of every topic differs; validated",
+                do=lambda _: {"pending": _plan(different, next(names))["pending_changes"]},
+            ),
+            Work(
+                name="drift",
+                what="drift, every topic drifts",
+                do=lambda _: {"drift": document(_job("drift", different, "--format", "json"))["drift_count"]},
+            ),
+            Work(
+                name="show",
+                what="runs show of such a plan",
+                do=lambda _: {"lines": len(_job("runs", different, first=("show", _SHOWN)).splitlines())},
+            ),
+            Work(name="report", what="report of such a plan", do=lambda _: {"bytes": reported()}),
+            Work(name="plain", what="librdkafka: list, describe", do=lambda _: create_plainly(kafka, topics)),
+        ]
         series = in_turns(works, warm_ups=0, samples=samples, elsewhere=True)
     plain = series[-1]
     return Result(

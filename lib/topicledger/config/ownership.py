@@ -113,11 +113,9 @@ def _matches_nothing(pattern: str, clusters: Sequence[str]) -> str | None:
         return f"no topic has {show(odd[0])} in its name; a pattern and its owners are separated by a blank"
     begins = re.split(r"[*?]", cluster, maxsplit=1)[0].rstrip("/")
     known = any(each.startswith(begins) for each in clusters) if begins != cluster else cluster in clusters
-    return (
-        f"no cluster of the settings is {show(cluster)}; {nearest(cluster, clusters)}"
-        if cluster and not known
-        else None
-    )
+    if cluster and not known:
+        return f"no cluster of the settings is {show(cluster)}; {nearest(cluster, clusters)}"
+    return None
 
 
 def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:

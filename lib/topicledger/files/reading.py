@@ -207,7 +207,7 @@ def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> t
         shown = [Path(folder, name) for name in files if not name.startswith(".")]
         # A link to nothing may stand for a folder that isn't there, and so for files. Whether a path outside the folder
         # exists is nobody's business.
-        broken = {each for each in shown if not os.path.exists(each)}  # noqa: PTH110
+        broken = {each for each in shown if os.path.islink(each) and not os.path.exists(each)}  # noqa: PTH110, PTH114
         for each in sorted(broken):
             result.errors.append(FileError(str(each), None, _LEAVES if _leaves(each, path) else _BROKEN))
         found += [each for each in shown if each not in broken and each.suffix.lower() in suffixes]

@@ -227,16 +227,18 @@ def refused_now(
         declared = F.lit(True).alias("_declared")
         own = validated_rows(run, kind, version, None).select(*_KEY, F.col("owner").alias("_own"), "labels", declared)
         listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
-        validated = (
+        known = (
             asked.drop("labels")
             .join(own, on=[*_KEY], how="left")
             .withColumn("owner", F.when(F.col("_declared"), F.col("_own")).otherwise(F.col("owner")))
-            .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
+            .transform(materialised)
+        )
+        validated = (
+            known.join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
             .transform(kind.rows.validate(list(run.settings.clusters), None))
-            .join(own.select(*_KEY, F.lit(False).alias("undeclared")), on=[*_KEY], how="left")
-            .withColumn("undeclared", F.coalesce("undeclared", F.lit(True)))
+            .join(known.select(*_KEY, F.col("_declared").isNull().alias("undeclared")), on=[*_KEY], how="left")
             .transform(materialised)
         )
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
@@ -294,7 +296,8 @@ def _protecting(
         row = F.to_json(F.struct(*kind.table.schema.names, "phase"))
         validated = validated.join(before.select(row.alias("_before")), on=[row == F.col("_before")], how="left_anti")
     asked_for = F.col("phase").isNull() & (F.col("state") == PRESENT)
-    known = validated_rows(run, kind, then, run.selected).where(asked_for).select(*_KEY)
+    rows = validated_rows(run, kind, then, run.selected) if before is None else before
+    known = rows.where(asked_for).select(*_KEY)
     if run.of_files:
         planned = run.plans().where(F.col("resource_type") == kind.resource_type).select(*_KEY)
         there = run.ledger.read(kind.observed.table).transform(kind.as_rows.live).select(*_KEY)

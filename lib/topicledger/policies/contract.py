@@ -208,9 +208,10 @@ def replicas() -> Column:
 
 
 def fewest_replicas() -> Column:
-    """Replicas that every partition of a changed topic keeps (int): those of the partition with the fewest, or as
-    declared, if those are fewer. Null for other actions."""
-    return F.when(is_one_of_actions(CHANGES), F.least("live_min_replicas", created_replicas()))
+    """Replicas that every partition of a live topic keeps (int): those of the partition with the fewest, or as declared
+    if those are fewer, since the plan may also move the topic to that number. Null if the live ones are unknown."""
+    live = F.least("live_replication_factor", "live_min_replicas")
+    return F.when(live.isNotNull(), F.least(live, created_replicas()))
 
 
 def fewer_replicas() -> Column:

@@ -62,16 +62,16 @@ def quota_range(
         raise ValueError("give min or max, or required = true")
     allowed = Range(min, max, above_zero=True)
     given = zip(ENTITY, (users, client_ids, ips), strict=True)
-    concerned = [patterns.any_matches(name, found) for name, found in given if found]
+    concerned = {name: patterns.any_matches(name, found) for name, found in given if found}
     if ips:
-        concerned[-1] |= (F.col("ip") != DEFAULT) & host_reason_column(F.col("ip")).isNotNull()
+        concerned["ip"] |= (F.col("ip") != DEFAULT) & host_reason_column(F.col("ip")).isNotNull()
     said = F.col("limits")[limit]
     value = said.cast("double")
     reason = F.when(allowed.excludes(value), text(limit, " is ", said, f"; allowed is {allowed}"))
     if required:
         missing = value.isNull() & F.col("state").eqNullSafe(F.lit(PRESENT))
         reason = reason.when(missing, F.lit(f"{limit} is not set, so nothing limits it; allowed is {allowed}"))
-    fits = reduce(lambda one, other: one & other, concerned, F.lit(True))
+    fits = reduce(lambda one, other: one & other, concerned.values(), F.lit(True))
     return RowRule(
         reason=F.when(F.coalesce(fits, F.lit(False)), reason),
         inputs=text(F.col("resource"), f"; {limit} ", F.coalesce(said, F.lit("not set"))),

@@ -26,7 +26,7 @@ from topicledger.model.topic_configs import (
     Effects,
     topic_configs,
 )
-from topicledger.policies.contract import created_replicas, fewer_replicas, listed, text
+from topicledger.policies.contract import fewer_replicas, fewest_replicas, listed, text
 
 _NO_LIMIT = Decimal("9" * 29)
 
@@ -204,12 +204,10 @@ def _literals(words: Mapping[str, str | None]) -> Column:
 
 
 def _of_config(words: _Words, name: Column) -> Column:
-    old, new = _live(name), F.col("after")[name]
-    room = _number(F.coalesce(F.try_element_at("after", below := F.try_element_at(words.below, name)), _live(below)))
-    return _once(
-        {"old": old, "new": new, "was": _number(old), "becomes": _number(new), "room": room},
-        lambda known: _effect(words, name, known),
-    )
+    old, new, below = _live(name), F.col("after")[name], F.try_element_at(words.below, name)
+    room = F.coalesce(F.try_element_at("after", below), _live(below))
+    numbers = {"was": _number(old), "becomes": _number(new), "room": _number(room)}
+    return _once({"old": old, "new": new, "below": below, **numbers}, lambda known: _effect(words, name, known))
 
 
 def _once(values: Mapping[str, Column], then: Callable[[Column], Column]) -> Column:
@@ -222,15 +220,11 @@ def _once(values: Mapping[str, Column], then: Callable[[Column], Column]) -> Col
 
 
 def _effect(words: _Words, name: Column, known: Column) -> Column:
-    old, new, was, becomes, room = (known[each] for each in ("old", "new", "was", "becomes", "room"))
+    old, new, below, was, becomes, room = (known[each] for each in ("old", "new", "below", "was", "becomes", "room"))
     limited, unlimited = F.coalesce(was < _NO_LIMIT, F.lit(True)), becomes == F.lit(_NO_LIMIT)
     higher = F.coalesce(becomes > was, becomes.isNotNull())
-    below = F.try_element_at(words.below, name)
     lower = F.coalesce(becomes < was, becomes < _NO_LIMIT) & (below.isNull() | F.coalesce(becomes < room, F.lit(True)))
-    # The plan may also move the topic to the declared number of replicas. Partitions may have different numbers: the
-    # least counts.
-    live = F.least("live_replication_factor", "live_min_replicas")
-    replicas = F.when(live.isNotNull(), F.least(live, created_replicas()))
+    replicas = fewest_replicas()
     at_least = F.try_element_at(words.at_least, name)
     # Below the number of replicas, or if one replica is all of them, it changes nothing; what is unknown may change it.
     stops = F.coalesce((becomes >= replicas) & (was < replicas) & (replicas > 1) | (becomes > replicas), becomes > 1)

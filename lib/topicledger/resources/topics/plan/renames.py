@@ -7,7 +7,7 @@ policies as a prune. Guards, policies and approvals see that like any other dele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,6 +47,11 @@ class Renames:
     """cluster, topic, `replaces`, owner, labels, and `accepted`: whether the row isn't refused."""
     before: Former | None
     """Owners of old topics, and topics that rows no longer replace; None if the run deletes neither kind."""
+
+    @property
+    def _idle_days(self) -> Mapping[str, int]:
+        """The idle days after which the run deletes replaced topics, by cluster; none if it deletes none."""
+        return {} if self.before is None else idle_days(self.run)
 
     def to_describe(self, seen: Observation) -> DataFrame:
         """Return the old topics of new ones that don't exist yet (columns of `observed`)."""
@@ -231,22 +236,23 @@ class Renames:
 
     def _with_named(self, rows: DataFrame) -> DataFrame:
         """Add the columns of `with_named`, by rows themselves: the row that replaces a topic doesn't keep it."""
-        if self.before is None or not idle_days(self.run):
-            return rows.withColumns({"_named": F.lit(None).cast("boolean"), "_unreadable": F.lit(None).cast("string")})
+        if not self._idle_days:
+            return rows
         alone = self.run.manifests(self.run.manifest_version).withColumn(REPLACES, F.lit(None).cast("string"))
         return rows.transform(with_named(alone, list(self.run.settings.clusters)))
 
     def _may_go(self) -> Column:
         """Return whether an old topic may be deleted, unless it is used. No row may name it, or be meant to."""
-        names = idle_days(self.run) if self.before is not None else {}
+        if not self._idle_days:
+            return F.lit(False)
         others = any_matches("topic", self.run.settings.scope.ignore_topics)
         done = F.col("_by.accepted") & F.coalesce(F.col("_by._lives"), F.lit(False))
         done &= F.col("_named").isNull() & F.col("_unreadable").isNull()
-        return done & F.col("cluster").isin(*names) & never_idle().isNull() & ~others
+        return done & F.col("cluster").isin(*self._idle_days) & never_idle().isNull() & ~others
 
     def _with_offsets(self, rows: DataFrame) -> DataFrame:
         """Add `before` of deletes: what lives, the new topic, and the end offset that later runs compare."""
-        if self.before is None or not idle_days(self.run):
+        if not self._idle_days:
             return rows
         key, goes = ["cluster", "topic"], F.col("_replaced") & (F.col("decision") == Action.DELETE.value)
         last = read_last_records(

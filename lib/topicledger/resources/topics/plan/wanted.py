@@ -110,8 +110,7 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
     names, known = [each.name for each in run.clusters], list(run.settings.clusters)
     # A row of an unknown cluster may mean a selected one.
     inside = F.lit(True) if selected is None else F.col("cluster").isin(*selected) | ~has_cluster(known)
-    written = run.manifests(run.manifest_version).where(F.coalesce(inside, F.lit(True)))
-    rows = written.transform(manifests.validated_by(run.settings, None))
+    rows = run.manifests(run.manifest_version).where(inside).transform(manifests.validated_by(run.settings, None))
     wrong = rows.where((F.col("outcome") == Outcome.REFUSED.value) & F.col("topic").isNotNull())
 
     def require_broker(seen: Observation) -> None:

@@ -19,9 +19,11 @@ from topicledger.model.topic_configs import topic_configs
 from topicledger.policies.built_in import built_in
 from topicledger.policies.common import blank, labels_required, owner_required, require_some
 from topicledger.policies.contract import (
+    CHANGES,
     RowRule,
     config,
     fewest_replicas,
+    is_one_of_actions,
     listed,
     not_known,
     partitions,
@@ -208,7 +210,8 @@ def min_insync_replicas(*, spare: int = 1) -> RowRule:
     if not 0 <= spare <= _MAX_COUNT:
         raise ValueError(f"spare must be from 0 to {_MAX_COUNT}")
     value = _config("min.insync.replicas")
-    number, factor = plain_number(value).try_cast("int"), F.least(replicas(), fewest_replicas())
+    fewest = F.when(is_one_of_actions(CHANGES), fewest_replicas())
+    number, factor = plain_number(value).try_cast("int"), F.least(replicas(), fewest)
     unknown = F.coalesce(not_known("min.insync.replicas", value), not_known("replication_factor", factor))
     return RowRule(
         reason=F.when(
