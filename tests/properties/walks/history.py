@@ -321,6 +321,8 @@ class Walk:
         self.elsewhere(Event("replicas arrive"))
         written = [row for row in self._throttles() if row["removed_at"] is None]
         if written:
+            # If a run is still open, its plan is too old: a new run is needed.
+            self._do(Abandon("topics"))
             self._do(Start("topics"))
             self._finish_one("topics")
             written = [row for row in self._throttles() if row["removed_at"] is None]

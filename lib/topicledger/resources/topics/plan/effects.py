@@ -72,9 +72,8 @@ def losses() -> Column:
         F.col("after")["num_partitions"],
         F.lit(f" partitions {EFFECTS[ChangeClass.LOSES_ORDER]}"),
     )
-    altered = _altered(LOSSES)
     return (
-        F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
+        F.when(F.col("decision") == Action.ALTER_CONFIGS.value, _altered(LOSSES))
         .when((F.col("decision") == Action.ADD_PARTITIONS.value) & _compacted(), grows)
         .otherwise(_fewer_replicas())
     )
@@ -85,9 +84,8 @@ def disruptions() -> Column:
 
     In: `phases.DECIDED` of one action a row.
     """
-    altered = _altered(DISRUPTIONS)
-    changed = F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (altered != ""), altered)
-    return F.coalesce(changed, _no_spare_replica())
+    altered = F.when(F.col("decision") == Action.ALTER_CONFIGS.value, _altered(DISRUPTIONS))
+    return F.coalesce(altered, _no_spare_replica())
 
 
 def cautions(before: Column, after: Column) -> Column:
@@ -96,8 +94,7 @@ def cautions(before: Column, after: Column) -> Column:
     found = F.transform(
         _names(before, after), lambda name: F.concat(name, F.lit(": any change "), F.try_element_at(words, name))
     )
-    message = F.array_join(F.array_compact(found), "; ")
-    return F.when(message != "", message)
+    return _joined(found)
 
 
 def _fewer_replicas() -> Column:
@@ -142,9 +139,14 @@ def _compacted() -> Column:
 
 
 def _altered(classes: Collection[ChangeClass]) -> Column:
-    """Return the effects of altered configs of these classes, by config in alphabetical order, or an empty text."""
-    found = F.transform(_names(F.col("before"), F.col("after")), partial(_of_config, _Words(classes)))
-    return F.array_join(F.array_compact(found), "; ")
+    """Return the effects of altered configs of these classes, by config in alphabetical order; null for none."""
+    return _joined(F.transform(_names(F.col("before"), F.col("after")), partial(_of_config, _Words(classes))))
+
+
+def _joined(found: Column) -> Column:
+    """Join the texts of an array; null if there is none."""
+    text = F.array_join(F.array_compact(found), "; ")
+    return _once({"text": text}, lambda known: F.when(known["text"] != "", known["text"]))
 
 
 def _names(before: Column, after: Column) -> Column:
@@ -207,20 +209,23 @@ def _of_config(words: _Words, name: Column) -> Column:
     old, new, below = _live(name), F.col("after")[name], F.try_element_at(words.below, name)
     room = F.coalesce(F.try_element_at("after", below), _live(below))
     numbers = {"was": _number(old), "becomes": _number(new), "room": _number(room)}
-    return _once({"old": old, "new": new, "below": below, **numbers}, lambda known: _effect(words, name, known))
+    parts = {"had": _parts(old), "has": _parts(new)}
+    return _once({"old": old, "new": new, "below": below, **numbers, **parts}, lambda known: _effect(words, name, known))
 
 
 def _once(values: Mapping[str, Column], then: Callable[[Column], Column]) -> Column:
     """Compute `then` of a struct of values, each of which is computed once however often `then` has it.
 
-    Within lambda functions, Spark computes an expression wherever it stands: here, each number dozens of times.
+    Within lambda functions and interpreted queries, Spark computes an expression wherever it stands.
     """
     struct = F.struct(*(value.alias(name) for name, value in values.items()))
     return F.get(F.transform(F.array(struct), then), F.lit(0))
 
 
 def _effect(words: _Words, name: Column, known: Column) -> Column:
-    old, new, below, was, becomes, room = (known[each] for each in ("old", "new", "below", "was", "becomes", "room"))
+    old, new, below, was, becomes, room, had, has = (
+        known[each] for each in ("old", "new", "below", "was", "becomes", "room", "had", "has")
+    )
     limited, unlimited = F.coalesce(was < _NO_LIMIT, F.lit(True)), becomes == F.lit(_NO_LIMIT)
     higher = F.coalesce(becomes > was, becomes.isNotNull())
     lower = F.coalesce(becomes < was, becomes < _NO_LIMIT) & (below.isNull() | F.coalesce(becomes < room, F.lit(True)))
@@ -231,12 +236,10 @@ def _effect(words: _Words, name: Column, known: Column) -> Column:
     reaches = F.when(at_least == "replicas", stops).otherwise(becomes >= _number(at_least))
     raises = higher & (at_least.isNull() | reaches)
     empty = F.array(F.lit(""))
-    had = F.coalesce(_parts(old), F.array().cast("array<string>"))
+    surely_had = F.coalesce(had, F.array().cast("array<string>"))
     # An unknown list may have any element.
-    perhaps_had = F.coalesce(_parts(old), F.array(*map(F.lit, words.droppable)))
-    emptied = (F.size(F.array_except(_parts(new), empty)) == 0) & (
-        old.isNull() | (F.size(F.array_except(had, empty)) > 0)
-    )
+    perhaps_had = F.coalesce(had, F.array(*map(F.lit, words.droppable)))
+    emptied = (F.size(F.array_except(has, empty)) == 0) & (old.isNull() | (F.size(F.array_except(had, empty)) > 0))
 
     def of_parts(effects: Column, parts: Column) -> Column:
         found = F.transform(parts, lambda part: F.try_element_at(effects, F.concat(name, F.lit("="), part)))
@@ -247,8 +250,8 @@ def _effect(words: _Words, name: Column, known: Column) -> Column:
         F.when(limited & unlimited, F.try_element_at(words.unlimited, name)),
         F.when(raises, F.try_element_at(words.raised, name)),
         F.when(emptied, F.try_element_at(words.emptied, name)),
-        of_parts(words.gains, F.array_except(_parts(new), had)),
-        of_parts(words.drops, F.array_except(perhaps_had, _parts(new))),
+        of_parts(words.gains, F.array_except(has, surely_had)),
+        of_parts(words.drops, F.array_except(perhaps_had, has)),
     )
     begins = F.concat(name, F.lit(" "), F.coalesce(old, F.lit("unknown")), F.lit(" -> "))
     default = F.concat(
