@@ -39,6 +39,9 @@ fi
 
 "$python" -I "$here/scripts/package.py" >/dev/null
 
+scratch=$(mktemp -d)
+trap 'rm -rf -- "$scratch"' EXIT
+
 jars=
 for jar in "$here"/build/jars/delta/delta-*.jar; do
     [[ -f $jar ]] || fail 1 "Delta's jars are missing in build/jars/delta: run 'make setup'"
@@ -56,6 +59,13 @@ fi
 extra=()
 py_files=$here/dist/topicledger.zip
 if [[ -n ${TOPICLEDGER_SUBMIT_ARGS:-} ]]; then
+    "$python" -I -c 'import os, shlex, sys
+try:
+    words = shlex.split(os.environ["TOPICLEDGER_SUBMIT_ARGS"])
+except ValueError as error:
+    sys.exit(str(error))
+sys.stdout.write("".join(f"{word}\0" for word in words))' >"$scratch/words" 2>"$scratch/why" ||
+        fail 2 "TOPICLEDGER_SUBMIT_ARGS: $(<"$scratch/why")"
     option=
     while IFS= read -r -d '' word; do
         # spark-submit takes the last --py-files only, and ours must be among them.
@@ -65,7 +75,7 @@ if [[ -n ${TOPICLEDGER_SUBMIT_ARGS:-} ]]; then
             --py-files*) py_files+=,$word option= ;;
             *) extra+=("$word") ;;
         esac
-    done < <(printf '%s' "$TOPICLEDGER_SUBMIT_ARGS" | xargs printf '%s\0')
+    done <"$scratch/words"
 fi
 
 log_dir=${TOPICLEDGER_LOG_DIR:-$here/build/logs}
@@ -84,7 +94,7 @@ for argument; do
         -) stdin=yes ;;
     esac
 done
-logging="-Dlog4j2.configurationFile=file:$here/conf/log4j2.properties"
+logging="'-Dlog4j2.configurationFile=file:$here/conf/log4j2.properties'"
 logging+=" -Dtopicledger.log.level=$level -Dtopicledger.log.console=$console"
 logging+=" '-Dtopicledger.log.file=$log'"
 # Classes that `make setup` has parsed and checked; where they are of another Java, Java doesn't look at them.
@@ -105,8 +115,6 @@ if [[ $master == local* && -f $files ]]; then
 fi
 
 export TOPICLEDGER_PYTHON=$python
-scratch=$(mktemp -d)
-trap 'rm -rf -- "$scratch"' EXIT
 
 if [[ $master == local* ]]; then
     export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}

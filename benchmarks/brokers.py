@@ -26,6 +26,13 @@ CONFIGS = {"retention.ms": RETENTION}
 _VISIBLE_SECONDS = 600.0
 _OPTIONS = KafkaOptions(heap="2g")
 """With the default of 512 MB, a broker with 20,000 topics does nothing but collect garbage."""
+_PATIENT = {
+    "broker.session.timeout.ms": "120000",
+    "controller.quorum.election.timeout.ms": "20000",
+    "controller.quorum.fetch.timeout.ms": "60000",
+    "controller.quorum.request.timeout.ms": "60000",
+}
+"""Brokers that make tens of thousands of logs on the same cores don't answer each other in Kafka's usual time."""
 _OTHER_FILES = 500
 """Allowance for a broker's open files beside topics' logs: 91 files without a topic, and its connections."""
 
@@ -40,7 +47,7 @@ def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
 @contextmanager
 def of_one_cluster(count: int) -> Iterator[EmbeddedKafka]:
     """Start one empty cluster of this many brokers."""
-    with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, brokers=count)) as kafka:
+    with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, brokers=count, properties=_PATIENT)) as kafka:
         yield kafka
 
 

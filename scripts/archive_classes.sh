@@ -13,7 +13,7 @@ mkdir -p "${made%/*}"
 
 # The job ends before better compilation would pay off.
 quick='-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m'
-TOPICLEDGER_SUBMIT_ARGS="--conf 'spark.driver.defaultJavaOptions=$quick -XX:ArchiveClassesAtExit=$PWD/$made.new'" \
+TOPICLEDGER_SUBMIT_ARGS="--conf 'spark.driver.defaultJavaOptions=$quick \"-XX:ArchiveClassesAtExit=$PWD/$made.new\"'" \
     TOPICLEDGER_LOG_DIR=$folder ./spark-submit.sh scripts/archive_classes.py "$folder" >"$folder/said" 2>&1 || {
     cat "$folder/said" >&2
     echo "setup: the archive of classes could not be made; jobs start without it, but more slowly" >&2

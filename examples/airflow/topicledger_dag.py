@@ -35,8 +35,8 @@ CONFIG = os.environ.get("TOPICLEDGER_CONFIG", f"{HOME}/conf/topicledger.toml")
 PYTHON = os.environ.get("TOPICLEDGER_PYTHON", f"{HOME}/.venv/bin/python")
 
 # Only warnings of Spark's own log go to the task's log; `make setup` has archived the classes that a job loads.
-JAVA = f"-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties"
-JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xlog:cds=off"
+JAVA = f"'-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties'"
+JAVA += f" '-XX:SharedArchiveFile={HOME}/build/classes/spark.jsa' -Xshare:auto -Xlog:cds=off"
 
 # Where a worker has these classes, which `make setup` compiles if there is a javac, two drivers can't overwrite each
 # other's commits: on S3, and on disks of this machine, for which drivers need a local master.
@@ -55,7 +55,7 @@ BODY = r"""{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; all o
     topicledger runs show '{{ run_id }}'
 
 {% for each in ti.xcom_pull(task_ids='plan')['planned'] %}
-    {{ [each['cluster'], each['action'], each['resource'], each['what'] or ''] | join(' ') | replace('\n', ' ') }}
+    {{ ([each['cluster'], each['action'], each['resource'], each['what'] or ''] | join(' ')).splitlines() | join(' ') }}
 {%- endfor %}
 """
 WHO = "{{ ti.xcom_pull(task_ids='approve')['responded_by_user']['name'] }}"

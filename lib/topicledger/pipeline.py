@@ -102,7 +102,7 @@ def provision(
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
-        may_grow = run.state is RunState.PLANNING and not applying_only
+        may_grow = not applying_only and _may_grow(run)
         approved = None if planning_only else approvals.take_allowed(run, may_grow=may_grow)
         if approved is None or not approved.missing:
             load()
@@ -125,6 +125,12 @@ def provision(
                 problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
         summary = close(run, planned, problems, planning_only=planning_only, detailed=detailed)
         return _waiting(summary, waits)
+
+
+def _may_grow(run: Run) -> bool:
+    """Return whether a start may add clusters to the plan that earlier starts couldn't reach."""
+    unplanned = run.state is RunState.APPLYING and bool(_clusters_without_plan(run)[0])
+    return run.state is RunState.PLANNING or unplanned
 
 
 def _stopped(run: Run, planned: Planned) -> Sequence[StoppedActions]:

@@ -369,6 +369,9 @@ def test_an_unreachable_cluster_is_audited_later_by_the_same_id(
     whole = estate.run_audit("partly", fail_on=Severity.INFO)
     assert (whole.exit_code, whole.state, whole.kinds) == (3, "finished", {"missing": 3, "broker_default_changed": 1})
     assert [row["arguments"]["audited"] for row in estate.rows(RUNS, "partly")] == ["dark,main,other"]
+    # Asked again about a finished audit, it answers what is asked now.
+    asked = (Severity.WARNING, Severity.ERROR, None)
+    assert [estate.run_audit("partly", fail_on=each).exit_code for each in asked] == [3, 0, 3]
     rows = [row for row in estate.rows(DRIFT, "partly") if row["kind"] == "missing"]
     assert sorted(row["cluster"] for row in rows) == ["dark", "main", "other"]
     assert all(row["since"] < row["observed_at"] for row in rows)

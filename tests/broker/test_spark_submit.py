@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import textwrap
@@ -169,3 +170,38 @@ def test_a_driver_on_a_standalone_clusters_worker_is_a_usage_error_before_spark_
     done = submit(folder, job(folder, "raise SystemExit(0)"), **given)
     assert (done.returncode, done.stdout) == (2, "")
     assert "standalone clusters run no Python in deploy mode cluster" in done.stderr
+
+
+def test_options_without_their_last_quote_are_refused(folder: Path) -> None:
+    """Otherwise the job would run without the options after it."""
+    given = "--conf spark.a=b --conf 'spark.c=d --deploy-mode cluster"
+    done = submit(folder, job(folder, "print('ran')"), TOPICLEDGER_SUBMIT_ARGS=given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "spark-submit.sh: TOPICLEDGER_SUBMIT_ARGS: No closing quotation\n"
+
+
+@pytest.mark.thorough
+def test_a_checkout_may_be_in_a_folder_with_a_blank(folder: Path) -> None:
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    for name in ("spark-submit.sh", "conf", "lib", "scripts", "pyproject.toml"):
+        path = SCRIPT.parent / name
+        shutil.copytree(path, checkout / name) if path.is_dir() else shutil.copy(path, checkout / name)
+    for name in ("build", ".venv"):
+        (checkout / name).symlink_to(SCRIPT.parent / name)
+    text = """
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.getOrCreate()
+        print(spark.range(3).count(), spark.conf.get("spark.mine"))
+        spark.stop()
+    """
+    more = {"TOPICLEDGER_SUBMIT_ARGS": "--conf 'spark.mine=a \"b\\c'"}
+    done = subprocess.run(
+        [checkout / "spark-submit.sh", job(folder, text)],
+        cwd=folder,
+        env=environment(folder, **more),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, '3 a "b\\c\n', "")

@@ -25,6 +25,7 @@ from tests import commands
 from tests.harness import delta_table
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
+from topicledger.config.severities import Severity
 from topicledger.drift.summary import ClusterDrift, summarise
 from topicledger.errors import UsageError
 from topicledger.ledger import expired
@@ -489,6 +490,8 @@ def test_the_last_known_drift_of_each_cluster_is_kept(ledger: Ledger) -> None:
     told = summarise(audited, 1, ["main", "dark"])
     assert (told.kinds, told.drift_count, told.removed, told.exit_code) == ({"missing": 3}, 3, 2, 3)
     assert told.clusters == [ClusterDrift(cluster="dark", kinds={"missing": 1})]
+    # Removed rows may have had any severity.
+    assert summarise(replace(audited, row={**row, "exit_code": 0}), 1, ["main"], fail_on=Severity.ERROR).exit_code == 3
 
 
 def states(ledger: Ledger) -> dict[str, str]:

@@ -21,9 +21,9 @@ from topicledger.ledger import digests
 from topicledger.ledger.allowed import read_allowed
 from topicledger.phases import GUARDED
 from topicledger.plan import approvals
-from topicledger.plan.allowing import StoppedActions
+from topicledger.plan.allowing import LOAD, StoppedActions
 from topicledger.plan.approvals import Approvals, approve
-from topicledger.schemas import APPROVALS, PLANS, RUNS
+from topicledger.schemas import APPROVALS, PLANS, RUNS, SENT_BATCHES
 
 
 @pytest.mark.parametrize("state", ["applying", "planned"])
@@ -295,6 +295,7 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
         may_have_sent=sent,
         commit_state=lambda _, arguments: kept.update(arguments),
     )
+    monkeypatch.setattr(approvals, "_may_be_sent", lambda run: run.allowed)
     found = approvals.take_allowed(run, may_grow=False)
     assert found is not None
     assert found.missing == missing
@@ -306,6 +307,25 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
 
 
 SIZES = {"east": 2, "west": 1}
+
+
+def test_an_allowance_stays_only_where_stopped_actions_may_have_been_sent(spark: SparkSession) -> None:
+    """On one cluster a start marked a stopped batch, on another an open one, and on the third none."""
+    stopped = {"run_id": "r", "action": "delete", "phase": "guard", "guards": {"deletes": 1}, "batch": 1}
+    rows = [{**stopped, "cluster": name} for name in ("sent", "open", "none")]
+    plans = frame(spark, PLANS.schema, [*rows, {**stopped, "cluster": "open", "guards": None, "batch": 0}])
+    marks = [
+        {"run_id": run_id, "epoch": 0, "cluster": cluster, "action": "delete", "batch": batch}
+        for run_id, cluster, batch in (("r", "sent", 1), ("r", "open", 0), ("another", "none", 1))
+    ]
+    allowed = {name: [{"deletes": 1}] for name in ("sent", "open", "none", LOAD)}
+    run: Any = SimpleNamespace(
+        run_id="r",
+        allowed=allowed,
+        plans=lambda: plans,
+        ledger=SimpleNamespace(read=lambda _: frame(spark, SENT_BATCHES.schema, marks)),
+    )
+    assert set(approvals._may_be_sent(run)) == {"sent", LOAD}
 
 
 @pytest.mark.parametrize("asked_again", [False, True])
@@ -328,6 +348,7 @@ def test_a_later_start_merges_no_combinations_of_an_earlier_one(asked_again: boo
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(approvals, "read", lambda _: found)
+        patched.setattr(approvals, "_may_be_sent", lambda run: run.allowed)
         approvals.take_allowed(run, may_grow=False)
         assert kept == [], "as it was"
         run.allowed = {"main": [one]}

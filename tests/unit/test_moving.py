@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,20 +14,21 @@ from rich.console import Console
 
 from tests.harness import cluster_settings
 from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, moves_of, observed_rows, plain, validated_rows
-from topicledger.config.settings import Settings, TablesSettings
+from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
 from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.model.placement import allows, parse_placement
+from topicledger.model.scope import Scope
 from topicledger.policies import Policy, built_in
 from topicledger.resources.topics.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
 from topicledger.resources.topics.apply.moves import PlannedMoves, render_moves
 from topicledger.resources.topics.plan import wanted as asking
 from topicledger.resources.topics.plan.changes import DESCRIBED
 from topicledger.resources.topics.plan.guards import max_disruptions
-from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, Asked, answer, with_moves
+from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, Asked, Sizes, answer, planned, with_moves
 from topicledger.resources.topics.plan.relying import with_needed_min_insync
 from topicledger.resources.topics.plan.replicas import LiveCluster
-from topicledger.schemas import OBSERVED_CONFIGS
+from topicledger.schemas import BROKERS, OBSERVED_CONFIGS
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}
 ON = Asked(moves=["main"], elections=["main"])
@@ -352,9 +354,48 @@ def test_rebalance_leaves_topics_that_a_row_of_an_unknown_cluster_may_mean(spark
         {"topic": "e"},
         {"topic": "f", "cluster": "other"},
     )
-    run: Any = SimpleNamespace(manifests=lambda _: rows, manifest_version=1, settings=settings, clusters=())
+    run: Any = SimpleNamespace(
+        manifests=lambda _: rows, manifest_version=1, settings=settings, clusters=(), scope=Scope()
+    )
     goal = asking.rebalanced(run, Rebalance(broker=3, fills=False), ["main"])
     assert goal.refused is not None
     refused = {(row["topic"], row["error"]) for row in goal.refused.where("cluster = 'main'").collect()}
     assert refused == {("a", "UNKNOWN_CLUSTER"), ("b", "UNKNOWN_CLUSTER"), ("c", "INVALID_NUM_PARTITIONS")}
     assert [row["topic"] for row in goal.validated.collect()] == ["e"]
+
+
+@pytest.mark.parametrize("barred", [(), ("payments",)])
+def test_rebalance_leaves_what_may_be_anothers_or_declared_in_a_row_that_cannot_be_read(
+    spark: SparkSession, barred: tuple[str, ...]
+) -> None:
+    """A blank at the end of a name; and topics without a row that belong to an owner who bars the requester."""
+    mine = OwnerSettings(topics=("^payments[.]",), requested_by=("ann",) if barred else ())
+    settings = Settings(
+        path=Path("s.toml"),
+        tables=TablesSettings(root="x"),
+        clusters={name: cluster_settings(name, "localhost:1") for name in ("main", "other")},
+        owners=Owners(names={"payments": mine}),
+    )
+    rows = manifest_rows(
+        spark, {"topic": "orders.a ", "placement": "brokers:1"}, {"topic": "b"}, {"cluster": "other", "topic": "c"}
+    )
+    run: Any = SimpleNamespace(
+        manifests=lambda _: rows, manifest_version=1, settings=settings, clusters=(), scope=Scope(barred=barred)
+    )
+    goal = asking.rebalanced(run, Rebalance(broker=3, fills=False), None)
+    live = [
+        {"cluster": cluster, "topic": topic, "permitted": True, "internal": False, "assignments": {0: [1, 3]}}
+        for cluster, topic in (("main", "orders.a"), ("main", "b"), ("other", "payments.x"), ("other", "d"))
+    ]
+    brokers = [{"cluster": name, "broker_id": each} for name in ("main", "other") for each in (1, 2, 3)]
+    seen: Any = SimpleNamespace(
+        topics=observed_rows(spark, *live), brokers=frame(spark, BROKERS.schema, brokers), known=["main", "other"]
+    )
+    asked = replace(goal.replicas, moves=["main", "other"], elections=[])
+    found = {each["topic"]: each for each in dicts(planned(goal.marked, seen, Sizes(), asked, goal.refused))}
+    assert found["orders.a"]["error"] == "INVALID_TOPIC"
+    assert "a row names a topic that can't be read and may mean it" in found["orders.a"]["error_message"]
+    assert found["payments.x"]["decision"] == ("outside" if barred else "reassign")
+    assert {name for name in ("b", "d", "payments.x") if found[name]["moves"]} == {"b", "d", "payments.x"} - (
+        {"payments.x"} if barred else set()
+    )

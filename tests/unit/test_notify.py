@@ -193,6 +193,17 @@ def test_drift_is_announced_from_its_severity_on() -> None:
     assert not found.concerns(replace(to, severity=Severity.INFO, events=(Event.FAILED,)))
 
 
+def test_drift_without_a_topic_is_announced_by_what_it_is_about() -> None:
+    summary = drifted(error=1)
+    (row,) = summary.drift
+    quota = replace(row, topic=None, kind="quota_differs", what="user=ann producer_byte_rate")
+    (found,) = of_audit(replace(summary, drift=[row, quota]), None, AT)
+    assert found.lines == [
+        "error main orders: config_differs retention.ms",
+        "error main: quota_differs user=ann producer_byte_rate",
+    ]
+
+
 def test_an_audit_that_is_not_finished_announces_that_beside_its_drift() -> None:
     summary = replace(drifted(error=1), problems=["cluster main can't be reached"])
     found = of_audit(summary, None, AT)

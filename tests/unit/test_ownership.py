@@ -165,6 +165,10 @@ def test_only_the_owners_of_a_topic_may_replace_it(spark: SparkSession, tmp_path
     expected = {"orders.new": theirs.format("legacy"), "payments.x": f"{declared}; {theirs.format('y')}"}
     validated = dicts(manifest_rows(spark, *rows).transform(manifests.with_reasons(manifests.yours(settings.owners))))
     assert {row["topic"]: row["error_message"] for row in validated if row["error"] == "NOT_YOURS"} == expected
+    validate = manifests.validate(list(settings.clusters), None, manifests.yours(settings.owners))
+    stopped = {"topic": "payments.legacy", "owner": "orders"}
+    told = {row["topic"]: row["error"] for row in dicts(manifest_rows(spark, *rows[:2], stopped).transform(validate))}
+    assert told == {"orders.new": "NOT_YOURS", "payments.new": None, "payments.legacy": "NOT_YOURS"}, "theirs goes on"
     file.write_text(json.dumps([{"cluster": "main", **row} for row in rows[:2]]))
     with pytest.raises(ManifestFileError, match=re.escape(f"topic orders.new: {theirs.format('legacy')}")):
         read(settings, [file], io.StringIO())

@@ -341,6 +341,23 @@ def creates_one_by_one() -> Iterator[Estate]:
         config="retention.bytes",
         max=100,
     )
+    level = "compression.zstd.level"
+    yield of_one(
+        "config_range",
+        "a negative level of compression is a number like others",
+        create("fast", f"{level} is -5; allowed is 1 to any", configs={level: "-5"}),
+        create("good", configs={level: "3"}),
+        config=level,
+        min=1,
+    )
+    yield of_one(
+        "config_range",
+        "Kafka's default of a level of compression is below any maximum",
+        create("by default", resolved_configs={"compression.gzip.level": "-1"}),
+        create("slow", "compression.gzip.level is 9; allowed is any to 6", configs={"compression.gzip.level": "9"}),
+        config="compression.gzip.level",
+        max=6,
+    )
     yield of_one(
         "config_range",
         "fractions are compared exactly, and -1 is a number like others where it has no other meaning",
@@ -974,6 +991,14 @@ def of_changes() -> Iterator[Estate]:
         create("new", num_partitions=100),
         action=growth,
         max_factor=2.5,
+    )
+    yield of_one(
+        "partitions_growth",
+        "fractions are exact: in binary, 45 * 1.4 is 62.999",
+        grows("most", 45, 63),
+        grows("more", 45, 64, "would have 64 partitions, and has 45; 1.4 times as many are allowed: 63"),
+        action=growth,
+        max_factor=1.4,
     )
     yield of_one(
         "keyed_topics_keep_partitions",

@@ -883,9 +883,13 @@ def test_server_waits_for_the_first_load(config: Path, caplog: pytest.LogCapture
     assert said == "nothing is declared in /ledger yet: waiting for the first load"
 
 
-def test_a_file_says_what_the_server_does(tmp_path: Path) -> None:
-    path = tmp_path / "health.json"
-    health = Health(path)
+def test_a_file_says_what_the_server_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if its path is relative: commands run in the folders of their clients."""
+    path, client = tmp_path / "health.json", tmp_path.parent / f"{tmp_path.name}-client"
+    client.mkdir()
+    monkeypatch.chdir(tmp_path)
+    health = Health(Path("health.json"))
+    monkeypatch.chdir(client)
     health.waiting()
     assert json.loads(path.read_text())["doing"] is None
     with health.during(["--cluster=x", "plan", "--config", "my.toml"]) as code:
@@ -898,6 +902,7 @@ def test_a_file_says_what_the_server_does(tmp_path: Path) -> None:
         raise RuntimeError
     assert json.loads(path.read_text())["last_exit_code"] is None
     assert list(tmp_path.iterdir()) == [path]
+    assert list(client.iterdir()) == []
 
 
 def test_health_file_lives_as_long_as_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

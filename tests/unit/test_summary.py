@@ -231,6 +231,17 @@ def test_a_plan_that_gets_too_old_is_stopped_by_a_guard(
     assert (found.exit_code, found.pending.guarded) == (code, code == 5)
 
 
+@pytest.mark.parametrize(
+    ("error", "code"), [("CLUSTER_UNREACHABLE", 1), ("UNKNOWN_TOPIC_OR_PARTITION", 4), ("NO_ANSWER", 4)]
+)
+def test_only_what_a_later_start_decides_about_keeps_a_run_open(spark: SparkSession, error: str, code: int) -> None:
+    """A topic that brokers don't describe has failed: a later start of the run doesn't ask about it again."""
+    unseen = ("main", "t", "t", None, "observe", "failed", -1, error, "why", False)
+    done = ("main", "u", "u", "create", "verify", "ok", 0, None, None, True)
+    found = summarise(a_run(spark, []), results_of(spark, unseen, done), {}, planning_only=False, warned=False)
+    assert (found.exit_code, found.failure_count) == (code, 1)
+
+
 @pytest.mark.parametrize(("planning_only", "code", "pending"), [(True, 0, 2), (False, 1, 1)])
 def test_a_plan_counts_actions_that_its_approval_lets_through(
     spark: SparkSession, planning_only: bool, code: int, pending: int

@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
 from topicledger.apply.executor import Executor
-from topicledger.apply.values import Applied, Validated
+from topicledger.apply.values import Applied, Validated, after
 from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
 from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
-from topicledger.ledger.leases import Leases
+from topicledger.ledger.leases import LeaseHeld, Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
@@ -100,7 +100,7 @@ def _apply_all(
 ) -> Applied:
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     done: list[Applied] = []
-    with SentBatches(run) as sent:
+    with SentBatches(run) as sent, after(done):
         left = ready.actions
         while left:
             with cancelled_if_stopped(run, context, closing):
@@ -110,8 +110,7 @@ def _apply_all(
             done.append(_apply_held(run, context, part, held, sent, leftovers))
             left = {name: each for name, each in left.items() if name in held.busy}
             if left and not context.wait:
-                nothing = "Nothing more was sent to it" if run.may_have_sent else "Nothing was sent to it"
-                problems = {name: f"{why}. {nothing}; {_LATER}" for name, why in held.busy.items()}
+                problems = {name: f"{why}. {_nothing_sent(run)} to it; {_LATER}" for name, why in held.busy.items()}
                 done.append(Applied(actions={}, answers={}, problems=problems))
                 break
     return Applied(
@@ -122,6 +121,10 @@ def _apply_all(
 
 
 _LATER = "start the run again later with its id, or with --wait"
+
+
+def _nothing_sent(run: Run) -> str:
+    return "Nothing more was sent" if run.may_have_sent else "Nothing was sent"
 
 
 def _apply_held(
@@ -170,17 +173,20 @@ def _leases(run: Run, context: Context, ready: Validated) -> Leases:
         # It may take long to wait for another run or an earlier start of this one: commit everything before.
         run.settle()
     settings = [cluster for cluster in run.clusters if cluster.name in ready.actions]
-    return leases.take(
-        run.ledger,
-        run.run_id,
-        {cluster_id: name for name, (cluster_id, _) in ready.actions.items()},
-        observed_since=ready.observed_since,
-        request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
-        wait=context.wait,
-        stop=context.stop,
-        some=True,
-        require_ownership=run.require_ownership,
-    )
+    try:
+        return leases.take(
+            run.ledger,
+            run.run_id,
+            {cluster_id: name for name, (cluster_id, _) in ready.actions.items()},
+            observed_since=ready.observed_since,
+            request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
+            wait=context.wait,
+            stop=context.stop,
+            some=True,
+            require_ownership=run.require_ownership,
+        )
+    except LeaseHeld as error:
+        raise LeaseHeld(f"{error}. {_nothing_sent(run)}; {_LATER}") from None
 
 
 def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases, latest: int) -> Validated:

@@ -193,7 +193,7 @@ def summarise(
             elif outcome in FAILED_OR_REFUSED:
                 # A move that had begun when its plan got too old failed; the guard stopped the rest of it.
                 guarded += tally.guarded
-            unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
+            unreached |= tally.unreached > 0
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
@@ -316,6 +316,8 @@ class _Tally:
     """Whether an action was planned for them."""
     guarded: int
     """Number of them that a guard stopped while the plan was being applied."""
+    unreached: int
+    """Number of them whose cluster wasn't reached: a later start of the run decides about them."""
     topics: int
 
 
@@ -340,6 +342,7 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
         .agg(
             F.count(F.lit(1)).alias("topics"),
             F.count_if(F.col("error").isin(*_GUARDS_WHILE_APPLYING)).alias("guarded"),
+            F.count_if(F.col("error") == Refusal.CLUSTER_UNREACHABLE.value).alias("unreached"),
         )
         .collect()
     )

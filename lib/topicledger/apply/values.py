@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.model import Key, Results, Work
 from topicledger.model.moves import Withdrawn
 from topicledger.observe.topics import Observation
@@ -52,3 +54,14 @@ class Applied:
     answers: Results
     problems: Mapping[str, str] = field(default_factory=dict)
     """Cluster -> why actions on it are still open."""
+
+
+@contextmanager
+def after(done: Collection[Applied]) -> Iterator[None]:
+    """Context in which another start may take the run: a usage error would mean that nothing was `done`."""
+    try:
+        yield
+    except UsageError as error:
+        if done:
+            raise TopicLedgerError(str(error)) from error
+        raise

@@ -35,10 +35,12 @@ def read_clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSet
         problems.append("no clusters: declare at least one [clusters.NAME] with `bootstrap_servers`")
     clusters = {}
     for name in table.values:
-        if not name.strip() or name != name.strip() or not name.isprintable():
+        # Lists of clusters in the ledger have commas between names.
+        if not name.strip() or name != name.strip() or not name.isprintable() or "," in name:
             table.problem(
                 name,
-                "is not a valid cluster name: it is empty, has surrounding blanks, or contains control characters",
+                "is not a valid cluster name: it is empty, has surrounding blanks, or contains a comma or control "
+                "characters",
             )
         cluster = table.table(name)
         cluster.only("bootstrap_servers", "cluster_id", "principal", "client", "oauth", "changes")

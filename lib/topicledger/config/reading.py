@@ -189,7 +189,7 @@ def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettin
         given = (
             everywhere if of_cluster is None else _change_settings(clusters.table(name).table("changes"), everywhere)
         )
-        if given.any or given.ignore != ChangeSettings().ignore:
+        if given != ChangeSettings():
             found[name] = given
     return found
 

@@ -325,8 +325,8 @@ class Settings:
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """Clusters on which runs set declared configs even if topics have the same values by default."""
-        return tuple(name for name, each in self.changes.items() if each.pin and each.configs != "off")
+        """Clusters where declared configs must be set on topics, even if topics have the same values by default."""
+        return tuple(name for name, each in self.changes.items() if each.pin)
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of settings that affect decisions, so that a run isn't resumed with other settings.

@@ -39,10 +39,10 @@ from topicledger.resources import ignoring
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.resources.topics.drift.find import Estate, find_drift, with_since
+from topicledger.resources.topics.drift.placement import uneven
 from topicledger.resources.topics.drift.usage import record_usage
 from topicledger.resources.topics.observe.configs import observe_configs
 from topicledger.resources.topics.observe.moves import ObservedMoves, observe_moves
-from topicledger.resources.topics.plan.moving import uneven
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -69,7 +69,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
     now = datetime.now(UTC)
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
-        return summarise(run, run.counts.get(REFUSED, 0), [each.name for each in run.clusters])
+        return summarise(run, run.counts.get(REFUSED, 0), [each.name for each in run.clusters], fail_on=fail_on)
     validated = (
         run.ledger.read(MANIFESTS, run.manifest_version)
         .transform(manifests.validated_by(run.settings, run.selected))

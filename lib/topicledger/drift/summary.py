@@ -105,10 +105,10 @@ def summarise(
     *,
     fail_on: Severity | None = None,
 ) -> DriftSummary:
-    """Read the findings of an audit and determine its exit code; a finished audit keeps its own.
+    """Read the findings of an audit and determine its exit code; without `fail_on`, a finished audit keeps its own.
 
     `audited`: names of the clusters that were compared. `problems`: why it isn't finished. `fail_on`: the lowest
-    severity of drift for which it exits 3.
+    severity of drift for which it exits 3. Findings that were removed since may have had any severity.
     """
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id)
     counted = rows.groupBy("cluster", "kind", "severity").count().orderBy("cluster", "kind").collect()
@@ -120,7 +120,8 @@ def summarise(
         kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["count"]
         severities[row["severity"]] += row["count"]
     count, finished = sum(kinds.values()), run.state is RunState.FINISHED
-    if finished and sum((then := found_then(run.counts)).values()) > count:
+    removed = finished and sum((then := found_then(run.counts)).values()) > count
+    if removed:
         kinds = dict(then)
         clusters = {name: found for name, found in clusters.items() if found}
     worst = F.array_position(F.array(*(F.lit(each.value) for each in Severity)), F.col("severity"))
@@ -134,12 +135,12 @@ def summarise(
     shown = displayed(first.collect, [], f"the drift of audit {run.run_id}", instead=as_command(query)) if count else []
     order = list(Severity)
     failing = order[: order.index(fail_on) + 1] if fail_on is not None else ()
-    drifted = any(severities[each.value] for each in failing)
+    drifted = any(severities[each.value] or removed for each in failing)
     code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: drifted})
     return DriftSummary(
         run_id=run.run_id,
         state=run.state.value,
-        exit_code=run.exit_code if finished else int(code),
+        exit_code=run.exit_code if finished and fail_on is None else int(code),
         manifest_version=run.manifest_version,
         clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in sorted(clusters.items())],
         kinds=kinds,

@@ -36,7 +36,7 @@ _LOG_AGAIN_SECONDS = 30.0
 
 
 class LeaseHeld(TopicLedgerError):
-    """Raised if another run is changing a cluster; nothing was sent."""
+    """Raised if another run is changing a cluster."""
 
 
 class LeaseLost(ClusterError):
@@ -375,7 +375,7 @@ def take(
             asked = [row for row in rows if row["cluster_id"] in leases._clusters]
             leases.contended = leases.contended or any(held_since(row, run_id, observed_since) for row in asked)
             if others and not wait:
-                raise LeaseHeld(f"{holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
+                raise LeaseHeld(holders(others))
             if not busy:
                 if leases._take(rows):
                     leases._renew_until_usable()

@@ -247,8 +247,19 @@ def _warehouse() -> Mapping[str, str]:
     if _METASTORE in jars.spark_settings():
         return {}
     folder = tempfile.mkdtemp(prefix="topicledger-warehouse-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _warehouses.append(folder)
     return _unless_named({"spark.sql.warehouse.dir": Path(folder).as_uri()})
+
+
+_warehouses: list[str] = []
+"""The folder of Spark's own catalog in this process, if it has made one."""
+
+
+@atexit.register
+def remove_warehouse() -> None:
+    """Remove the folder of Spark's own catalog: for a process that ends without Python's own end."""
+    while _warehouses:
+        shutil.rmtree(_warehouses.pop(), ignore_errors=True)
 
 
 _INSTEAD = "Set TOPICLEDGER_LOG_DIR to a folder of your own"

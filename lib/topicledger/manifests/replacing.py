@@ -23,26 +23,36 @@ def replacing(
     rules on owners: what another team writes about a topic that it doesn't own stops nothing.
     """
     others = ~F.coalesce(F.col(REPLACES) == F.col("topic"), F.col(REPLACES).isNull())
-    rows = written.where(others)
-    if judged is not None:
-        rows = rows.transform(judged).where(~F.col("error").eqNullSafe(F.lit(Refusal.NOT_YOURS.value)))
+    rows = written.where(others).transform(_by_owners(judged))
     return rows.select(clusters_meant(clusters), F.coalesce("topic", F.lit("null")).alias("topic"), REPLACES)
 
 
-def once_replaced(declared: DataFrame, by_any: DataFrame) -> Callable[[DataFrame], DataFrame]:
+def _by_owners(judged: Callable[[DataFrame], DataFrame] | None) -> Callable[[DataFrame], DataFrame]:
+    """Leave out rows of topics that belong to other owners. `judged`: see `replacing`."""
+    if judged is None:
+        return lambda rows: rows
+    others = F.col("error").eqNullSafe(F.lit(Refusal.NOT_YOURS.value))
+    return lambda rows: rows.transform(judged).where(~others).select(*rows.columns)
+
+
+def once_replaced(
+    declared: DataFrame, by_any: DataFrame, judged: Callable[[DataFrame], DataFrame] | None
+) -> Callable[[DataFrame], DataFrame]:
     """Refuse rows that replace a topic which is still declared, or which several topics replace.
 
     A row with state absent of such a topic is refused, too: without it, the old topic would go before the new one is
     there, and whether or not it is used.
 
     In and out: one row per topic, with `error` and `error_message`. `declared`: the same rows before copies were
-    merged, since nothing has sorted them yet. `by_any`: see `replacing`.
+    merged, since nothing has sorted them yet. `by_any`, `judged`: see `replacing`.
     """
     first, last = F.min("topic").alias("_first"), F.max("topic").alias("_last")
-    replaced = declared.where(F.col(REPLACES) != F.col("topic")).groupBy(*_REPLACED).agg(first, last)
-    topics = declared.select("cluster", F.col("topic").alias(REPLACES))
+    others = declared.where(F.col(REPLACES) != F.col("topic")).transform(_by_owners(judged))
+    replaced = others.groupBy(*_REPLACED).agg(first, last)
     # Few rows replace a topic: broadcast, they spare the others a shuffle by a column that is mostly null.
-    both = topics.join(F.broadcast(replaced), on=list(_REPLACED), how="left_semi").distinct()
+    named = F.broadcast(replaced.select("cluster", F.col(REPLACES).alias("topic")))
+    topics = declared.join(named, on=["cluster", "topic"], how="left_semi").transform(_by_owners(judged))
+    both = topics.select("cluster", F.col("topic").alias(REPLACES)).distinct()
     still = F.concat(F.col(REPLACES), F.lit(" is still declared: remove its row, or leave out replaces"))
     several = F.lit(" is replaced by several topics, of which only one can: ")
     twice = F.concat(F.col(REPLACES), several, F.col("_first"), F.lit(", "), F.col("_last"))

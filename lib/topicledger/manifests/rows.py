@@ -327,8 +327,7 @@ def validate(clusters: Collection[str], selected: Collection[str] | None, beside
     `outcome`; the last four are null if the row is accepted. One row per (cluster, topic), refused if rows disagree
     (C2); identical copies become one accepted and one skipped row, which notes them. Rows without a topic stay apart.
 
-    `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out. `besides`:
-    additional rules, such as `yours`.
+    `clusters`: those in the settings. Rows of clusters that aren't `selected` are left out. `besides`: more rules.
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
@@ -339,8 +338,9 @@ def validate(clusters: Collection[str], selected: Collection[str] | None, beside
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = validated.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = validated.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
-        by_any = replacing(manifests.select(*COLUMNS), clusters, with_reasons(besides) if besides else None)
-        once = grouped.transform(once_replaced(rows.where(keyed), by_any))
+        judged = with_reasons(besides) if besides else None
+        by_any = replacing(manifests.select(*COLUMNS), clusters, judged)
+        once = grouped.transform(once_replaced(rows.where(keyed), by_any, judged))
         return once.unionByName(unique).transform(_with_verdict)
 
     return transform

@@ -13,7 +13,7 @@ from typing import Any
 from topicledger.apply.summary import FAILED_OR_REFUSED, Failure, Summary
 from topicledger.config.notify import Event, Format, NotifySettings
 from topicledger.config.severities import Severity
-from topicledger.drift.summary import DriftSummary
+from topicledger.drift.summary import DriftRow, DriftSummary
 from topicledger.errors import ExitCode
 from topicledger.kinds import NAMES
 from topicledger.model import RunState
@@ -200,10 +200,16 @@ def of_audit(summary: DriftSummary, requested_by: str | None, at: datetime) -> S
         unfinished,
         event=Event.DRIFT,
         headline=f"topicledger audit {summary.run_id}: {', '.join(counted)}",
-        lines=[f"{each.severity} {each.cluster} {each.topic}: {each.kind}" for each in summary.drift[:MOST_LINES]],
+        lines=[_found(each) for each in summary.drift[:MOST_LINES]],
         worst=found[0] if found else None,
     )
     return [*((drift,) if found else ()), *((unfinished,) if summary.problems else ())]
+
+
+def _found(each: DriftRow) -> str:
+    """Return a line about a finding: ACLs, quotas and configs are named by `what`."""
+    about = " ".join(filter(None, (each.severity, each.cluster, each.topic)))
+    return f"{about}: {' '.join(filter(None, (each.kind, each.what)))}"
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -21,6 +21,9 @@ from topicledger.frames import materialised
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import Refusal
 
+ASK_AGAIN_TIMES = 3
+ASK_AGAIN_SECONDS = 0.5
+"""Pauses before a topic about which a broker answers an error is asked about again."""
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 """The `error` of a cluster whose secrets this host can't resolve; another host may."""
 BATCH_ROWS = 5_000

@@ -27,6 +27,8 @@ from topicledger.frames import materialised
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.model import Refusal, TopicInfo
 from topicledger.observe.cluster_queries import (
+    ASK_AGAIN_SECONDS,
+    ASK_AGAIN_TIMES,
     BATCH_ROWS,
     SECRET_UNRESOLVED,
     ClusterAccess,
@@ -62,10 +64,6 @@ SCHEMA = StructType(
 )
 """Columns of `kafka_topics`: one row per topic and, with topic null, one per cluster with its brokers or its error."""
 
-_UNKNOWN_TIMES = 3
-_UNKNOWN_PAUSE_SECONDS = 0.5
-"""Pauses before a topic is asked about again."""
-
 
 def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Yield rows of `SCHEMA` for one cluster: every topic that it lists, or just the named `topics` (M1, M3).
@@ -94,9 +92,9 @@ def _told(admin: ClusterAdmin, infos: Iterable[TopicInfo]) -> Iterator[TopicInfo
             yield info
         else:
             unknown.append(info)
-    for _ in range(_UNKNOWN_TIMES):
+    for _ in range(ASK_AGAIN_TIMES):
         if unknown:
-            time.sleep(_UNKNOWN_PAUSE_SECONDS)
+            time.sleep(ASK_AGAIN_SECONDS)
             found = list(admin.describe_topics([info.topic for info in unknown]))
             yield from (info for info in found if info.unknown is None)
             unknown = [info for info in found if info.unknown is not None]

@@ -26,12 +26,12 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import allowing
-from topicledger.plan.allowing import StoppedActions, approve_command
+from topicledger.plan.allowing import LOAD, StoppedActions, approve_command
 from topicledger.plan.people import person_key
 from topicledger.plan.planned_files import REMOVED_ARGUMENT, is_unloaded_plan, paths_in
 from topicledger.resources import registry
 from topicledger.resources.topics.plan import effects
-from topicledger.schemas import APPROVALS, PLANS, RUNS
+from topicledger.schemas import APPROVALS, PLANS, RUNS, SENT_BATCHES
 from topicledger.text import show
 
 SHOWN_DIGEST = 16
@@ -138,12 +138,21 @@ def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
     if found is None:
         return None
     let = {} if may_grow else found.let_through
-    before = run.allowed if run.may_have_sent else {}
+    before = _may_be_sent(run) if run.may_have_sent and run.allowed else {}
     of_both = {name: allowing.combined([*let[name], *before.get(name, ())], found.stopped, name) for name in let}
     together = {**before, **of_both}
     if together != run.allowed:
         run.commit_state(run.state, arguments=_arguments(run, together))
     return found
+
+
+def _may_be_sent(run: Run) -> Allowed:
+    """Return what is allowed on clusters where an earlier start may have sent actions that guards stopped."""
+    key = ["cluster", "action", "batch"]
+    stopped = run.plans().where(is_stopped() & F.col("action").isNotNull()).select(*key)
+    sent = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id).select(*key)
+    found = {row["cluster"] for row in stopped.join(sent, on=key, how="left_semi").distinct().collect()}
+    return {name: each for name, each in run.allowed.items() if name == LOAD or name in found}
 
 
 def needed(guards: GuardSettings, classes: Collection[str]) -> int:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.retries import JAVA_IS_GONE, SPARK_ERRORS, first_sentence
-from topicledger.ledger.session import for_few_rows
+from topicledger.ledger.session import for_few_rows, remove_warehouse
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.versions import latest_if_exists
 from topicledger.notify import Announced
@@ -126,6 +126,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                 # The first `load-manifests` may create the tables later.
                 ledger = open_ledger(options, settings, "serve", new=True)
                 _warm_up(settings, ledger)
+                _reap()
             # Spark has its own, which stops its queries.
             signal.signal(signal.SIGINT, OwnInterrupt(server, ending))
             beside.enter_context(reader.running())
@@ -161,8 +162,16 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
             return ExitCode.DONE
     if not ending.is_set():
         announced.hand_over()
+        remove_warehouse()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return ExitCode.DONE
+
+
+def _reap() -> None:
+    """Let the system forget the processes that the program before a restart has left: its Java, and its reader."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def carried_out(arguments: Sequence[str], announced: Announced | None = None) -> int:

@@ -34,6 +34,8 @@ class Health:
     _failing: bool = False
 
     def __post_init__(self) -> None:
+        # Commands run in their clients' folders.
+        self.path = None if self.path is None else self.path.absolute()
         self._facts = {
             "format_version": FORMAT_VERSION,
             "version": __version__,

@@ -18,7 +18,7 @@ from topicledger.config import logs
 from topicledger.config.reading import load_settings
 from topicledger.errors import ExitCode, TopicLedgerError
 from topicledger.ledger.retries import SPARK_ERRORS
-from topicledger.ledger.session import get_session
+from topicledger.ledger.session import get_session, remove_warehouse
 from topicledger.serving import reader
 from topicledger.serving.command import carried_out
 from topicledger.serving.server import Server
@@ -80,5 +80,6 @@ def _watch(lifeline: int, parent: int, ending: threading.Event) -> None:
 if __name__ == "__main__":
     # Python would wait for threads that still talk to Java, which ends with this process.
     code = main()
+    remove_warehouse()
     sys.stderr.flush()
     os._exit(code)

@@ -174,7 +174,7 @@ class MemoryLeases:
         self._expiring: set[str] = set()
         self._died = {name: world.killed.pop(name) for name in self.names & world.killed.keys()}
         for name, (killed, _) in self._died.items():
-            if killed != run_id:
+            if killed not in (run_id, None):
                 # Another run waits until the lease has expired.
                 world.arrive(lambda late, name=name: late.cluster == name)  # type: ignore[misc]
         world.holders |= dict.fromkeys(self.names, self)
@@ -210,6 +210,9 @@ class MemoryLeases:
             if self._world.holders.get(name) is self:
                 del self._world.holders[name]
                 self._world.was_held(name, self.run_id)
+                if name in self._died:
+                    # As `lease_rows.released`: the next holder waits for requests of the killed driver, too.
+                    self._world.killed[name] = None, self._died[name][1]
 
     def since_death(self, cluster: str) -> float:
         return self._world.clock - self._died[cluster][1] if cluster in self._died else math.inf

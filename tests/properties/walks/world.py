@@ -148,7 +148,7 @@ class World:
     contended: bool = False
     holders: dict[str, MemoryLeases | str] = field(default_factory=dict)
     """By cluster, the leases that are held on it; a text: those of a run that isn't ours."""
-    killed: dict[str, tuple[str, float]] = field(default_factory=dict)
+    killed: dict[str, tuple[str | None, float]] = field(default_factory=dict)
     """By cluster, the run whose driver died while it held the lease, and when."""
     held_until: dict[tuple[str, str], datetime] = field(default_factory=dict)
     """By cluster and run, when a lease ended last."""

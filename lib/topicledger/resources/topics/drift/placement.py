@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import DriftKind
 from topicledger.drift.findings import finding, ids, one
 from topicledger.model.placement import PlacementKind
+from topicledger.observe.topics import Observation
+from topicledger.resources.scoped import INSIDE
+from topicledger.resources.topics.plan.moving import Asked, Sizes, planned
 
 
 def checks(settings: AuditSettings) -> Sequence[Column]:
@@ -21,6 +24,20 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     most = settings.max_replica_skew
     skew = _uneven() if most is None else F.coalesce(_uneven(), _replica_skew(most))
     return [_racks_shared(), _broker_not_allowed(), skew, _moves_under_way()]
+
+
+def uneven(validated: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
+    """Return topics of placement spread of which a plan would move or reorder replicas, with unchanged counts.
+
+    In: `validated` from `manifests.rows.validate`. Out: cluster, topic, partitions (int); None if no topic is spread.
+    """
+    spread = validated.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
+    if spread.isEmpty():
+        return None
+    as_many = spread.withColumn("replication_factor", F.lit(None).cast("int"))
+    marked = as_many.withColumn(INSIDE, F.lit(True))
+    moves = planned(marked, seen, Sizes(), Asked(moves=clusters)).where(F.col("error").isNull())
+    return moves.select("cluster", "topic", F.size("moves").alias("partitions"))
 
 
 def _is(*kinds: PlacementKind) -> Column:

@@ -210,7 +210,9 @@ def _of_config(words: _Words, name: Column) -> Column:
     room = F.coalesce(F.try_element_at("after", below), _live(below))
     numbers = {"was": _number(old), "becomes": _number(new), "room": _number(room)}
     parts = {"had": _parts(old), "has": _parts(new)}
-    return _once({"old": old, "new": new, "below": below, **numbers, **parts}, lambda known: _effect(words, name, known))
+    return _once(
+        {"old": old, "new": new, "below": below, **numbers, **parts}, lambda known: _effect(words, name, known)
+    )
 
 
 def _once(values: Mapping[str, Column], then: Callable[[Column], Column]) -> Column:

@@ -7,7 +7,7 @@ The planner is plain Python and needs all partitions of a cluster at once. It ru
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from topicledger.kafka.config_values import values_by_name
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
-from topicledger.model.placement import ANYWHERE, PlacementKind, parse_placement
+from topicledger.model.placement import ANYWHERE, parse_placement
 from topicledger.observe.topics import Observation
 from topicledger.phases import CHANGE, DECIDED, MOVES
 from topicledger.policies.evaluating import together, warning
@@ -71,6 +71,8 @@ class Asked:
 
     rebalance: Rebalance | None = None
     """A broker to drain or fill, instead of applying manifests."""
+    outside: Column | None = None
+    """Whether a topic without a row is outside the scope (boolean); None if none is. In: cluster, topic."""
     creates: bool = False
     """Place the replicas of new topics on any cluster, and nothing else."""
 
@@ -101,7 +103,7 @@ def planned(
 
     In: `validated` from `manifests.rows.validate`, with `INSIDE`. Topics outside stay; those a rebalance would move, if
     they were inside, have the decision `outside`. `refused`: topics whose rows are refused, so that a rebalance doesn't
-    know where they may be (cluster, topic, error, error_message).
+    know where they may be (cluster, topic, error, error_message); without a topic, a row may mean any.
     """
     clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
     here = F.col("cluster").isin(*clusters)
@@ -113,6 +115,10 @@ def planned(
         "cluster", "topic", F.col(INSIDE).alias("declared"), *_ASKED, F.col("assignments").alias("assigned")
     )
     rows = live.join(declared, on=["cluster", "topic"], how="full_outer").transform(_with_refused(refused))
+    if asked.outside is not None:
+        rows = rows.withColumn("declared", F.coalesce("declared", F.when(asked.outside, F.lit(False))))
+        # Workers get the rest of it.
+        asked = replace(asked, outside=None)
     if sizes.replicas is None:
         rows = rows.withColumn("sizes", F.lit(None).cast("map<int,bigint>"))
     else:
@@ -139,22 +145,16 @@ def _with_refused(refused: DataFrame | None) -> Transform:
     if refused is None:
         return lambda rows: rows.withColumn("refused", F.lit(None).cast("struct<error:string,error_message:string>"))
     why = F.struct("error", "error_message").alias("refused")
-    by_topic = refused.select("cluster", "topic", why).dropDuplicates(["cluster", "topic"])
-    return lambda rows: rows.join(by_topic, on=["cluster", "topic"], how="left")
-
-
-def uneven(validated: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
-    """Return topics of placement spread of which a plan would move or reorder replicas, with unchanged counts.
-
-    In: `validated` from `manifests.rows.validate`. Out: cluster, topic, partitions (int); None if no topic is spread.
-    """
-    spread = validated.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
-    if spread.isEmpty():
-        return None
-    as_many = spread.withColumn("replication_factor", F.lit(None).cast("int"))
-    marked = as_many.withColumn(INSIDE, F.lit(True))
-    moves = planned(marked, seen, Sizes(), Asked(moves=clusters)).where(F.col("error").isNull())
-    return moves.select("cluster", "topic", F.size("moves").alias("partitions"))
+    named = refused.where(F.col("topic").isNotNull())
+    by_topic = named.select("cluster", "topic", why).dropDuplicates(["cluster", "topic"])
+    unnamed = refused.where(F.col("topic").isNull())
+    of_any = unnamed.select("cluster", why).groupBy("cluster").agg(F.min("refused").alias("_any"))
+    return lambda rows: (
+        rows.join(by_topic, on=["cluster", "topic"], how="left")
+        .join(F.broadcast(of_any), on="cluster", how="left")
+        .withColumn("refused", F.coalesce("refused", "_any"))
+        .drop("_any")
+    )
 
 
 def answer(

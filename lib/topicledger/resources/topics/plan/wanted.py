@@ -16,10 +16,12 @@ from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.meant import clusters_meant, has_cluster
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.owners import belongs_to
+from topicledger.manifests.rows import Transform, legal_topic
 from topicledger.model import Action, Outcome, ReplicaAction
 from topicledger.model.moves import Rebalance
 from topicledger.observe.topics import Observation
+from topicledger.policies.contract import text
 from topicledger.resources import registry
 from topicledger.resources.scoped import INSIDE
 from topicledger.resources.topics.observe.topic_use import read_unseen_topics
@@ -111,7 +113,15 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
     # A row of an unknown cluster may mean a selected one.
     inside = F.lit(True) if selected is None else F.col("cluster").isin(*selected) | ~has_cluster(known)
     rows = run.manifests(run.manifest_version).where(inside).transform(manifests.validated_by(run.settings, None))
-    wrong = rows.where((F.col("outcome") == Outcome.REFUSED.value) & F.col("topic").isNotNull())
+    legible = legal_topic().reason.isNull()
+    any_topic = text("a row names a topic that can't be read and may mean it: ", F.col("error_message"))
+    wrong = rows.where(F.col("outcome") == Outcome.REFUSED.value).withColumns(
+        {
+            "error_message": F.when(legible, F.col("error_message")).otherwise(any_topic),
+            "topic": F.when(legible, F.col("topic")),
+        }
+    )
+    barred = run.scope.barred
 
     def require_broker(seen: Observation) -> None:
         """Raise ClusterError if a cluster wasn't reached, and UsageError if it has no such broker."""
@@ -135,7 +145,12 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
         refused=wrong.select(clusters_meant(known), "topic", "error", "error_message"),
         kinds=list(ReplicaAction),
         require=require_broker,
-        replicas=Asked(moves=names, elections=names, rebalance=rebalance),
+        replicas=Asked(
+            moves=names,
+            elections=names,
+            rebalance=rebalance,
+            outside=belongs_to(run.settings.owners, barred) if barred else None,
+        ),
     )
 
 

@@ -57,7 +57,8 @@ def partitions_growth(*, max_factor: float) -> RowRule:
     if not 1 < max_factor <= _MAX_FACTOR:
         raise ValueError(f"max_factor must be above 1 and at most {_MAX_FACTOR}")
     live, declared = _counts()
-    most = F.floor(live * F.lit(float(max_factor)))
+    # 45 * 1.4 is 62.999... in binary: a count is exact in decimal.
+    most = F.floor(live.cast("decimal(10,0)") * F.lit(str(max_factor)).cast("decimal(18,9)"))
     return RowRule(
         reason=F.when(
             declared > most,

@@ -32,7 +32,7 @@ from topicledger.policies.contract import (
 )
 from topicledger.resources.topics.policies.change import require_config_names, reset
 
-_UNLIMITED = frozenset(name for name, each in topic_configs().items() if each.changes.unlimited is not None)
+_UNLIMITED = frozenset(name for name, each in topic_configs().items() if each.changes.unlimited)
 """Topic configs of which a negative number means no limit."""
 _NUMBER = "decimal(38,9)"
 _MAX_COUNT = 2**31 - 1
