@@ -36,6 +36,7 @@ from topicledger.resources.group_configs import kind as group_kind
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quota_kind
 from topicledger.resources.topics.drift.find import Estate, find_drift
+from topicledger.resources.topics.drift.placement import uneven
 from topicledger.resources.topics.plan import moving
 from topicledger.resources.topics.plan.changes import DESCRIBED
 from topicledger.resources.topics.plan.moving import Sizes
@@ -246,7 +247,7 @@ def drifted(spark: SparkSession, these: Drawn) -> dict[str, set[tuple[str, str |
         ignored=SETTINGS.ignored_configs,
         pinned=SETTINGS.pinned,
         brokers=seen.brokers,
-        uneven=moving.uneven(validated, seen, ["main"]),
+        uneven=uneven(validated, seen, ["main"]),
         moving=spark.createDataFrame(list(these.moving), "cluster string, topic string, partition int"),
     )
     found: dict[str, set[tuple[str, str | None]]] = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests.harness import cluster_settings
@@ -25,7 +26,8 @@ from topicledger.resources.topics.apply.moves import PlannedMoves, render_moves
 from topicledger.resources.topics.plan import wanted as asking
 from topicledger.resources.topics.plan.changes import DESCRIBED
 from topicledger.resources.topics.plan.guards import max_disruptions
-from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, Asked, Sizes, answer, planned, with_moves
+from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, GROWS, Asked, Sizes, answer, planned
+from topicledger.resources.topics.plan.placing import with_moves, without_growing
 from topicledger.resources.topics.plan.relying import with_needed_min_insync
 from topicledger.resources.topics.plan.replicas import LiveCluster
 from topicledger.schemas import BROKERS, OBSERVED_CONFIGS
@@ -75,12 +77,39 @@ def test_unknown_sizes_do_not_count_as_zero() -> None:
     assert set(found["after"]) == {"assignments"}
 
 
-def test_a_topic_that_gets_partitions_is_moved_by_a_later_run() -> None:
-    grows = Asked(moves=["main"], growing=["main"])
+def test_moves_of_topics_that_may_get_partitions_are_marked() -> None:
+    """They are about the partitions that exist; leaders follow in a later run."""
+    grows = Asked(moves=["main"], elections=["main"], growing=["main"])
     wanted = {"replication_factor": 2, "num_partitions": 3}
-    assert answers(row("a", {0: [1]}, **wanted), asked=grows) == {}
+
+    def found(asked: Asked, **values: Any) -> Any:
+        return {
+            kind: (each.get(GROWS), len(each["moves"]) if kind == "reassign" else None)
+            for (_, kind), each in answers(row("a", {0: [1, 3]}, other_leaders={0: 3}, **values), asked=asked).items()
+        }
+
+    assert found(grows, num_partitions=3, placement="brokers:1,2") == {"reassign": (True, 1)}
+    assert found(grows, assigned={0: [2, 3], 1: [1, 2]}) == {"reassign": (True, 1)}
+    assert found(grows, assigned={0: [2, 3]}) == {"reassign": (False, 1), "elect_leaders": (None, None)}
     assert set(answers(row("a", {0: [1]}, **wanted))) == {("a", "reassign")}
-    assert set(answers(row("a", {0: [1]}, assigned={0: [2]}), asked=grows)) == {("a", "reassign")}
+
+
+@pytest.mark.parametrize(
+    ("end", "moved"), [({}, False), ({"phase": "policy", "outcome": "refused"}, True), ({"phase": "guard"}, True)]
+)
+def test_a_topic_is_moved_unless_this_run_adds_its_partitions(
+    spark: SparkSession, end: dict[str, str], moved: bool
+) -> None:
+    """If nothing adds them, no later run would move the topic either."""
+    growth = {"topic": "grows", "decision": "add_partitions", **end}
+    move = [{"topic": each, "decision": "reassign", "after": {}, "moves": []} for each in ("grows", "stays")]
+    rows = decision_rows(spark, growth, *move).withColumn(
+        GROWS, F.when(F.col("decision") == "reassign", F.col("topic") == "grows")
+    )
+    found = rows.transform(without_growing)
+    assert GROWS not in found.columns
+    moves = {each["topic"] for each in found.where("decision = 'reassign'").collect()}
+    assert moves == ({"grows", "stays"} if moved else {"stays"})
 
 
 def test_refusals_name_their_reason() -> None:

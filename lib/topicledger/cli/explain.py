@@ -37,7 +37,7 @@ from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES, is_move
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
-from topicledger.resources.topics.plan import effects, moving, recreated
+from topicledger.resources.topics.plan import effects, moving, placing, recreated
 from topicledger.resources.topics.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.resources.topics.plan.decide import decide
 from topicledger.resources.topics.plan.living import as_creates
@@ -265,7 +265,7 @@ def _moves(
     if cluster.name not in wanted.replicas.moves:
         return None
     answers = moving.planned(wanted.marked, seen, sizes_on(spark, [cluster], settings.kafka), wanted.replicas)
-    return rows.transform(moving.with_moves(answers, validated, seen, configs)).transform(materialised)
+    return rows.transform(placing.with_moves(answers, validated, seen, configs)).transform(materialised)
 
 
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[PolicyVerdict], *, as_json: bool) -> None:

@@ -207,7 +207,7 @@ def of_audit(summary: DriftSummary, requested_by: str | None, at: datetime) -> S
 
 
 def _found(each: DriftRow) -> str:
-    """Return a line about a finding: ACLs, quotas and configs are named by `what`."""
+    """Return a line about a finding: configs, and resources that are no topics, are named by `what`."""
     about = " ".join(filter(None, (each.severity, each.cluster, each.topic)))
     return f"{about}: {' '.join(filter(None, (each.kind, each.what)))}"
 

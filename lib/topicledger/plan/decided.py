@@ -24,7 +24,7 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import Observation
 from topicledger.plan.batches import NEEDS_SOMETHING, planned
 from topicledger.policies import Policy
-from topicledger.resources.topics.plan import moving
+from topicledger.resources.topics.plan import placing
 
 _NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT, Decision.DECLARED)
 """Decisions for declared topics that need no action."""
@@ -107,7 +107,7 @@ def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, ag
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
         F.count_if(acts & F.col("violations").isNotNull()).alias("warned"),
         F.count_if(F.col("guards").isNotNull()).alias("guarded"),
-        F.count_if(moving.to_place() if "placement" in rows.columns else F.lit(False)).alias("to_place"),
+        F.count_if(placing.to_place() if "placement" in rows.columns else F.lit(False)).alias("to_place"),
     ]
 
     def needed(found: DataFrame) -> DataFrame:

@@ -11,21 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.frames import materialised
-from topicledger.kafka.config_values import values_by_name
 from topicledger.manifests.rows import PRESENT, Transform
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
+from topicledger.model import Action, Decision, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
 from topicledger.model.placement import ANYWHERE, parse_placement
 from topicledger.observe.topics import Observation
-from topicledger.phases import CHANGE, DECIDED, MOVES
-from topicledger.policies.evaluating import together, warning
-from topicledger.resources.ending import lookup
+from topicledger.phases import CHANGE, MOVES
 from topicledger.resources.scoped import INSIDE
 from topicledger.resources.topics.plan.rebalancing import kept_outside, rebalanced
 from topicledger.resources.topics.plan.replicas import (
@@ -40,6 +37,8 @@ from topicledger.resources.topics.plan.replicas import (
 )
 from topicledger.schemas.tables import ASSIGNMENTS
 
+GROWS = "_grows"
+"""Column (boolean): whether a move is of a topic that declares more partitions than it has, and may get them."""
 _ANSWER = StructType(
     [
         StructField("cluster", StringType()),
@@ -49,13 +48,13 @@ _ANSWER = StructType(
         StructField("moves", MOVES),
         *CHANGE,
         *(StructField(name, StringType()) for name in ("error", "error_message", "warning")),
+        StructField(GROWS, BooleanType()),
     ]
 )
 """The planner's answer. A create has `assignments`, a reassign has `moves`; a reassign and elect_leaders have `before`
 and `after` as in `plans`. A refusal has an error instead. `warning`: shortcomings of the result."""
 
 _ASKED = ("num_partitions", "replication_factor", "placement")
-_DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels", "placement")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +66,7 @@ class Asked:
     elections: Collection[str] = ()
     """Clusters on which preferred replicas may be elected."""
     growing: Collection[str] = ()
-    """Clusters on which topics may get partitions; a later run moves the replicas of these topics."""
-
+    """Clusters on which topics may get partitions."""
     rebalance: Rebalance | None = None
     """A broker to drain or fill, instead of applying manifests."""
     outside: Column | None = None
@@ -177,10 +175,11 @@ def answer(
     by_name = {each.topic: each for each in topics}
     declared = {row["topic"]: row for row in rows if row["declared"]}
     there = {topic: row for topic, row in declared.items() if topic in by_name and not row["internal"]}
+    grows = {topic for topic, row in there.items() if name in asked.growing and _grows(row)}
     wishes = {
-        topic: _wish(row)
+        topic: _wish(row, only=by_name[topic].replicas if topic in grows else None)
         for topic, row in there.items()
-        if name in asked.moves and asked.rebalance is None and not (name in asked.growing and _grows(row))
+        if name in asked.moves and asked.rebalance is None
     }
     if asked.rebalance is None:
         changes = plan(cluster, topics, wishes)
@@ -190,13 +189,14 @@ def answer(
         for topic in kept_outside(topics, rows, asked.rebalance):
             yield {"cluster": name, "topic": topic, "decision": Decision.OUTSIDE.value}
     for topic, change in changes.items():
-        values = {"cluster": name, "topic": topic, "decision": ReplicaAction.REASSIGN.value}
+        values = {"cluster": name, "topic": topic, "decision": ReplicaAction.REASSIGN.value, GROWS: topic in grows}
         yield {**values, **_moves(by_name[topic], change)}
     if name in asked.elections:
         for topic, row in sorted(there.items()):
             change = changes.get(topic, Change())
-            # Where a move is refused, the replicas stay: the first one may be on a broker that is being drained.
-            if change.refused is not None:
+            # Where a move is refused, the replicas stay: the first one may be on a broker that is being drained. And it
+            # isn't known yet whether a topic that grows is moved.
+            if change.refused is not None or (topic in grows and topic in changes):
                 continue
             turned = _to_elect(by_name[topic], dict(row["other_leaders"] or ()), change.target, cluster)
             if turned:
@@ -214,9 +214,11 @@ def answer(
         yield from _creates(name, cluster, topics, missing)
 
 
-def _wish(row: Mapping[str, Any]) -> Wish:
+def _wish(row: Mapping[str, Any], only: Collection[int] | None = None) -> Wish:
+    """Return what a row asks for; of declared assignments, those of `only` these partitions."""
     if row["assigned"] is not None:
-        return Wish(assignments={partition: tuple(brokers) for partition, brokers in row["assigned"]})
+        asked = ((each, tuple(brokers)) for each, brokers in row["assigned"] if only is None or each in only)
+        return Wish(assignments=dict(asked))
     placement = ANYWHERE if row["placement"] is None else parse_placement(row["placement"])
     return Wish(placement=placement, replication_factor=row["replication_factor"])
 
@@ -294,106 +296,3 @@ def _creates(
             found["warning"] = _crowded(changes[topic])
             found["assignments"] = [(each, list(brokers)) for each, brokers in changes[topic].target.items()]
         yield found
-
-
-def to_place() -> Column:
-    """Return whether a row is a create whose replicas the planner must place (boolean)."""
-    asks = F.col("placement").isNotNull() & (F.col("placement") != str(ANYWHERE))
-    is_create = (F.col("decision") == Action.CREATE.value) & F.col("phase").isNull()
-    return is_create & asks & F.col("assignments").isNull()
-
-
-def with_placed_creates(answers: DataFrame) -> Transform:
-    """Give creates the assignments that the planner chose, or refuse them. In and out: `phases.DECIDED`."""
-    found = answers.where(F.col("decision") == Action.CREATE.value).select(
-        "cluster",
-        "topic",
-        *(F.col(name).alias(f"_{name}") for name in ("assignments", "error", "error_message", "warning")),
-    )
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        placed = F.coalesce(to_place(), F.lit(False))
-        rows = decisions.join(found, on=["cluster", "topic"], how="left").withColumn("_placed", placed)
-        refused, crowded = F.col("_placed") & F.col("_error").isNotNull(), F.when(F.col("_placed"), F.col("_warning"))
-        values = {
-            "assignments": F.when(F.col("_placed"), F.col("_assignments")).otherwise(F.col("assignments")),
-            "violations": together(F.col("violations"), warning("placement", crowded)),
-            **_refused(refused, F.col("_error"), F.col("_error_message")),
-        }
-        return rows.withColumns(values).select(*decisions.columns)
-
-    return transform
-
-
-def _refused(refused: Column, error: Column, message: Column) -> dict[str, Column]:
-    values = {
-        "phase": F.lit(Phase.POLICY.value),
-        "outcome": F.lit(Outcome.REFUSED.value),
-        "error": error,
-        "error_message": message,
-    }
-    return {name: F.when(refused, value).otherwise(F.col(name)) for name, value in values.items()}
-
-
-def with_moves(answers: DataFrame, validated: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
-    """Add moves and elections as separate actions; they replace the row of a topic that needs no other action.
-
-    In and out: `phases.DECIDED`. `validated` is from `manifests.rows.validate`, and `configs` from `changes.describe`.
-    `resolved_configs` of a move are the topic's configs after the run's open alters; `live_configs` those of now.
-    """
-    accepted = validated.where(F.col("phase").isNull()).withColumn("undeclared", F.lit(False))
-    declared = accepted.select("cluster", "topic", *_DECLARED, "undeclared")
-    counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
-    live = seen.topics.select("cluster", "topic", "topic_id", *counts)
-    actions = F.col("decision").isin(*ReplicaAction, Decision.OUTSIDE.value) & F.col("cluster").isin(*seen.known)
-    ids = {name: status.cluster_id for name, status in seen.statuses.items()}
-    empty = {name: F.lit(None).cast("string") for name in ("phase", "outcome")}
-    moves = (
-        answers.where(actions)
-        .drop("assignments")
-        .join(declared, on=["cluster", "topic"], how="left")
-        .join(live, on=["cluster", "topic"], how="inner")
-        .transform(_with_live_configs(configs))
-        .withColumns(
-            {
-                **empty,
-                "cluster_id": lookup(ids, F.col("cluster")),
-                "undeclared": F.coalesce("undeclared", F.lit(True)),
-                "live": F.lit(True),
-                "waits": F.lit(False),
-                "violations": warning("placement", F.col("warning")),
-            }
-        )
-        .transform(
-            lambda rows: rows.withColumns(_refused(F.col("error").isNotNull(), F.col("error"), F.col("error_message")))
-        )
-    )
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        own = moves.select(*(name for name in DECIDED.names if name in moves.columns))
-        acted = own.select("cluster", "topic", F.lit(True).alias("_acted")).distinct()
-        nothing = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
-        nothing_else = F.col("decision").isin(*(each.value for each in nothing))
-        replaced = nothing_else & F.col("phase").isNull() & F.col("_acted").isNotNull()
-        rest = decisions.join(acted, on=["cluster", "topic"], how="left").where(~F.coalesce(replaced, F.lit(False)))
-        return rest.drop("_acted").unionByName(own, allowMissingColumns=True).withColumn("resolved_configs", _altered())
-
-    return transform
-
-
-def _with_live_configs(configs: DataFrame | None) -> Transform:
-    if configs is None:
-        return lambda rows: rows.withColumn("resolved_configs", F.lit(None).cast("map<string,string>"))
-    shown = F.filter("configs", lambda each: ~each["is_sensitive"])
-    values = values_by_name(shown).alias("resolved_configs")
-    described = configs.select("cluster", "topic", F.col("configs").alias("live_configs"), values)
-    return lambda rows: rows.join(described, on=["cluster", "topic"], how="left")
-
-
-def _altered() -> Column:
-    """Return `resolved_configs`: for a move, those of the topic's open alter if there is one."""
-    decision, of_topic = F.col("decision"), Window.partitionBy("cluster", "topic")
-    alters = (decision == Action.ALTER_CONFIGS.value) & F.col("phase").isNull()
-    altered = F.first(F.when(alters, F.col("resolved_configs")), ignorenulls=True).over(of_topic)
-    move = decision.eqNullSafe(F.lit(ReplicaAction.REASSIGN.value))
-    return F.when(move, F.coalesce(altered, F.col("resolved_configs"))).otherwise(F.col("resolved_configs"))

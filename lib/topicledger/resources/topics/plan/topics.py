@@ -30,7 +30,7 @@ from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.resources import registry
 from topicledger.resources.topics.observe.configs import observe_configs
 from topicledger.resources.topics.observe.log_dirs import observe_log_dirs
-from topicledger.resources.topics.plan import guards, moving, recreated
+from topicledger.resources.topics.plan import guards, moving, placing, recreated
 from topicledger.resources.topics.plan.changes import describe, with_alters
 from topicledger.resources.topics.plan.decide import decide, left_out, without_ignored
 from topicledger.resources.topics.plan.moving import Sizes
@@ -203,7 +203,7 @@ def decided(
         if wanted.renames is not None:
             rows = rows.transform(wanted.renames.decided, configs)
         if answers is not None:
-            rows = rows.transform(moving.with_placed_creates(answers))
+            rows = rows.transform(placing.with_placed_creates(answers))
         if wanted.changes is not None:
             rows = rows.transform(wanted.changes(configs))
         if wanted.renames is not None:
@@ -218,7 +218,7 @@ def decided(
             rows = rows.transform(with_alters).transform(_evaluated_alone(Action.ALTER_CONFIGS, rules, known))
             rows = rows.transform(guards.max_changes(settings.guards.max_changes))
         if answers is not None:
-            moves = moving.with_moves(answers, validated, seen, configs if described is None else described)
+            moves = placing.with_moves(answers, validated, seen, configs if described is None else described)
             rows = rows.transform(moves).transform(_evaluated_alone(ReplicaAction.REASSIGN, rules, known))
             if wanted.changes is not None:
                 rows = rows.transform(with_needed_min_insync(rules))
@@ -226,6 +226,7 @@ def decided(
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
             rows = rows.transform(guards.max_disruptions(settings.guards.max_disruptions))
         if answers is not None:
+            rows = rows.transform(placing.without_growing)
             rows = rows.transform(guards.max_moves(settings.guards.max_moves))
         return returned("guard", rows.transform(registry.found, wanted.kinds), EVALUATED)
 
