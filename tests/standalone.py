@@ -41,7 +41,7 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
                 processes.append(
                     subprocess.Popen([spark_class, *arguments], env=environment, stdout=output, stderr=output)
                 )
-            until(lambda: log.read_text().count("Successfully registered with master") == 2, seconds=60)
+            until(lambda: log.read_text().count("Successfully registered with master") == 2, seconds=180)
             yield address
         finally:
             for process in processes:

@@ -41,7 +41,7 @@ def test_run_refuses_only_topics_too_large_for_a_request(spark: SparkSession, tm
         assert {(phase, error) for phase, _, error in last.values()} == {("verify", None)}
         assert {outcome for _, outcome, _ in last.values()} <= {"ok", "pending"}
         estate.check_invariant("sizes")
-        AnotherClient(kafka).await_names(prefix, {*many, *wide, *plain}, seconds=120)
+        AnotherClient(kafka).await_names(prefix, {*many, *wide, *plain}, seconds=600)
 
 
 @pytest.mark.thorough
