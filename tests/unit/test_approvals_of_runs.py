@@ -309,8 +309,10 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
 SIZES = {"east": 2, "west": 1}
 
 
-def test_an_allowance_stays_only_where_stopped_actions_may_have_been_sent(spark: SparkSession) -> None:
-    """On one cluster a start marked a stopped batch, on another an open one, and on the third none."""
+def test_an_allowance_stays_only_where_stopped_actions_may_be_sent(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one cluster a start marked a stopped batch, on another an open one, on one none; on one it lives."""
     stopped = {"run_id": "r", "action": "delete", "phase": "guard", "guards": {"deletes": 1}, "batch": 1}
     rows = [{**stopped, "cluster": name} for name in ("sent", "open", "none")]
     plans = frame(spark, PLANS.schema, [*rows, {**stopped, "cluster": "open", "guards": None, "batch": 0}])
@@ -318,14 +320,15 @@ def test_an_allowance_stays_only_where_stopped_actions_may_have_been_sent(spark:
         {"run_id": run_id, "epoch": 0, "cluster": cluster, "action": "delete", "batch": batch}
         for run_id, cluster, batch in (("r", "sent", 1), ("r", "open", 0), ("another", "none", 1))
     ]
-    allowed = {name: [{"deletes": 1}] for name in ("sent", "open", "none", LOAD)}
+    monkeypatch.setattr(approvals, "of_live", lambda *_: [{"cluster": "live"}])
+    allowed = {name: [{"deletes": 1}] for name in ("sent", "open", "none", "live", LOAD)}
     run: Any = SimpleNamespace(
         run_id="r",
         allowed=allowed,
         plans=lambda: plans,
         ledger=SimpleNamespace(read=lambda _: frame(spark, SENT_BATCHES.schema, marks)),
     )
-    assert set(approvals._may_be_sent(run)) == {"sent", LOAD}
+    assert set(approvals._may_be_sent(run)) == {"sent", "live", LOAD}
 
 
 @pytest.mark.parametrize("asked_again", [False, True])

@@ -406,7 +406,12 @@ def test_rebalance_leaves_what_may_be_anothers_or_declared_in_a_row_that_cannot_
         owners=Owners(names={"payments": mine}),
     )
     rows = manifest_rows(
-        spark, {"topic": "orders.a ", "placement": "brokers:1"}, {"topic": "b"}, {"cluster": "other", "topic": "c"}
+        spark,
+        {"topic": "orders.a ", "placement": "brokers:1"},
+        {"topic": "b"},
+        {"cluster": "other", "topic": "c"},
+        # Nobody may declare it, but it names no other topic.
+        {"cluster": "other", "topic": "__consumer_offsets"},
     )
     run: Any = SimpleNamespace(
         manifests=lambda _: rows, manifest_version=1, settings=settings, clusters=(), scope=Scope(barred=barred)

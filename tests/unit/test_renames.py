@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.unit.frames import manifest_rows, observed_rows, validated_rows
+from tests.unit.frames import decision_rows, manifest_rows, observed_rows, validated_rows
 from topicledger.manifests.rows import validate
 from topicledger.resources.topics.observe import moves
 from topicledger.resources.topics.observe.moves import ObservedMoves, Unsettled, observe_unsettled
@@ -145,3 +145,15 @@ def test_copies_of_a_row_replace_a_topic_once(spark: SparkSession) -> None:
     found = renames.renames(run, declared.transform(validate(["main"], None)), None)
     assert found is not None
     assert [(row["topic"], row["accepted"]) for row in found.rows.collect()] == [("a", True)]
+
+
+def test_a_refused_row_of_others_does_not_stand_for_the_row_of_the_owner(spark: SparkSession) -> None:
+    """Its topic comes first by name: the old topic would stay for ever, since a refused row replaces nothing."""
+    rows = [("main", "orders.new", "legacy", "orders", False), ("main", "payments.new", "legacy", "payments", True)]
+    new = spark.createDataFrame(rows, "cluster string, topic string, replaces string, owner string, accepted boolean")
+    decisions = decision_rows(
+        spark, {"topic": "legacy", "decision": "unmanaged"}, {"topic": "payments.new", "decision": "unchanged"}
+    )
+    run: Any = SimpleNamespace(by_manifests=False)
+    found = Renames(run=run, rows=new, before=None).decided(decisions, None)
+    assert {row["topic"]: row["owner"] for row in found.collect()}["legacy"] == "payments"

@@ -350,9 +350,9 @@ def _send(
     if waits:
         assert ready.seen is not None, "creates wait only if this start has evaluated them"
         version = run.owners_version(latest)
-        again = reevaluate(
-            run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS, waited=ready.waiting, held=held
-        )
+        evaluate = partial(reevaluate, run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS)
+        with after(done):
+            again = evaluate(waited=ready.waiting, held=held)
         # While the outcome of a delete is unknown, its room isn't free: creates that need it still wait.
         fit = waits - _keys(again.waiting)
         left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))

@@ -57,8 +57,8 @@ class Applied:
 
 
 @contextmanager
-def after(done: Collection[Applied]) -> Iterator[None]:
-    """Context in which another start may take the run: a usage error would mean that nothing was `done`."""
+def after(done: Collection[object]) -> Iterator[None]:
+    """Context in which a usage error becomes another error if something was `done`: it would mean that nothing was."""
     try:
         yield
     except UsageError as error:

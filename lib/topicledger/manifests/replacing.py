@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.manifests.meant import clusters_meant
@@ -31,8 +31,11 @@ def _by_owners(judged: Callable[[DataFrame], DataFrame] | None) -> Callable[[Dat
     """Leave out rows of topics that belong to other owners. `judged`: see `replacing`."""
     if judged is None:
         return lambda rows: rows
-    others = F.col("error").eqNullSafe(F.lit(Refusal.NOT_YOURS.value))
-    return lambda rows: rows.transform(judged).where(~others).select(*rows.columns)
+    return lambda rows: rows.transform(judged).where(_is_its_owners()).select(*rows.columns)
+
+
+def _is_its_owners() -> Column:
+    return ~F.col("error").eqNullSafe(F.lit(Refusal.NOT_YOURS.value))
 
 
 def once_replaced(
@@ -50,8 +53,11 @@ def once_replaced(
     others = declared.where(F.col(REPLACES) != F.col("topic")).transform(_by_owners(judged))
     replaced = others.groupBy(*_REPLACED).agg(first, last)
     # Few rows replace a topic: broadcast, they spare the others a shuffle by a column that is mostly null.
-    named = F.broadcast(replaced.select("cluster", F.col(REPLACES).alias("topic")))
-    topics = declared.join(named, on=["cluster", "topic"], how="left_semi").transform(_by_owners(judged))
+    named = F.broadcast(replaced.select("cluster", F.col(REPLACES).alias("topic"), F.col("_first").alias("_by_first")))
+    topics = declared.join(named, on=["cluster", "topic"], how="inner")
+    if judged is not None:
+        # With a column of both, the rules on owners are applied to the few rows after the join, not to all before it.
+        topics = topics.transform(judged).where(F.when(F.col("_by_first").isNotNull(), _is_its_owners()))
     both = topics.select("cluster", F.col("topic").alias(REPLACES)).distinct()
     still = F.concat(F.col(REPLACES), F.lit(" is still declared: remove its row, or leave out replaces"))
     several = F.lit(" is replaced by several topics, of which only one can: ")

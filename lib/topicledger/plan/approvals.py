@@ -18,6 +18,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.allowed import Allowed, written
+from topicledger.ledger.lease_rows import of_live
 from topicledger.ledger.outcomes import is_stopped
 from topicledger.ledger.proof import read_recorded
 from topicledger.ledger.run import ALLOWED_ARGUMENT, FILES_ARGUMENT, REPLACES_ARGUMENT, Run, require_run
@@ -147,12 +148,14 @@ def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
 
 
 def _may_be_sent(run: Run) -> Allowed:
-    """Return what is allowed on clusters where an earlier start may have sent actions that guards stopped."""
+    """Return what is allowed on clusters where an earlier start may have sent, or may send, what guards stopped."""
+    # An earlier start that lives may mark more until it loses its lease: whoever has none by now marks nothing more.
+    live = {row["cluster"] for row in of_live(run.ledger, run.run_id)}
     key = ["cluster", "action", "batch"]
     stopped = run.plans().where(is_stopped() & F.col("action").isNotNull()).select(*key)
     sent = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id).select(*key)
     found = {row["cluster"] for row in stopped.join(sent, on=key, how="left_semi").distinct().collect()}
-    return {name: each for name, each in run.allowed.items() if name == LOAD or name in found}
+    return {name: each for name, each in run.allowed.items() if name == LOAD or name in found | live}
 
 
 def needed(guards: GuardSettings, classes: Collection[str]) -> int:

@@ -202,7 +202,12 @@ class Renames:
         by = (
             self.rows.join(live, on=key, how="left")
             .groupBy("cluster", F.col(REPLACES).alias("topic"))
-            .agg(F.min(F.struct("topic", "owner", "accepted", F.col("_lives"))).alias("_by"))
+            # What another team writes must not stand for the row of the owner.
+            .agg(
+                F.min(
+                    F.struct((~F.col("accepted")).alias("_refused"), "topic", "owner", "accepted", F.col("_lives"))
+                ).alias("_by")
+            )
         )
         unnamed = (F.col("decision") == Decision.UNMANAGED.value) | is_undeclared()
         replaced = F.coalesce(F.col("_by").isNotNull() & unnamed, F.lit(False))
@@ -223,7 +228,11 @@ class Renames:
         if self.before is None:
             return rows.withColumns({name: F.lit(None).cast("string") for name in ("_owner_then", "_created_by")})
         once = F.struct(
-            F.col("_replaced_by").alias("topic"), "owner", F.lit(True).alias("accepted"), F.lit(True).alias("_lives")
+            F.lit(False).alias("_refused"),
+            F.col("_replaced_by").alias("topic"),
+            "owner",
+            F.lit(True).alias("accepted"),
+            F.lit(True).alias("_lives"),
         )
         was = F.col("_by").isNull() & F.col("_replaced_by").isNotNull() & is_undeclared()
         key = ["cluster", "topic"]

@@ -16,8 +16,9 @@ from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.maintain import VACUUM_HOURS
 from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.ledger.run import Run
+from topicledger.manifests.legible import is_legible
 from topicledger.manifests.meant import clusters_meant, with_meant
-from topicledger.manifests.rows import Transform, legal_topic
+from topicledger.manifests.rows import Transform
 from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.renames import REPLACED_BY, REPLACES, UNDECLARED
 from topicledger.model.scope import EVERYTHING, Scope
@@ -45,7 +46,7 @@ def with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
     own = F.array("topic")
     names = F.explode(F.when(F.col(REPLACES).isNull(), own).otherwise(F.array("topic", REPLACES))).alias("topic")
     rows = declared.select("cluster", names).select(clusters_meant(clusters), "topic").distinct()
-    rows = rows.withColumn("_legible", legal_topic().reason.isNull())
+    rows = rows.withColumn("_legible", is_legible())
     named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
     why = text("it stays: a row of manifests names a topic that can't be read and may mean it: ", F.min("topic"))
     unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))

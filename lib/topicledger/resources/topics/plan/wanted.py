@@ -15,9 +15,10 @@ from topicledger.config.settings import ChangeSettings
 from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.legible import is_legible
 from topicledger.manifests.meant import clusters_meant, has_cluster
 from topicledger.manifests.owners import belongs_to
-from topicledger.manifests.rows import Transform, legal_topic
+from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, ReplicaAction
 from topicledger.model.moves import Rebalance
 from topicledger.observe.topics import Observation
@@ -113,7 +114,7 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
     # A row of an unknown cluster may mean a selected one.
     inside = F.lit(True) if selected is None else F.col("cluster").isin(*selected) | ~has_cluster(known)
     rows = run.manifests(run.manifest_version).where(inside).transform(manifests.validated_by(run.settings, None))
-    legible = legal_topic().reason.isNull()
+    legible = is_legible()
     any_topic = text("a row names a topic that can't be read and may mean it: ", F.col("error_message"))
     wrong = rows.where(F.col("outcome") == Outcome.REFUSED.value).withColumns(
         {

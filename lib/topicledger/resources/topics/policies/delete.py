@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns as re2
 from topicledger.ledger.sql import iso_times
+from topicledger.manifests.legible import is_legible
 from topicledger.manifests.meant import clusters_meant, has_cluster, with_meant
 from topicledger.manifests.owners import owner_key
-from topicledger.manifests.rows import Transform, legal_topic, visible
-from topicledger.model import INTERNAL_TOPICS, Action
+from topicledger.manifests.rows import Transform, visible
+from topicledger.model import Action
 from topicledger.model.prune import MAX_DAYS
 from topicledger.model.renames import END_OFFSET
 from topicledger.policies.built_in import always_on, built_in
@@ -42,14 +43,12 @@ def with_users(usages: DataFrame, clusters: Collection[str], now: datetime) -> T
     current = usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(now)))
     consumer = F.coalesce("consumer", F.lit("somebody unnamed"))
     anywhere = text(consumer, " (by a row for cluster ", visible(F.col("cluster")), ", which the settings don't have)")
-    # Its users may name an internal topic, although no row may declare one.
-    legible = legal_topic().reason.isNull() | F.coalesce(F.col("topic").isin(*INTERNAL_TOPICS), F.lit(False))
     row = text("cluster ", visible(F.col("cluster")), ", topic ", visible(F.col("topic")), ", consumer ", consumer)
     rows = current.select(
         clusters_meant(clusters),
         "topic",
         F.when(has_cluster(clusters), consumer).otherwise(anywhere).alias("_consumer"),
-        F.when(~legible, row).alias("_row"),
+        F.when(~is_legible(), row).alias("_row"),
     )
     named = rows.where("_row IS NULL").groupBy("cluster", "topic").agg(F.collect_set("_consumer").alias("_consumers"))
     why = text("a row of usages can't be read and may mean it: ", F.min("_row"))
