@@ -266,9 +266,9 @@ def _seen(spark: SparkSession, these: Drawn) -> Observation:
 def expected(found: set[tuple[str, str | None]], declared: Mapping[str, Any], live: Mapping[str, Any]) -> set[str]:
     """Return the actions that a plan finds if an audit found this about a topic. Each exception is a separate rule.
 
-    A topic that gets partitions is moved by the next run. A leader is elected only if the preferred replica is up and
-    another replica leads. A topic that may not be described is tried to be created (M3). Nothing is decided on configs
-    and partitions of a topic whose configs may not be described.
+    A topic that gets partitions is moved by the next run, unless nothing adds them. A leader is elected only if the
+    preferred replica is up and another replica leads. A topic that may not be described is tried to be created (M3).
+    Nothing is decided on configs and partitions of a topic whose configs may not be described.
     """
     kinds = {kind for kind, _ in found} - {"moves_under_way"}
     if live and not live["permitted"]:
@@ -280,7 +280,7 @@ def expected(found: set[tuple[str, str | None]], declared: Mapping[str, Any], li
     ]
     if not any(live["assignments"][int(str(what))][0] in RACKS for what in electable):
         kinds -= {"preferred_leader"}
-    if "partitions_fewer" in kinds:
+    if "partitions_fewer" in kinds and "not_permitted" not in kinds:
         kinds -= MOVED
     if "not_permitted" in kinds:
         kinds -= {"partitions_fewer", "partitions_more", "config_differs", "config_undeclared"}

@@ -78,19 +78,20 @@ def test_unknown_sizes_do_not_count_as_zero() -> None:
 
 
 def test_moves_of_topics_that_may_get_partitions_are_marked() -> None:
-    """They are about the partitions that exist; leaders follow in a later run."""
+    """They are about the partitions that exist, and so are the elections that stay if the moves don't."""
     grows = Asked(moves=["main"], elections=["main"], growing=["main"])
     wanted = {"replication_factor": 2, "num_partitions": 3}
 
     def found(asked: Asked, **values: Any) -> Any:
         return {
-            kind: (each.get(GROWS), len(each["moves"]) if kind == "reassign" else None)
+            kind: (each[GROWS], len(each["moves"]) if kind == "reassign" else each["after"]["leaders"])
             for (_, kind), each in answers(row("a", {0: [1, 3]}, other_leaders={0: 3}, **values), asked=asked).items()
         }
 
-    assert found(grows, num_partitions=3, placement="brokers:1,2") == {"reassign": (True, 1)}
-    assert found(grows, assigned={0: [2, 3], 1: [1, 2]}) == {"reassign": (True, 1)}
-    assert found(grows, assigned={0: [2, 3]}) == {"reassign": (False, 1), "elect_leaders": (None, None)}
+    both = {"reassign": (True, 1), "elect_leaders": (True, "0:1")}
+    assert found(grows, num_partitions=3, placement="brokers:1,2") == both
+    assert found(grows, assigned={0: [2, 3], 1: [1, 2]}) == both
+    assert found(grows, assigned={0: [2, 3]}) == {"reassign": (False, 1), "elect_leaders": (False, "0:2")}
     assert set(answers(row("a", {0: [1]}, **wanted))) == {("a", "reassign")}
 
 
@@ -102,14 +103,19 @@ def test_a_topic_is_moved_unless_this_run_adds_its_partitions(
 ) -> None:
     """If nothing adds them, no later run would move the topic either."""
     growth = {"topic": "grows", "decision": "add_partitions", **end}
-    move = [{"topic": each, "decision": "reassign", "after": {}, "moves": []} for each in ("grows", "stays")]
-    rows = decision_rows(spark, growth, *move).withColumn(
-        GROWS, F.when(F.col("decision") == "reassign", F.col("topic") == "grows")
+    actions = [
+        {"topic": topic, "decision": decision, "after": {}, "moves": []}
+        for topic in ("grows", "stays")
+        for decision in ("reassign", "elect_leaders")
+    ]
+    rows = decision_rows(spark, growth, *actions).withColumn(
+        GROWS, F.when(F.col("decision") != "add_partitions", F.col("topic") == "grows")
     )
     found = rows.transform(without_growing)
     assert GROWS not in found.columns
-    moves = {each["topic"] for each in found.where("decision = 'reassign'").collect()}
-    assert moves == ({"grows", "stays"} if moved else {"stays"})
+    left = {(each["topic"], each["decision"]) for each in found.where("decision != 'add_partitions'").collect()}
+    stays = {("stays", "reassign"), ("stays", "elect_leaders")}
+    assert left == {*stays, ("grows", "reassign" if moved else "elect_leaders")}
 
 
 def test_refusals_name_their_reason() -> None:

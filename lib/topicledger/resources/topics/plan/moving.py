@@ -38,7 +38,8 @@ from topicledger.resources.topics.plan.replicas import (
 from topicledger.schemas.tables import ASSIGNMENTS
 
 GROWS = "_grows"
-"""Column (boolean): whether a move is of a topic that declares more partitions than it has, and may get them."""
+"""Column (boolean): whether a topic declares more partitions than it has, and may get them. Then its move or, where it
+is, the election of its leaders stays out of the plan (`placing.without_growing`)."""
 _ANSWER = StructType(
     [
         StructField("cluster", StringType()),
@@ -194,15 +195,16 @@ def answer(
     if name in asked.elections:
         for topic, row in sorted(there.items()):
             change = changes.get(topic, Change())
-            # Where a move is refused, the replicas stay: the first one may be on a broker that is being drained. And it
-            # isn't known yet whether a topic that grows is moved.
-            if change.refused is not None or (topic in grows and topic in changes):
+            # Where a move is refused, the replicas stay: the first one may be on a broker that is being drained.
+            if change.refused is not None and topic not in grows:
                 continue
-            turned = _to_elect(by_name[topic], dict(row["other_leaders"] or ()), change.target, cluster)
+            target = {} if topic in grows else change.target
+            turned = _to_elect(by_name[topic], dict(row["other_leaders"] or ()), target, cluster)
             if turned:
                 values = {"cluster": name, "topic": topic, "decision": ReplicaAction.ELECT_LEADERS.value}
                 yield {
                     **values,
+                    GROWS: topic in grows and topic in changes,
                     "before": {"leaders": _leaders_text({each: now for each, (now, _) in turned.items()})},
                     "after": {
                         "partitions": ",".join(map(str, turned)),

@@ -108,12 +108,14 @@ def with_moves(answers: DataFrame, validated: DataFrame, seen: Observation, conf
 def without_growing(decisions: DataFrame) -> DataFrame:
     """Leave out moves of topics that get partitions: a later run moves them. Drops `GROWS`.
 
-    Topics whose added partitions are refused or stopped are moved, since otherwise they never would be.
+    Topics whose added partitions are refused or stopped are moved, since otherwise they never would be. Then a later
+    run elects their leaders.
     """
     adds = (F.col("decision") == Action.ADD_PARTITIONS.value) & F.col("phase").isNull()
     added = F.max(F.coalesce(adds, F.lit(False))).over(Window.partitionBy("cluster", "topic"))
-    left = decisions.withColumn("_added", added).where(~(F.col("_added") & F.coalesce(GROWS, F.lit(False))))
-    return left.drop("_added", GROWS)
+    moves = F.col("decision").eqNullSafe(F.lit(ReplicaAction.REASSIGN.value))
+    later = F.coalesce(GROWS, F.lit(False)) & (F.col("_added") == moves)
+    return decisions.withColumn("_added", added).where(~later).drop("_added", GROWS)
 
 
 def _with_live_configs(configs: DataFrame | None) -> Transform:
