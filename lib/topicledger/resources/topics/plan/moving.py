@@ -38,8 +38,8 @@ from topicledger.resources.topics.plan.replicas import (
 from topicledger.schemas.tables import ASSIGNMENTS
 
 GROWS = "_grows"
-"""Column (boolean): whether a topic declares more partitions than it has, and may get them. Then its move or, where it
-is, the election of its leaders stays out of the plan (`placing.without_growing`)."""
+"""Column (boolean): whether a topic declares more partitions than it has, and may get them. Either its move or the
+election of its leaders stays out of the plan (`placing.without_growing`)."""
 _ANSWER = StructType(
     [
         StructField("cluster", StringType()),

@@ -202,7 +202,7 @@ class Renames:
         by = (
             self.rows.join(live, on=key, how="left")
             .groupBy("cluster", F.col(REPLACES).alias("topic"))
-            # What another team writes must not stand for the row of the owner.
+            # A refused row of another team must not stand for the owner's row.
             .agg(
                 F.min(
                     F.struct((~F.col("accepted")).alias("_refused"), "topic", "owner", "accepted", F.col("_lives"))
