@@ -102,7 +102,7 @@ def provision(
     with ExitStack() as closing, run:
         # In the background: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
-        may_grow = not applying_only and _may_grow(run)
+        may_grow = partial(_may_grow, run, applying_only=applying_only)
         approved = None if planning_only else approvals.take_allowed(run, may_grow=may_grow)
         if approved is None or not approved.missing:
             load()
@@ -127,8 +127,10 @@ def provision(
         return _waiting(summary, waits)
 
 
-def _may_grow(run: Run) -> bool:
+def _may_grow(run: Run, *, applying_only: bool) -> bool:
     """Return whether a start may add clusters to the plan that earlier starts couldn't reach."""
+    if applying_only:
+        return False
     unplanned = run.state is RunState.APPLYING and bool(_clusters_without_plan(run)[0])
     return run.state is RunState.PLANNING or unplanned
 

@@ -33,10 +33,10 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return os.environ | {"TOPICLEDGER_LOG_DIR": str(folder / "logs")} | more
 
 
-def submit(folder: Path, *arguments: str, **kwargs: str) -> subprocess.CompletedProcess[str]:
+def submit(folder: Path, *arguments: str, script: Path = SCRIPT, **kwargs: str) -> subprocess.CompletedProcess[str]:
     environment_given = environment(folder, **kwargs)
     return subprocess.run(
-        [SCRIPT, *arguments], cwd=folder, env=environment_given, capture_output=True, text=True, timeout=120
+        [script, *arguments], cwd=folder, env=environment_given, capture_output=True, text=True, timeout=120
     )
 
 
@@ -196,12 +196,5 @@ def test_a_checkout_may_be_in_a_folder_with_a_blank(folder: Path) -> None:
         spark.stop()
     """
     more = {"TOPICLEDGER_SUBMIT_ARGS": "--conf 'spark.mine=a \"b\\c'"}
-    done = subprocess.run(
-        [checkout / "spark-submit.sh", job(folder, text)],
-        cwd=folder,
-        env=environment(folder, **more),
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = submit(folder, job(folder, text), script=checkout / SCRIPT.name, **more)
     assert (done.returncode, done.stdout, done.stderr) == (0, '3 a "b\\c\n', "")

@@ -296,13 +296,13 @@ def test_an_allowance_of_a_smaller_plan_lapses_if_nothing_was_sent(
         commit_state=lambda _, arguments: kept.update(arguments),
     )
     monkeypatch.setattr(approvals, "_may_be_sent", lambda run: run.allowed)
-    found = approvals.take_allowed(run, may_grow=False)
+    found = approvals.take_allowed(run, may_grow=lambda: False)
     assert found is not None
     assert found.missing == missing
     assert json.loads(kept["allowed"]) == allowed
     # This start plans another cluster, so that the approvals lapse before anything is sent.
     run.allowed = read_allowed(kept["allowed"])
-    approvals.take_allowed(run, may_grow=True)
+    approvals.take_allowed(run, may_grow=lambda: True)
     assert json.loads(kept["allowed"]) == (allowed if sent else {})
 
 
@@ -352,10 +352,10 @@ def test_a_later_start_merges_no_combinations_of_an_earlier_one(asked_again: boo
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(approvals, "read", lambda _: found)
         patched.setattr(approvals, "_may_be_sent", lambda run: run.allowed)
-        approvals.take_allowed(run, may_grow=False)
+        approvals.take_allowed(run, may_grow=lambda: False)
         assert kept == [], "as it was"
         run.allowed = {"main": [one]}
-        approvals.take_allowed(run, may_grow=False)
+        approvals.take_allowed(run, may_grow=lambda: False)
     assert kept == ([before] if asked_again else [])
 
 

@@ -23,6 +23,7 @@ from topicledger.kafka.connection import ErrorAnswered
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState, topic_states
 from topicledger.kafka.sending import StaysOpen
 from topicledger.model import Action, ConfigEntry, Outcome, ReplicaAction, Target, TopicConfigs, TopicInfo, TopicResult
+from topicledger.observe import cluster_queries
 from topicledger.observe import topics as observing
 from topicledger.observe.cluster_queries import ClusterAccess
 
@@ -58,7 +59,7 @@ def observed(answers: Sequence[Sequence[TopicInfo]], monkeypatch: pytest.MonkeyP
     admin.describe_cluster.return_value = SimpleNamespace(cluster_id="k", brokers=(), gives_topic_ids=True)
     admin.list_topics.return_value, admin.describe_topics.side_effect = answers[0], answers[1:]
     monkeypatch.setattr(observing, "ClusterAdmin", lambda *_: admin)
-    monkeypatch.setattr(observing.time, "sleep", lambda _: None)
+    monkeypatch.setattr(cluster_queries.time, "sleep", lambda _: None)
     access = ClusterAccess(cluster=cluster_settings("main", "h:1"), kafka=KafkaSettings())
     return [row for batch in observing.observe_cluster(access) for row in batch.to_pylist()]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, is_remote
@@ -19,10 +20,11 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.frames import materialised
 from topicledger.kafka import ClusterAdmin
-from topicledger.model import Refusal
+from topicledger.model import Refusal, TopicConfigs, TopicInfo
 
-ASK_AGAIN_TIMES = 3
-ASK_AGAIN_SECONDS = 0.5
+_Told = TypeVar("_Told", TopicConfigs, TopicInfo)
+_ASK_AGAIN_TIMES = 3
+_ASK_AGAIN_SECONDS = 0.5
 """Pauses before a topic about which a broker answers an error is asked about again."""
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 """The `error` of a cluster whose secrets this host can't resolve; another host may."""
@@ -64,6 +66,27 @@ def record_batch(schema: StructType, columns: Mapping[str, Sequence[object]], co
     return pa.RecordBatch.from_arrays(
         [pa.array(columns.get(field.name, [None] * count), type=field.type) for field in arrow], schema=arrow
     )
+
+
+def asked_again(
+    found: Iterable[_Told], ask: Callable[[Sequence[str]], Iterable[_Told]], is_answered: Callable[[_Told], bool]
+) -> Iterator[_Told]:
+    """Yield what a broker answers about topics; it is asked again, a few times, about those that aren't answered.
+
+    It may not know yet what changed a moment ago (C21). The last answers about these come at the end.
+    """
+    for _ in range(_ASK_AGAIN_TIMES):
+        left: list[_Told] = []
+        for each in found:
+            if is_answered(each):
+                yield each
+            else:
+                left.append(each)
+        if not left:
+            return
+        time.sleep(_ASK_AGAIN_SECONDS)
+        found = ask([each.topic for each in left])
+    yield from found
 
 
 def ask_about(

@@ -9,7 +9,6 @@ callers materialise the result.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -27,12 +26,11 @@ from topicledger.frames import materialised
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.model import Refusal, TopicInfo
 from topicledger.observe.cluster_queries import (
-    ASK_AGAIN_SECONDS,
-    ASK_AGAIN_TIMES,
     BATCH_ROWS,
     SECRET_UNRESOLVED,
     ClusterAccess,
     ask_here,
+    asked_again,
     asked_by_driver,
     by_cluster,
     on_driver,
@@ -75,7 +73,7 @@ def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) 
         with ClusterAdmin(access.cluster, access.kafka) as admin:
             cluster = admin.describe_cluster()
             infos = admin.list_topics() if topics is None else admin.describe_topics(topics)
-            yield from _topic_batches(name, cluster.cluster_id, _told(admin, infos))
+            yield from _topic_batches(name, cluster.cluster_id, asked_again(infos, admin.describe_topics, _is_told))
     except SecretError as error:
         yield _cluster_batch(name, error=SECRET_UNRESOLVED, error_message=str(error))
     except TopicLedgerError as error:
@@ -84,21 +82,8 @@ def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) 
         yield _cluster_batch(name, cluster=cluster)
 
 
-def _told(admin: ClusterAdmin, infos: Iterable[TopicInfo]) -> Iterator[TopicInfo]:
-    """Yield topics; those about which a broker answers an error are asked about again before, a few times."""
-    unknown: list[TopicInfo] = []
-    for info in infos:
-        if info.unknown is None:
-            yield info
-        else:
-            unknown.append(info)
-    for _ in range(ASK_AGAIN_TIMES):
-        if unknown:
-            time.sleep(ASK_AGAIN_SECONDS)
-            found = list(admin.describe_topics([info.topic for info in unknown]))
-            yield from (info for info in found if info.unknown is None)
-            unknown = [info for info in found if info.unknown is not None]
-    yield from unknown
+def _is_told(info: TopicInfo) -> bool:
+    return info.unknown is None
 
 
 def _topic_batches(cluster: str, cluster_id: str, infos: Iterable[TopicInfo]) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -128,7 +128,7 @@ def _arguments(run: Run, allowed: Allowed) -> Mapping[str, str]:
     return {**run.arguments, ALLOWED_ARGUMENT: written(allowed)}
 
 
-def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
+def take_allowed(run: Run, *, may_grow: Callable[[], bool]) -> Approvals | None:
     """Record in the run's row what approvals of its plan let through; later starts go by that. Returns `read`.
 
     Nothing is recorded while an approval is missing. Entries of earlier starts stay if their actions may have been
@@ -138,7 +138,7 @@ def take_allowed(run: Run, *, may_grow: bool) -> Approvals | None:
     found = read(run) if run.resumed else None
     if found is None:
         return None
-    let = {} if may_grow else found.let_through
+    let = {} if may_grow() else found.let_through
     before = _may_be_sent(run) if run.may_have_sent and run.allowed else {}
     of_both = {name: allowing.combined([*let[name], *before.get(name, ())], found.stopped, name) for name in let}
     together = {**before, **of_both}
@@ -152,7 +152,7 @@ def _may_be_sent(run: Run) -> Allowed:
     # An earlier start that lives may mark more until it loses its lease: whoever has none by now marks nothing more.
     live = {row["cluster"] for row in of_live(run.ledger, run.run_id)}
     key = ["cluster", "action", "batch"]
-    stopped = run.plans().where(is_stopped() & F.col("action").isNotNull()).select(*key)
+    stopped = run.plans().where(is_stopped()).select(*key)
     sent = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id).select(*key)
     found = {row["cluster"] for row in stopped.join(sent, on=key, how="left_semi").distinct().collect()}
     return {name: each for name, each in run.allowed.items() if name == LOAD or name in found | live}

@@ -6,7 +6,6 @@ reason; there is no exception.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,12 +21,11 @@ from topicledger.kafka import ClusterAdmin, error_name
 from topicledger.ledger.rows import configs_column
 from topicledger.model import AUTHORIZATION_FAILED, TopicConfigs
 from topicledger.observe.cluster_queries import (
-    ASK_AGAIN_SECONDS,
-    ASK_AGAIN_TIMES,
     BATCH_ROWS,
     UNRESOLVED,
     ClusterAccess,
     ask_about,
+    asked_again,
     record_batch,
 )
 from topicledger.schemas import CONFIGS
@@ -84,7 +82,7 @@ def _describe(schema: StructType, access: ClusterAccess, topics: Sequence[str]) 
     held: list[TopicConfigs] = []
     try:
         with ClusterAdmin(access.cluster, access.kafka) as admin:
-            for each in _answered(admin, topics):
+            for each in asked_again(admin.topic_configs(topics), admin.topic_configs, _is_answered):
                 held.append(each)
                 if len(held) == BATCH_ROWS:
                     yield _batch(schema, cluster, held)
@@ -97,24 +95,8 @@ def _describe(schema: StructType, access: ClusterAccess, topics: Sequence[str]) 
         yield _failed(schema, cluster, topics[:1], error)
 
 
-def _answered(admin: ClusterAdmin, topics: Sequence[str]) -> Iterator[TopicConfigs]:
-    """Yield configs; topics about which a broker answers an error are asked about again before, a few times.
-
-    A broker may not know yet what changed a moment ago (C21).
-    """
-    unknown: list[TopicConfigs] = []
-    for number in range(ASK_AGAIN_TIMES + 1):
-        if number:
-            time.sleep(ASK_AGAIN_SECONDS)
-        asked, unknown = topics if not number else [each.topic for each in unknown], []
-        for each in admin.topic_configs(asked):
-            if each.error_code in (0, *AUTHORIZATION_FAILED):
-                yield each
-            else:
-                unknown.append(each)
-        if not unknown:
-            return
-    yield from unknown
+def _is_answered(configs: TopicConfigs) -> bool:
+    return configs.error_code in (0, *AUTHORIZATION_FAILED)
 
 
 def _batch(schema: StructType, cluster: str, described: Sequence[TopicConfigs]) -> pa.RecordBatch:

@@ -184,6 +184,7 @@ def answer(
     }
     if asked.rebalance is None:
         changes = plan(cluster, topics, wishes)
+        grows &= changes.keys()
     else:
         changes = rebalanced(cluster, topics, rows, asked.rebalance)
         there = {row["topic"]: row for row in rows if row["topic"] in changes}
@@ -204,7 +205,7 @@ def answer(
                 values = {"cluster": name, "topic": topic, "decision": ReplicaAction.ELECT_LEADERS.value}
                 yield {
                     **values,
-                    GROWS: topic in grows and topic in changes,
+                    GROWS: topic in grows,
                     "before": {"leaders": _leaders_text({each: now for each, (now, _) in turned.items()})},
                     "after": {
                         "partitions": ",".join(map(str, turned)),
