@@ -18,6 +18,11 @@ class ActionName(StrEnum):
 class RefusalName(StrEnum):
     """Names of errors that are ours, not the broker's (error_code -1)."""
 
+    @property
+    def acts_like_guard(self) -> bool:
+        """Whether a run exits as if a guard had stopped the action, although no setting allows it."""
+        return False
+
 
 class DriftName(StrEnum):
     """Names of kinds of drift."""

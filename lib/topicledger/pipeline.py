@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply import stages
-from topicledger.apply.dispatch import Context, each_cluster
+from topicledger.apply.dispatch import Context, Stopped, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.apply.values import Validated
@@ -32,6 +32,7 @@ from topicledger.ledger import proof
 from topicledger.ledger.outcomes import Standing
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
+from topicledger.ledger.sql import collected_in_utc
 from topicledger.ledger.throttles import clusters_left
 from topicledger.ledger.unreached import is_planned
 from topicledger.model import OURS, Outcome, Phase, RunState, Work
@@ -107,7 +108,7 @@ def provision(
         if approved is None or not approved.missing:
             load()
         planned = plan(run, context, planning_only=planning_only, applying_only=applying_only)
-        with cancelled_if_stopped(run, context, closing):
+        with cancelled_if_stopped(run, context, closing), _kept_if_stopped(run, planned):
             ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
         if ready.actions and not applying_only:
@@ -183,11 +184,31 @@ def plan(run: Run, context: Context, *, planning_only: bool = False, applying_on
         seen=None if again else seen,
         observed_since=now,
         counts=counts,
-        columns={"counts": counts, **({"observed_at": now} if clusters else {})},
+        columns={"counts": counts, **_observed_at(run, now if clusters else None)},
         problems=not_planned if seen is None else _unreached(run, seen),
         warned=decided.any_warned or decided.any_altered or run.resumed,
         guarded=decided.any_guarded or run.resumed,
     )
+
+
+def _observed_at(run: Run, at: datetime | None) -> Mapping[str, object]:
+    """Return the column `observed_at` of the run's row. `at`: when this start observed clusters, if it did."""
+    if at is None and run.row["observed_at"] is None:
+        # An earlier start was killed before it wrote that down.
+        (found,) = collected_in_utc(run.plans().agg(F.min("planned_at").alias("planned_at")))
+        at = found["planned_at"]
+    return {} if at is None else {"observed_at": at}
+
+
+@contextmanager
+def _kept_if_stopped(run: Run, planned: Planned) -> Iterator[None]:
+    """Context that writes down what planning found if a deadline or a signal stops validate: no start asks again."""
+    try:
+        yield
+    except Stopped:
+        if run.state is RunState.PLANNING:
+            run.commit_state(RunState.PLANNING, **planned.columns)
+        raise
 
 
 def _no_plan(run: Run, cluster: str) -> str:

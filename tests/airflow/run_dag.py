@@ -26,14 +26,15 @@ BY = "bob"
 WITHOUT_ANSWER = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
 
 
-def approve() -> None:
-    """Answer the pending approval, as Airflow's API does for the button in its pages."""
+def approve(asked: list[str]) -> None:
+    """Answer the pending approval, as Airflow's API does for the button in its pages; add what it says to `asked`."""
     while True:
         time.sleep(0.5)
         with create_session() as session:
             for detail in session.scalars(WITHOUT_ANSWER).unique():
                 task = session.get(TaskInstance, detail.ti_id)
                 if task is not None and task.state == TaskInstanceState.AWAITING_INPUT:
+                    asked.append(detail.body)
                     detail.responded_by = {"id": "7", "name": BY}
                     detail.responded_at = timezone.utcnow()
                     detail.chosen_options, detail.params_input = ["Approve"], {}
@@ -49,10 +50,13 @@ def main(told: Path) -> None:
     # Two threads must not import these modules at once, or each would wait for the other's lock.
     with create_session() as session:
         session.scalars(WITHOUT_ANSWER).unique().all()
-    Thread(target=approve, daemon=True).start()
+    asked: list[str] = []
+    Thread(target=approve, args=(asked,), daemon=True).start()
     run = dag.test()
     tasks = {each.task_id: {"state": each.state, "tries": each.try_number} for each in run.get_task_instances()}
-    told.write_text(json.dumps({"run_id": run.run_id, "state": run.state, "tasks": tasks}), encoding="utf-8")
+    told.write_text(
+        json.dumps({"run_id": run.run_id, "state": run.state, "tasks": tasks, "asked": asked}), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from tests import commands
 from tests.airflow.conftest import Airflow
+from tests.broker import quotas
 from tests.fault.another_client import AnotherClient
 from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
 from tests.harness import Estate, topics
@@ -31,7 +32,7 @@ def prepared(
     estate.declare(*topics(names, num_partitions=2))
     servers = (proxy or kafka).bootstrap_servers
     # Plans without an approval aren't applied.
-    more = "[guards]\napprovals = 1\n"
+    more = "[guards]\napprovals = 1\nmax_quota_changes = 1\n"
     return estate, commands.settings_file(folder, {"main": servers}, root=estate.ledger.root, more=more)
 
 
@@ -49,11 +50,22 @@ def test_declared_topics_are_planned_approved_applied_and_audited(
 ) -> None:
     names = ["airflow-green.a", "airflow-green.b"]
     estate, config = prepared(spark, kafka, tmp_path, *names)
+    quotas.declare(estate, {"user": "airflow\r\rhidden", "producer_byte_rate": 1e6})
     told = airflow.run(config)
     assert set(states(told).values()) == {"success"}, told["log"][-20_000:]
     assert (told["state"], set(tries(told).values())) == ("success", {1})
     assert "has no LocalFiles" not in told["log"], "two drivers could overwrite each other's commits"
     assert set(names) <= AnotherClient(kafka).names("airflow-")
+    # Each change is a line of code: a name's own lines begin no other.
+    (asked,) = told["asked"]
+    assert asked.splitlines()[0] == "3 changes; all of them, as a diff:"
+    shown = [line.strip() for line in asked.splitlines()[4:] if line.startswith("    ")]
+    assert [line.split(" ", 2)[:2] for line in shown] == [
+        ["main", "create"],
+        ["main", "create"],
+        ["main", "alter_quota"],
+    ]
+    assert "airflow  hidden" in shown[2]
     runs = {row["run_id"]: row.asDict() for row in estate.ledger.read(RUNS).collect()}
     assert set(runs) == {told["run_id"], f"audit-{told['run_id']}"}
     assert {(row["state"], row["exit_code"], row["requested_by"]) for row in runs.values()} == {

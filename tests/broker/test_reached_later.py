@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests import commands
+from tests.broker import quotas
 from tests.broker.direct import live
 from tests.broker.invoking import done, invoke, load
+from topicledger.resources.quotas.entity import Entity
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 SETTINGS = """
@@ -17,6 +19,7 @@ connect_timeout = 3
 [guards]
 max_deletes = 2
 max_removed_rows = 4
+max_quota_changes = 1
 [changes]
 undeclared = "delete"
 """
@@ -44,7 +47,8 @@ def test_a_removal_and_a_rename_reach_a_cluster_that_was_down(
 
     # One row leaves both clusters, and one topic gets another name.
     renamed = "  - {topic: later.new, owner: a, num_partitions: 1, replaces: later.old}\n"
-    (folder / "a.yaml").write_text(of_a("later.kept") + renamed)
+    limit = "quotas: [{user: later, owner: a, producer_byte_rate: 1048576}]\n"
+    (folder / "a.yaml").write_text(of_a("later.kept") + renamed + limit)
     config = settings(["127.0.0.1:1"])
     plan = ("plan", "--run-id", "pr", "--replace-owner", "a", "--config", config, folder)
     done(*plan, code=1)
@@ -53,6 +57,8 @@ def test_a_removal_and_a_rename_reach_a_cluster_that_was_down(
     assert f"start `plan` again with --run-id pr, its files ({folder}) and its options, then `apply`" in half.output
     after = {"later.kept", "later.old", "later.new"}
     assert (set(live(kafka, "later.")), set(live(kafka_policy, "later."))) == (after, before)
+    user = Entity(user="later")
+    assert [user in quotas.live(each) for each in (kafka, kafka_policy)] == [True, False]
 
     # Another team's merge meanwhile changes nothing about it.
     (folder / "b.yaml").write_text("cluster: main\ntopics: [{topic: later.theirs, owner: b, num_partitions: 1}]\n")
@@ -63,3 +69,6 @@ def test_a_removal_and_a_rename_reach_a_cluster_that_was_down(
     assert "later.theirs" not in shown
     done("apply", "--run-id", "pr", "--wait-visible", "30", "--config", config, folder)
     assert (set(live(kafka, "later.")), set(live(kafka_policy, "later."))) == (after, after)
+    assert [quotas.live(each)[user] for each in (kafka, kafka_policy)] == [{"producer_byte_rate": 1048576.0}] * 2
+    for each in (kafka, kafka_policy):
+        quotas.alter(each, user, producer_byte_rate=None)

@@ -72,6 +72,7 @@ def test_an_action_that_failed_and_may_have_had_an_effect_is_a_change(ledger: Le
         "unseen": ("alter_configs", {**lost, "phase": "validate"}),
         "exists": ("create", {**invalid, "error_code": 36, "error_message": "exists"}),
         "led": ("elect_leaders", lost),
+        "without room": ("create", {**lost, "error": "BUDGET_NOT_FREED", "attempt": None}),
     }
     made = []
     for topic, (action, answer) in cases.items():

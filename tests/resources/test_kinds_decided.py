@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
 from tests.harness import UNREACHABLE, Estate, cluster_settings
@@ -28,23 +29,25 @@ from topicledger.files.writing import write_manifests
 from topicledger.ledger.unloaded import Unloaded
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.rows import Transform
-from topicledger.model import Decision, Refusal
+from topicledger.model import TOPIC, Decision, Refusal
 from topicledger.model.scope import Scope
 from topicledger.naming import Sections
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan import scoping
+from topicledger.plan import resources, scoping
 from topicledger.plan.approvals import classes_of
+from topicledger.plan.decided import decided_again
 from topicledger.plan.lines import ROW, change_in_words, planned_action
+from topicledger.plan.resources import unlisted
 from topicledger.report import advice
 from topicledger.report.listings import listings_of
 from topicledger.report.resources import Owned, OwnedChange, OwnerCounts
-from topicledger.resources import building, ignoring
+from topicledger.resources import building, ignoring, registry
 from topicledger.resources.acls.names import AclSettings
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import ACTIONS, KINDS
 from topicledger.resources.scoped import left_outside, with_inside
-from topicledger.schemas import ACLS
+from topicledger.schemas import ACLS, PLANS
 
 of_every_kind = pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.table)
 LONG = {ACLS.name}
@@ -108,12 +111,16 @@ def live(example: Example) -> Sequence[str]:
 
 
 def decisions(spark: SparkSession, example: Example, made: Settings, *transforms: Transform) -> list[dict[str, Any]]:
+    return dicts(decision_frame(spark, example, made, *transforms))
+
+
+def decision_frame(spark: SparkSession, example: Example, made: Settings, *transforms: Transform) -> DataFrame:
     kind = example.kind
     rows = [{"cluster": "main", **example.row(name)} for name in live(example)]
     there = frame(spark, kind.observed.table.schema, rows).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus(own_principal="User:admin")})
     validated = frame(spark, kind.table.schema, declared(example)).transform(kind.rows.validate(["main"], None))
-    return dicts(validated.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, *transforms)))
+    return validated.localCheckpoint().transform(kind.deciding.decide(listed, STATUSES, made, *transforms))
 
 
 def scoped_by(kind: ResourceKind, scope: Scope) -> Transform:
@@ -159,6 +166,24 @@ def test_a_removed_row_leaves_its_resource_to_its_owner(spark: SparkSession, exa
             assert (left["owner"], left["decision"]) == ("a", example.undeclared)
         else:
             assert left["decision"] in (Decision.OUTSIDE, None)
+
+
+@of_every_short_kind
+def test_a_cluster_that_an_earlier_start_did_not_reach_is_planned_later(spark: SparkSession, example: Example) -> None:
+    """A row that needs nothing is skipped. One that observe ended ends in policy, after the earlier row of observe."""
+    as_left = [example.text(name) for name in ("same", "stranger")]
+    stays = (F.col("resource") == as_left[1]) & F.col("phase").isNull()
+    rows = decision_frame(spark, example, settings(MANY), lambda rows: rows).withColumns(
+        {
+            "phase": F.when(stays, "observe").otherwise(F.col("phase")),
+            "outcome": F.when(stays, "skipped").otherwise(F.col("outcome")),
+        }
+    )
+    again = dicts(decided_again(registry.found(rows, None, example.kind.resource_type)))
+    found = {row["resource"]: (row["action"], row["phase"], row["outcome"]) for row in again}
+    assert found[example.text("new")] == (example.adds, None, None)
+    assert found[as_left[0]] == (None, "policy", "skipped")
+    assert found[as_left[1]][1:] == ("policy", "skipped")
 
 
 @of_every_kind
@@ -363,6 +388,37 @@ def test_a_cluster_that_cannot_be_listed_shows_no_secret(
     assert "main" in status.message
     assert "hunter22" not in status.message
     assert listed.rows.isEmpty()
+
+
+def test_a_kind_that_a_cluster_does_not_list_any_more_is_refused_alone(spark: SparkSession) -> None:
+    """Policies need the list before a saved plan is applied. Other actions are applied."""
+    kind, *others = KINDS
+    barred = ListedStatus(error=Refusal.NOT_PERMITTED, message="grant it")
+    lost = ListedStatus(error=Refusal.CLUSTER_UNREACHABLE, message="no answer")
+    statuses = {"main": barred, "away": lost, "east": ListedStatus()}
+    types = [TOPIC, *(each.resource_type for each in (kind, *others))]
+    planned = [{"cluster": name, "resource_type": of_type, "resource": "r"} for name in statuses for of_type in types]
+    listed = Listed(rows=frame(spark, kind.observed.table.schema, []), statuses=statuses)
+    (transform,) = unlisted(kind, listed)
+    (refused,) = dicts(frame(spark, PLANS.schema, planned).transform(transform))
+    assert (refused["cluster"], refused["resource_type"]) == ("main", kind.resource_type)
+    assert (refused["error"], refused["error_message"]) == ("NOT_PERMITTED", "grant it")
+
+
+def test_a_revert_includes_clusters_that_the_settings_do_not_have(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their rows are refused as of an unknown cluster. `--cluster` leaves them out."""
+    of_type = KINDS[0].resource_type
+    rows = [{"cluster": name, "resource_type": of_type, "resource": "r"} for name in ("main", "gone")]
+    done = frame(spark, PLANS.schema, rows).select("cluster", "resource_type", "resource")
+    monkeypatch.setattr(resources, "changed_by", lambda *_: done)
+    run: Any = SimpleNamespace(reverts="x", ledger=None)
+    clusters = [cluster_settings("main", "127.0.0.1:1")]
+    for selected, expected in ((None, {"main", "gone"}), (["main"], {"main"})):
+        (goal,) = resources.goals(run, clusters, selected)
+        assert {row["cluster"] for row in goal.validated.collect()} == expected
+        assert [each.name for each in goal.clusters] == ["main"]
 
 
 def test_every_kind_has_examples_here() -> None:

@@ -177,6 +177,20 @@ def test_refused_row_protects_what_it_may_mean(spark: SparkSession) -> None:
         **{str(each): Cluster([{**right(), "principal": each}], some("User:app")) for each in (None, "Usr:app")},
         "declared absent": Cluster([right(host="wrong"), right(state="absent")], [right()]),
         "an unknown pattern": Cluster([right(pattern_type="MATCH")], [right(name="orders.eu")]),
+        "every name, by an unknown pattern": Cluster(
+            [right(pattern_type="literal", name="*")], [right(name="orders.", pattern_type="PREFIXED"), right()]
+        ),
+        "a blank, and an unknown operation": Cluster([right("User:app ", "REED")], [right()]),
+        "a prefix with a *, and a wrong host": Cluster(
+            [right(resource_type="GROUP", name="orders-*", host="app01")],
+            [right(resource_type="GROUP", name="orders-", pattern_type="PREFIXED")],
+        ),
+        "CREATE on the cluster": Cluster(
+            [right(operation="CREAT", name="app-", pattern_type="PREFIXED")], [on_cluster("User:app", "CREATE")]
+        ),
+        "CREATE on the cluster, by another type": Cluster(
+            [right(operation="CREATE", name="app-", resource_type="topic")], [on_cluster("User:app", "CREATE")]
+        ),
         "a denial for itself, which the run refuses": Cluster(
             [right("User:run", "ALL", permission="DENY")], [right("User:run", permission="DENY")]
         ),
@@ -499,6 +513,7 @@ def test_allow_is_not_added_without_the_deny_that_restricts_it(spark: SparkSessi
         "the run's own rights": Cluster([PAY, TO_ALL]),
         "an unknown principal": Cluster([PAY, SECRET], (), certificate),
         "implied": Cluster([PAY, deny], (), certificate),
+        "a wrong host, and a blank": Cluster([PAY, {**SECRET, "principal": f"{PAY['principal']} ", "host": "app01"}]),
         "an ALLOW to replace": Cluster([on_pay(), {**SECRET, "host": "app01"}], [wide]),
         "added": Cluster([PAY, other, SECRET]),
         "there": Cluster([PAY, TO_ALL], [TO_ALL]),

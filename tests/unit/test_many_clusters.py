@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,23 @@ def test_json_entries_have_clusters_and_overrides(parse: Parse, form: str) -> No
         ("a", "t"): {"owner": "o"},
         ("b", "t"): {"owner": "o", "num_partitions": 3},
     }
+
+
+@pytest.mark.parametrize("form", ["[%s]", "%s"])
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ({"permission": "DENY", "overrides": {"b": {"permission": None}}}, "permission"),
+        ({"host": "10.0.0.1", "overrides": {"b": {"host": None}}}, "host"),
+    ],
+)
+def test_json_entries_keep_what_names_their_resource(
+    parse: Parse, form: str, entry: Mapping[str, Any], name: str
+) -> None:
+    """Without it, an override would make another ACL: an ALLOW, or one from every host."""
+    acl = {"principal": "User:u", "operation": "READ", "resource_type": "TOPIC", "resource_name": "t"}
+    (error,) = errors(parse("m.json", form % json.dumps({"clusters": ["a", "b"], **acl, **entry})))
+    assert error == f"m.json:1: `overrides`: cluster `b` can't remove `{name}`; write its value"
 
 
 def test_stronger_levels_override_weaker_ones(parse: Parse) -> None:

@@ -44,7 +44,8 @@ def naive_result(ends: Ends) -> tuple[str, str] | None:
     if not counted:
         return None
     phase, outcome = max(counted, key=lambda each: list(Phase).index(each[0]))
-    return phase.value, outcome.value
+    # An action that can't be read again is applied all the same.
+    return phase.value, "ok" if (phase, outcome) == (Phase.VERIFY, Outcome.SKIPPED) else outcome.value
 
 
 @pytest.fixture(scope="module")

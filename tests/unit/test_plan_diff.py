@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,12 +21,27 @@ from topicledger.plan.allowing import StoppedActions
 from topicledger.plan.lines import ROW, planned_action
 from topicledger.resources.registry import ACTIONS
 from topicledger.resources.topics.apply.moves import PlannedMoves
-from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines
+from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines, read
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
+from topicledger.schemas import AUDIT
 from topicledger.schemas import PLANS as PLANS_TABLE
 
 GOLDEN = Path(__file__).with_name("golden_diff")
 HOSTILE = "a`b```\n</code></details><script>alert(1)</script>@everyone [x](http://e.vil) **b** \x1b[31m\u202etxt"
+
+
+def test_actions_whose_rows_were_removed_by_age_are_not_open(spark: SparkSession) -> None:
+    planned = {"run_id": "r", "cluster": "main", "resource_type": "topic", "resource": "t", "topic": "t"}
+    rows = {PLANS_TABLE.name: [{**planned, "action": "create"}], AUDIT.name: []}
+    ledger: Any = SimpleNamespace(read=lambda table: frame(spark, table.schema, rows[table.name]))
+    usual = {"run_id": "r", "requested_by": "ann", "manifest_version": 1, "arguments": {}, "scope": None}
+    for state, outcome in (("planned", "planned"), ("applying", "open"), ("finished", "unknown")):
+        run: Any = {**usual, "state": state, "observed_at": None}
+        found = read(ledger, run, 0, most=10)
+        assert found.counts == [("create", outcome, 1)]
+        told = [(label, words) for label, words in found.about if "removed" in label]
+        removed = [("removed by age (`maintain`): ", "what became of 1 action")]
+        assert told == (removed if state == "finished" else [])
 
 
 def line(

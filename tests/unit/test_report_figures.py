@@ -15,7 +15,7 @@ from tests.unit.frames import dicts, frame
 from topicledger.manifests import owners
 from topicledger.plan.lines import in_words
 from topicledger.report import figures
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -95,6 +95,9 @@ def test_a_planned_action_that_nothing_tells_of_is_open(spark: SparkSession) -> 
     )
     found = figures.results(audit_rows(spark, {"topic": "told"}), plans, [])
     assert stands(found) == {("one", "told"): "ok", ("one", "untold"): "open", ("two", "untold"): "open"}
+    finished = frame(spark, RUNS.schema, [{"run_id": "two"}])
+    found = figures.results(audit_rows(spark, {"topic": "told"}), plans, [], finished)
+    assert stands(found) == {("one", "told"): "ok", ("one", "untold"): "open", ("two", "untold"): "unknown"}
 
 
 def test_rows_without_a_topic_count_each(spark: SparkSession) -> None:

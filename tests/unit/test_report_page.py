@@ -401,6 +401,12 @@ def test_destructive_lines_come_first_in_a_diff_and_are_never_folded() -> None:
     assert all(f"new-{n}" in folded for n in range(8))
 
 
+def test_headline_says_that_rows_were_removed_by_age() -> None:
+    report = of(ok=3, unknown=2)
+    assert words.headline(report).text == "What became of 2 topics was removed by age"
+    assert "open" not in words.headline(report).text
+
+
 def test_headline_speaks_of_actions_if_acls_are_among_them() -> None:
     usual = of(ok=3)
     acl = replace(usual.tallies[0], resource_type="acl", action="acl_add", topics=2)

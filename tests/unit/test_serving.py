@@ -841,6 +841,14 @@ def test_server_without_java_starts_again(config: Path, monkeypatch: pytest.Monk
     assert again == [sys.executable]
 
 
+def test_processes_that_ended_before_a_restart_are_reaped() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        served._reap()
+        with pytest.raises(ChildProcessError):
+            os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOHANG)
+
+
 @pytest.mark.parametrize("of_client", [True, False])
 @pytest.mark.parametrize("amid", ["do_next", "conf"])
 def test_ctrl_c_of_a_client_restarts_the_server_also_outside_its_command(

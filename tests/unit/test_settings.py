@@ -229,6 +229,7 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[clusters.b]\nbootstrap_servers = ['[a..b]:1']", '"[a..b]:1" is not "host:port"'),
         ("[clusters.b]\ncluster_id = 'x'", "`clusters.b.bootstrap_servers` is missing"),
         ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is not a valid cluster name"),
+        ("[clusters]\n'a,b' = {bootstrap_servers = ['a:1']}", "contains a comma"),
         ("[clusters.orders.client]\nselector = 'x'", "`clusters.orders.client.selector` can't be set here"),
         ("[clusters.orders.client]\nbootstrap_servers = 'x'", "it belongs one level up"),
         ("[clusters.orders.client]\nmetrics_num_samples = 1", "can't be set here"),
@@ -322,6 +323,11 @@ def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(SettingsError, match="Permission denied"):
         load_settings(path)
+
+
+def test_configs_are_pinned_also_where_runs_alter_none(load: Load) -> None:
+    settings = load(f"{MINIMAL}[clusters.orders.changes]\npin = true\n")
+    assert settings.pinned == ("orders",)
 
 
 def test_an_unknown_cluster_names_the_nearest_one(load: Load) -> None:

@@ -217,6 +217,7 @@ def a_run(spark: SparkSession, planned: Sequence[dict[str, Any]]) -> Any:
     [
         ("failed", "PLAN_EXPIRED", 5),
         ("refused", "PLAN_EXPIRED", 5),
+        ("refused", "LAST_CLUSTER_ACL", 5),
         ("failed", "TOPIC_ALREADY_EXISTS", 4),
         ("refused", "CHANGED_SINCE_PLAN", 4),
     ],

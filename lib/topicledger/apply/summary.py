@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from topicledger.apply.display import displayed
 from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
+from topicledger.kinds import NAMES
 from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
 from topicledger.ledger.run import ALLOWED_ARGUMENT, Run
@@ -36,8 +37,12 @@ _OUTSIDE = (
     *(name for name, decision in COUNTED.items() if decision is Decision.OUTSIDE),
 )
 """Names of counts of what is pending outside the scope."""
-_GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
-"""Errors of guards that stop a plan while it is being applied: the rows are of phase apply."""
+_GUARDS_WHILE_APPLYING = (
+    Refusal.CLUSTER_ID_MISMATCH.value,
+    Refusal.PLAN_EXPIRED.value,
+    *(each.value for names in NAMES for each in names.refusals if each.acts_like_guard),
+)
+"""Errors of guards, and of what acts like one, that stop a plan while it is being validated or applied."""
 
 
 @dataclass(frozen=True, kw_only=True)

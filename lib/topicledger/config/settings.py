@@ -78,7 +78,8 @@ class ClusterSettings:
     when it was first used, or that was accepted since."""
     principal: str | None = None
     """The principal that brokers see, such as `User:CN=topicledger`. By default `User:` and the SASL user. With a
-    certificate, a ticket, a token or Confluent Cloud's API key, no ACL is removed until this is set."""
+    certificate, a ticket, a token or Confluent Cloud's API key, no ALLOW is removed and no DENY added until this is
+    set."""
     client: Mapping[str, ClientValue] = field(default_factory=dict, repr=False)
     """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
     is read when a client is made; passwords must be such references."""

@@ -112,7 +112,8 @@ def _read_entries(entries: Iterator[tuple[Value, int]], reader: Reader) -> None:
             continue
         kind = next((kind for kind in KINDS if kind.entries.is_one(value)), None)
         read = partial(reader.entry, line=line, known=ENTRY_FIELDS) if kind is None else None
-        for cluster, each in on_clusters(value, line, outer, reader, read=read):
+        named_by = () if kind is None else kind.table.key[1:]
+        for cluster, each in on_clusters(value, line, outer, reader, read=read, named_by=named_by):
             if kind is None:
                 entry = reader.entry(each, line, ENTRY_FIELDS)
                 if entry.cluster is None and "cluster" not in entry.failed:

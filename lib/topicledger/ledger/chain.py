@@ -44,6 +44,7 @@ class RunRow:
     """The text from which the digest was computed."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Numbers of actions by outcome, and more."""
+    exit_code: int | None = None
 
     @property
     def signed(self) -> bool:
@@ -85,9 +86,10 @@ def read_rows(ledger: Ledger) -> Sequence[RunRow]:
             arguments={name: value or "" for name, value in arguments.items()},
             text=text,
             counts={name: value or 0 for name, value in counts.items()},
+            exit_code=exit_code,
         )
-        for run_id, state, digest, previous, proof, arguments, counts, started_at, finished_at, text in zip(
-            *columns, *maps, *moments, texts, strict=True
+        for run_id, state, digest, previous, proof, arguments, counts, started_at, finished_at, text, exit_code in zip(
+            *columns, *maps, *moments, texts, rows.column("exit_code").to_pylist(), strict=True
         )
     ]
     return sorted(found, key=lambda each: (each.finished_at, each.run_id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from topicledger.errors import ExitCode
 from topicledger.ledger.chain import RunRow
 from topicledger.ledger.digests import RowsDigest
 from topicledger.ledger.maintain import COMMAND as MAINTAIN
@@ -57,6 +58,7 @@ class Loads:
 
     def __init__(self, proven: Sequence[RunRow]) -> None:
         self._approved: dict[str, list[RowsDigest]] = {}
+        self._loaded = {each.arguments.get(PLAN_ARGUMENT) for each in proven if each.exit_code == ExitCode.DONE}
         for each in proven:
             rows, sha256 = number(each.proof.get(PLAN_APPROVALS_ROWS)), each.proof.get(PLAN_APPROVALS_SHA256)
             if rows is not None and sha256 is not None:
@@ -72,4 +74,4 @@ class Loads:
         # Only a plan with nothing to send ends before its approvals; one that refused anything isn't loaded.
         acted = any(run.counts.get(each.value) for each in Outcome if each is not Outcome.SKIPPED)
         waits = run.state == RunState.FINISHED and FILES_ARGUMENT in run.arguments and not acted
-        return table is APPROVALS and waits and run.run_id not in self._approved
+        return table is APPROVALS and waits and run.run_id not in {*self._approved, *self._loaded}

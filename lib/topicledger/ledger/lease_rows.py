@@ -7,33 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.errors import TopicLedgerError
 from topicledger.ledger.lease_holder import Holder
-from topicledger.ledger.sql import moment_of
+from topicledger.ledger.sql import collected_in_utc
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
 from topicledger.text import iso_time
 
 _CLOCK_SKEW_SECONDS = 2.0
 """By how much the clocks of two drivers may differ."""
-_MOMENTS = ("acquired_at", "expires_at", "released_at")
 
 
 def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
     """Return the rows of clusters, by id, with times in UTC."""
-    return _collected(ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)))
-
-
-def _collected(rows: DataFrame) -> list[dict[str, Any]]:
-    # Python's own conversion, in Spark Connect, takes one hour of autumn for the hour before.
-    exact = rows.withColumns({name: F.unix_micros(name) for name in _MOMENTS})
-    found = [row.asDict() for row in exact.collect()]
-    for row in found:
-        row |= {name: None if row[name] is None else moment_of(row[name]) for name in _MOMENTS}
-    return found
+    return collected_in_utc(ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)))
 
 
 def of_live(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
@@ -42,7 +31,7 @@ def of_live(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
         return []
     here, now = Holder.here(run_id), datetime.now(UTC)
     held = ledger.read(LEASES).where((F.col("run_id") == run_id) & F.col("released_at").isNull())
-    return [row for row in _collected(held) if not is_free(row, here, now)]
+    return [row for row in collected_in_utc(held) if not is_free(row, here, now)]
 
 
 def is_free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:

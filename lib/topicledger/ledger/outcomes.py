@@ -7,8 +7,9 @@ A phase that ended for an action has a row in `audit`. By these rows an action i
 - *applied* once apply ended ok: the cluster acknowledged it;
 - *over* once verify ended in any way, or validate, policy or apply ended in another way than ok.
 
-The result of an action is that of its last phase, in the order of `Phase`. Policies are evaluated again after validate:
-a row of phase policy whose outcome is ok only notes a warning. It ends nothing and is no result.
+The result of an action is that of its last phase, in the order of `Phase`. If verify couldn't read it, its cluster has
+acknowledged it all the same: the result is ok, with verify's reason. Policies are evaluated again after validate: a row
+of phase policy whose outcome is ok only notes a warning. It ends nothing and is no result.
 """
 
 from __future__ import annotations
@@ -58,13 +59,17 @@ def by_action(audit: DataFrame, *also: str, more: Mapping[str, Column] | None = 
     Spark computes only the columns that the caller uses.
     """
     ended_early = is_phase(Phase.VALIDATE, Phase.POLICY, Phase.APPLY) & ~is_ok()
-    return audit.groupBy(*also, *ACTION_KEY).agg(
-        F.bool_or(is_phase(Phase.VALIDATE) & is_ok()).alias("validated"),
-        F.bool_or(is_phase(Phase.VALIDATE) & (F.col("outcome") == Outcome.SKIPPED.value)).alias("exists"),
-        F.bool_or(is_phase(Phase.VERIFY) | ended_early).alias("over"),
-        F.any_value(F.when(is_acknowledged(), F.struct(*ANSWER)), ignoreNulls=True).alias("applied"),
-        last(*RESULT).alias("result"),
-        *(column.alias(name) for name, column in (more or {}).items()),
+    return (
+        audit.transform(_with_results)
+        .groupBy(*also, *ACTION_KEY)
+        .agg(
+            F.bool_or(is_phase(Phase.VALIDATE) & is_ok()).alias("validated"),
+            F.bool_or(is_phase(Phase.VALIDATE) & (F.col("outcome") == Outcome.SKIPPED.value)).alias("exists"),
+            F.bool_or(is_phase(Phase.VERIFY) | ended_early).alias("over"),
+            F.any_value(F.when(is_acknowledged(), F.struct(*ANSWER)), ignoreNulls=True).alias("applied"),
+            last(*RESULT).alias("result"),
+            *(column.alias(name) for name, column in (more or {}).items()),
+        )
     )
 
 
@@ -137,7 +142,8 @@ def results(audit: DataFrame, planned: DataFrame, *also: str, by: Sequence[str] 
     """
     columns = (*by, "action", "topic", *RESULT, *also)
     unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in (*RESULT, *also)}
-    rows = audit.select(*columns).unionByName(planned.withColumns(unknown).select(*columns))
+    told = audit.transform(_with_results).select(*columns)
+    rows = told.unionByName(planned.withColumns(unknown).select(*columns))
     unnamed = F.col("resource").isNull() | F.col("cluster").isNull()
     own = F.when(unnamed & F.col("phase").eqNullSafe(Phase.MANIFEST.value), F.monotonically_increasing_id())
     acts = F.col("action").isNotNull()
@@ -150,6 +156,12 @@ def results(audit: DataFrame, planned: DataFrame, *also: str, by: Sequence[str] 
         .agg(last("topic", *RESULT, *also).alias("last"), F.bool_or(F.col("phase").isNull()).alias("planned"))
         .select(*by, "action", "last.*", "planned")
     )
+
+
+def _with_results(audit: DataFrame) -> DataFrame:
+    """Give rows the outcome that they mean for their action: skipped in verify only means that it couldn't be read."""
+    unread = is_phase(Phase.VERIFY) & (F.col("outcome") == Outcome.SKIPPED.value)
+    return audit.withColumn("outcome", F.when(unread, Outcome.OK.value).otherwise(F.col("outcome")))
 
 
 def last(*columns: str) -> Column:

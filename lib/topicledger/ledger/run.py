@@ -23,7 +23,7 @@ from topicledger.ledger.leases import Leases
 from topicledger.ledger.moments import latest_argument, version_argument
 from topicledger.ledger.outcomes import open_rows
 from topicledger.ledger.rows import audit_table
-from topicledger.ledger.sql import sql_value
+from topicledger.ledger.sql import collected_in_utc, sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unloaded import Unloaded, as_if_loaded
 from topicledger.model import PhaseResult, RunState
@@ -371,8 +371,8 @@ class Run:
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:
     """Return the row of a run; None if there is none."""
-    rows = ledger.read(RUNS).where(row_of(run_id)).limit(1).collect()
-    return rows[0] if rows else None
+    rows = collected_in_utc(ledger.read(RUNS).where(row_of(run_id)).limit(1))
+    return Row(**rows[0]) if rows else None
 
 
 def require_run(ledger: Ledger, run_id: str) -> Row:

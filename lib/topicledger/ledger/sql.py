@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
 from topicledger.errors import TableError
 from topicledger.ledger.retries import first_sentence
@@ -75,6 +76,18 @@ def sql_value(value: object) -> str:
 def moment_of(micros: int) -> datetime:
     """Return the moment of `F.unix_micros`. It is exact; PySpark's own conversion isn't in every session."""
     return EPOCH + timedelta(microseconds=micros)
+
+
+def collected_in_utc(rows: DataFrame) -> list[dict[str, Any]]:
+    """Collect rows, with exact moments in UTC.
+
+    Python's own conversion, in Spark Connect, takes one hour of autumn for the hour before.
+    """
+    moments = [each.name for each in rows.schema if isinstance(each.dataType, TimestampType)]
+    found = [row.asDict() for row in rows.withColumns({name: F.unix_micros(name) for name in moments}).collect()]
+    for row in found:
+        row |= {name: None if row[name] is None else moment_of(row[name]) for name in moments}
+    return found
 
 
 def iso_times(moment: Column) -> Column:

@@ -112,7 +112,7 @@ def decided_on(run: Run, rows: DataFrame, tallied: Mapping[str, Decision], *, ag
 
     def needed(found: DataFrame) -> DataFrame:
         if again:
-            found = found.transform(_decided_again).transform(_not_planned_before(run))
+            found = found.transform(decided_again).transform(_not_planned_before(run))
         # If clusters are as declared, no row is left here, and the run needs no batches and no commit.
         return found.where(NEEDS_SOMETHING)
 
@@ -158,17 +158,18 @@ def _not_planned_before(run: Run) -> Transform:
     return transform
 
 
-def _decided_again(decisions: DataFrame) -> DataFrame:
-    """Give each declared topic of a cluster that was unreachable a later row than CLUSTER_UNREACHABLE.
+def decided_again(decisions: DataFrame) -> DataFrame:
+    """Give each declared resource of a cluster that was unreachable a later row than CLUSTER_UNREACHABLE.
 
-    Topics that need no action are skipped. Topics that end in phase observe, which also has that earlier row, end in
-    phase policy instead. Otherwise a topic's result would stay CLUSTER_UNREACHABLE.
+    Those that need no action are skipped. Those that end in phase observe, which also has that earlier row, end in
+    phase policy instead. Otherwise their result would stay CLUSTER_UNREACHABLE.
     """
     needs_nothing = F.col("decision").isin(*(each.value for each in _NEED_NOTHING))
-    # A row without a topic is about its cluster.
-    needs_nothing = F.coalesce(needs_nothing, F.lit(False)) | F.col("topic").isNull()
+    # A row without a resource is about its cluster.
+    needs_nothing = F.coalesce(needs_nothing, F.lit(False)) | F.col("resource").isNull()
     left_alone = needs_nothing & F.col("action").isNull() & F.col("phase").isNull()
-    decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
+    is_unreached = F.col("error").eqNullSafe(F.lit(Refusal.CLUSTER_UNREACHABLE.value))
+    decided_now = (F.col("phase") == Phase.OBSERVE.value) & ~is_unreached
     message = F.concat_ws(": ", F.lit("nothing to do, now that the cluster was reached"), F.col("decision"))
     return decisions.withColumns(
         {

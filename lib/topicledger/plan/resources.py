@@ -34,6 +34,7 @@ from topicledger.plan.reverted import changed_by
 from topicledger.policies import Policy
 from topicledger.resources import ignoring, registry
 from topicledger.resources.ending import REFUSED
+from topicledger.resources.ending import refused as refused_for
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.registry import KINDS
 from topicledger.resources.topics.plan.wanted import kinds_of
@@ -104,11 +105,7 @@ class WantedResources:
         reached = [cluster for cluster in self.clusters if cluster.name in ids]
         listed = kind.observed.observe(run.spark, reached, run.settings.kafka, ids)
         keep(run, kind.observed.table, listed.observed, listed.known)
-        lost = {
-            name: status.message
-            for name, status in listed.statuses.items()
-            if status.error is Refusal.CLUSTER_UNREACHABLE
-        }
+        lost = _lost(listed)
         statuses = {
             name: replace(status, error=lost[name]) if name in lost else status
             for name, status in seen.statuses.items()
@@ -118,8 +115,9 @@ class WantedResources:
 
 def goals(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Sequence[WantedResources]:
     """Return the goal for `clusters`, per kind that is declared or managed and that the run may change."""
-    found = _declared(run, clusters, selected) if run.reverts is None else _done(run, run.reverts, clusters)
-    return list(found)
+    if run.reverts is None:
+        return list(_declared(run, clusters, selected))
+    return list(_done(run, run.reverts, clusters, selected))
 
 
 def _declared(
@@ -156,12 +154,16 @@ def _filled(run: Run, kinds: Sequence[ResourceKind]) -> Collection[str]:
     return {row["name"] for row in reduce(DataFrame.union, one).collect()}
 
 
-def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
-    """Yield the changes of run `reverted`, per kind."""
+def _done(
+    run: Run, reverted: str, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None
+) -> Iterator[WantedResources]:
+    """Yield the changes of run `reverted`, per kind; also those of clusters that the settings don't have."""
     kinds = {kind.resource_type: kind for kind in KINDS}
-    selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
-    done = changed_by(run.ledger, reverted, *types).where(selected).transform(materialised)
+    done = changed_by(run.ledger, reverted, *types)
+    if selected is not None:
+        done = done.where(F.col("cluster").isin(*selected))
+    done = done.transform(materialised)
     found: dict[str, set[str]] = {}
     for row in done.select("resource_type", "cluster").distinct().collect():
         found.setdefault(row["resource_type"], set()).add(row["cluster"])
@@ -210,7 +212,7 @@ def refused_now(
     Policies are evaluated on the clusters' current resources, with owners and labels from the latest tables, or from
     those of the plan if they are earlier ones, and owners of resources without a row from the plan. Clusters are asked
     only about planned actions (columns of `plans`) of kinds with policies. The errors: cluster -> why its actions can't
-    be evaluated.
+    be evaluated. Actions of a kind that a cluster doesn't list for this client any more are refused.
     """
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
@@ -246,8 +248,26 @@ def refused_now(
         evaluate = policies.evaluate(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
         decided = validated.transform(kind.deciding.decide(listed, statuses, run.settings, evaluate, lambda rows: rows))
         refused = decided.where(F.col("phase") == Phase.POLICY.value)
-        errors = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
-        yield partial(_with_refusals, refused=refused), errors
+        yield partial(_with_refusals, refused=refused), _lost(listed)
+        for transform in unlisted(kind, listed):
+            yield transform, {}
+
+
+def unlisted(kind: ResourceKind, listed: Listed) -> Iterator[Transform]:
+    """Yield transforms that refuse planned actions of a kind which their cluster doesn't list for this client."""
+    for name, status in listed.statuses.items():
+        if status.error is not None and status.error is not Refusal.CLUSTER_UNREACHABLE:
+            of_cluster = (F.col("resource_type") == kind.resource_type) & (F.col("cluster") == name)
+            yield refused_for(status.error, F.when(of_cluster, F.lit(str(status.message))))
+
+
+def _lost(listed: Listed) -> Mapping[str, str]:
+    """Return cluster -> why it did not answer."""
+    return {
+        name: str(status.message)
+        for name, status in listed.statuses.items()
+        if status.error is Refusal.CLUSTER_UNREACHABLE
+    }
 
 
 def _with_refusals(planned: DataFrame, *, refused: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from topicledger import kafka
 from topicledger.ledger.outcomes import is_stopped, with_outcomes
 from topicledger.ledger.rows import touched
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Outcome, Phase, ReplicaAction
+from topicledger.model import Outcome, Phase, Refusal, ReplicaAction
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
 DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "failed", "completed_at")
@@ -101,10 +101,11 @@ def _failed_halfway() -> Column:
 
 
 def _done_nothing() -> Column:
-    """Whether a broker's only answer refused an action: an aggregate of rows of `audit`.
+    """Whether a broker's only answer refused an action, or it was never sent: an aggregate of rows of `audit`.
 
     The row of an action whose request got lost has a later attempt, or no code of a broker.
     """
+    without_room = F.col("error").eqNullSafe(F.lit(Refusal.BUDGET_NOT_FREED.value))
     by_broker = (F.col("error_code") > 0) & (F.col("error_code") != kafka.REQUEST_TIMED_OUT)
     at_once = (F.col("attempt") == 1) & ~F.col("error_code").isin(*_OTHER_THAN_PLANNED)
-    return F.bool_or((F.col("phase") == Phase.APPLY.value) & by_broker & at_once)
+    return F.bool_or((F.col("phase") == Phase.APPLY.value) & (without_room | (by_broker & at_once)))

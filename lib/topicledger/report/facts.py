@@ -38,6 +38,8 @@ class ShownState(StrEnum):
     PENDING = "pending"
     PLANNED = "planned"
     """Validated and not sent."""
+    UNKNOWN = "unknown"
+    """Its rows were removed by age, since its run has finished."""
     SKIPPED = "skipped"
     OK = "ok"
 

@@ -192,11 +192,13 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _results(ledger: Ledger, asked: ReportScope) -> DataFrame:
-    runs = ledger.read(RUNS).where(F.col("state") == RunState.APPLYING.value).select("run_id").collect()
+    state = F.col("state")
+    runs = ledger.read(RUNS).where(state == RunState.APPLYING.value).select("run_id").collect()
     return figures.results(
         _named(asked.rows(ledger.read(AUDIT), "completed_at")),
         _named(asked.rows(ledger.read(PLANS), "planned_at")),
         [row["run_id"] for row in runs],
+        ledger.read(RUNS).where(state == RunState.FINISHED.value).select("run_id"),
     )
 
 

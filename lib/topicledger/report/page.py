@@ -160,7 +160,7 @@ def _diff(report: Report) -> dict[str, Any]:
     """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in report.rows if report.run is not None else ():
-        if row.action is None or row.outcome in PROBLEMS or row.outcome == ShownState.SKIPPED:
+        if row.action is None or row.outcome in (*PROBLEMS, ShownState.SKIPPED, ShownState.UNKNOWN):
             continue
         key = (words.name(row.owner) or "", words.name(row.cluster))
         line = {"sign": sign_of(row.action), "action": row.action, "topic": words.name(row.topic)}

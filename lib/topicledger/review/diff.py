@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Row
@@ -25,8 +25,9 @@ from topicledger.resources.topics.apply.moves import PlannedMoves, planned_moves
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import MESSAGE_CHARACTERS, show
 
-PLANNED, OPEN = "planned", "open"
-"""Outcomes, beside `STOPPED`, of actions that have none yet: `open` if requests may have been sent."""
+PLANNED, OPEN, REMOVED = "planned", "open", "unknown"
+"""Outcomes, beside `STOPPED`, of actions without a row of `audit`: `open` if requests may have been sent, `unknown` if
+the run has finished, so that the row was removed by age."""
 NAMED = 20
 """Most resources, and most reasons, to name for actions with the same outcome."""
 
@@ -37,7 +38,7 @@ class Line:
 
     action: PlannedAction
     outcome: str = PLANNED
-    """`planned`, `open`, `stopped`, or an outcome of `audit`."""
+    """`planned`, `open`, `stopped`, `unknown`, or an outcome of `audit`."""
     warnings: Sequence[str] = ()
     """Names of the policies that warn about it."""
     destroys: bool = False
@@ -116,10 +117,11 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: 
     `allowed`: what approvals let through of a plan that waits.
     """
     run_id = run["run_id"]
-    sent, waits = run["state"] == RunState.APPLYING, is_unsent_plan(run)
+    waits = is_unsent_plan(run)
+    unended = {RunState.APPLYING.value: OPEN, RunState.FINISHED.value: REMOVED}.get(run["state"], PLANNED)
     of_run = F.col("run_id") == run_id
     plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or {}))
-    rows = _rows(plans, ledger.read(AUDIT).where(of_run), sent=sent, waits=waits)
+    rows = _rows(plans, ledger.read(AUDIT).where(of_run), unended=unended, waits=waits)
     counts: dict[tuple[str, str], int] = {}
     ended = []
     groups = rows.transform(_grouped).collect()
@@ -138,7 +140,7 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: 
         state=run["state"],
         requested_by=run["requested_by"],
         manifest_version=run["manifest_version"],
-        about=list(_about(run)),
+        about=[*_about(run), *_removed(counts)],
         removals=removals_in(run["arguments"]),
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
@@ -170,6 +172,12 @@ def _about(run: Row) -> Iterator[tuple[str, str]]:
         yield "not finished; to continue it: ", f"the same command with --run-id {run['run_id']}"
 
 
+def _removed(counts: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:
+    removed = sum(count for (_, outcome), count in counts.items() if outcome == REMOVED)
+    if removed:
+        yield "removed by age (`maintain`): ", f"what became of {removed:,} {'action' if removed == 1 else 'actions'}"
+
+
 def _by_guard(each: Ended) -> bool:
     return each.phase == Phase.GUARD
 
@@ -180,8 +188,10 @@ def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
     return place, each.cluster or "", each.action or "", each.error or "", each.phase
 
 
-def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool, waits: bool) -> DataFrame:
+def _rows(plans: DataFrame, audit: DataFrame, *, unended: str, waits: bool) -> DataFrame:
     """Rows of `plans` with their state: `outcome`, `is_line`, `warned`, and the reason if one ended without success.
+
+    `unended`: the outcome of actions without one.
 
     `waits`: whether the plan can still be approved, so that what guards stopped isn't refused for good.
     """
@@ -200,10 +210,7 @@ def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool, waits: bool) -> Dat
         .select(
             *ROW,
             F.col("_is_line").alias("is_line"),
-            F.when(stopped, STOPPED)
-            .when(open_, OPEN if sent else PLANNED)
-            .otherwise(F.col("_end.outcome"))
-            .alias("outcome"),
+            F.when(stopped, STOPPED).when(open_, unended).otherwise(F.col("_end.outcome")).alias("outcome"),
             *(F.when(~F.col("_is_line"), F.col(f"_end.{name}")).alias(name) for name in end if name != "outcome"),
             F.array_sort(
                 F.array_union(_warning_policies(), F.coalesce("_also_warned", F.array().cast("array<string>")))

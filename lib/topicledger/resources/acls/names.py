@@ -34,6 +34,11 @@ class AclRefusal(RefusalName):
     MAX_ACL_DELETES_EXCEEDED = "MAX_ACL_DELETES_EXCEEDED"
     """The run would remove more ACLs of the cluster than guards.max_acl_deletes: it removes none."""
 
+    @property
+    def acts_like_guard(self) -> bool:
+        """Whether the error protects access that a run never takes."""
+        return self in (AclRefusal.OWN_RIGHTS, AclRefusal.LAST_CLUSTER_ACL, AclRefusal.PRINCIPAL_UNKNOWN)
+
 
 class AclDrift(DriftName):
     """The kinds of drift of ACLs."""

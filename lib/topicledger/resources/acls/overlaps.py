@@ -67,7 +67,8 @@ def of_refused(clusters: Collection[str], why: Callable[[Column], Column] = stay
             (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.REFUSED.value)
         )
         meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
-        return refused.select(meant, manifests.meant().alias("claim"), *_keeps(why(text_of()), only_alike=False))
+        rows = refused.withColumn("_acl", F.struct(*ACL_KEY))
+        return rows.select(meant, manifests.meant("_acl").alias("claim"), *_keeps(why(text_of()), only_alike=False))
 
     return transform
 
@@ -138,13 +139,17 @@ def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
 
 def _across() -> Column:
     """Return whether an operation on topics may be meant instead of one on the cluster, or CREATE instead of CREATE."""
-    claimed, old = F.col("claim.operation"), F.col("old.operation")
+
+    def claimed(name: str, *values: str) -> Column:
+        return F.coalesce(F.col(f"claim.{name}").isin(*values), F.lit(True))
+
+    old = F.col("old.operation")
     narrows, widens = (
-        (F.col("old.resource_type") == one) & (F.col("claim.resource_type") == other)
+        (F.col("old.resource_type") == one) & claimed("resource_type", other)
         for one, other in (("CLUSTER", "TOPIC"), ("TOPIC", "CLUSTER"))
     )
-    same = [old.isin(one, "ALL") & claimed.isin(other, "ALL") for one, other in _ON_CLUSTER.items()]
-    return (narrows & reduce(or_, same)) | (widens & old.isin("CREATE", "ALL") & claimed.isin("CREATE", "ALL"))
+    same = [old.isin(one, "ALL") & claimed("operation", other, "ALL") for one, other in _ON_CLUSTER.items()]
+    return (narrows & reduce(or_, same)) | (widens & old.isin("CREATE", "ALL") & claimed("operation", "CREATE", "ALL"))
 
 
 def alike() -> Column:

@@ -182,10 +182,11 @@ def row_rules() -> Sequence[Rule]:
     )
 
 
-def meant() -> Column:
+def meant(acl: str) -> Column:
     """Return the possible meaning of a row: a struct of `CLAIMED`, with null for fields that may mean anything.
 
-    If the operation or the name doesn't fit the resource type, the type is null, too.
+    `acl`: a struct of the row's `ACL_KEY`. If the operation or the name doesn't fit the resource type, the type is
+    null, too.
     """
 
     def known(*rules: Rule) -> Column:
@@ -193,14 +194,17 @@ def meant() -> Column:
 
     of_type, operation, name = _one_of("resource_type", [*OPERATIONS]), _legal_operation(), _legal_name()
     pattern = known(_one_of("pattern_type", PATTERN_TYPES))
+    likely = odd_as_unknown(acl)
+    # With an unknown pattern, * may be meant as every name or as the end of a prefix.
+    named = known(name) & (pattern | (F.col("resource_name") != WILDCARD))
     fields = {
-        "principal": F.when(known(_legal_principal()), F.col("principal")),
+        "principal": F.when(known(_legal_principal()), likely["principal"]),
         "permission": F.when(known(_one_of("permission", PERMISSIONS)), F.col("permission")),
         "operation": F.when(known(operation), F.col("operation")),
         "resource_type": F.when(known(of_type, operation, name), F.col("resource_type")),
         # A prefix also covers the name itself.
         "pattern_type": F.when(pattern, F.col("pattern_type")).otherwise(PREFIXED),
-        "resource_name": F.when(known(name), F.col("resource_name")),
+        "resource_name": F.when(named, likely["resource_name"]),
     }
     return F.struct(*(fields[name].alias(name) for name in CLAIMED))
 

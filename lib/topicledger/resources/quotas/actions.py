@@ -30,8 +30,8 @@ def _alter(admin: ClusterAdmin, targets: Sequence[Target], *, validate_only: boo
 
 
 def _same(_: str, one: str | None, other: str | None) -> bool:
-    """Limits are compared as numbers: two ways to write one are the same limit."""
-    return (one and float(one)) == (other and float(other))
+    """Limits are compared as numbers: two ways to write one are the same limit. NaN equals no number, not even NaN."""
+    return one == other or (one and float(one)) == (other and float(other))
 
 
 _REQUESTS = Requests(
