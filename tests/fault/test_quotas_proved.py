@@ -214,9 +214,7 @@ def _has(kafka: EmbeddedKafka, quotas: Quotas) -> bool:
 
 
 def _true(row: Mapping[str, Any], live: Quotas) -> bool:
-    """Whether the cluster has the values that the row set, and none that it removed.
-
-    RECOVERED rows have no `before`."""
+    """Whether the cluster has the values that the row set, and none that it removed."""
     limits = live.get((("user", row["resource"].removeprefix("user=")),), {})
     before, after = dict(row["before"] or ()), {name: float(value) for name, value in dict(row["after"]).items()}
     return all(limits.get(name) == after.get(name) for name in {*before, *after})

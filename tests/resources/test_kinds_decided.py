@@ -408,17 +408,20 @@ def test_a_kind_that_a_cluster_does_not_list_any_more_is_refused_alone(spark: Sp
 def test_a_revert_includes_clusters_that_the_settings_do_not_have(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their rows are refused as of an unknown cluster. `--cluster` leaves them out."""
+    """Their rows are refused as of an unknown cluster, apart from the others, which they don't mean. `--cluster` leaves
+    them out."""
     of_type = KINDS[0].resource_type
     rows = [{"cluster": name, "resource_type": of_type, "resource": "r"} for name in ("main", "gone")]
     done = frame(spark, PLANS.schema, rows).select("cluster", "resource_type", "resource")
     monkeypatch.setattr(resources, "changed_by", lambda *_: done)
-    run: Any = SimpleNamespace(reverts="x", ledger=None)
     clusters = [cluster_settings("main", "127.0.0.1:1")]
-    for selected, expected in ((None, {"main", "gone"}), (["main"], {"main"})):
-        (goal,) = resources.goals(run, clusters, selected)
-        assert {row["cluster"] for row in goal.validated.collect()} == expected
-        assert [each.name for each in goal.clusters] == ["main"]
+    run: Any = SimpleNamespace(reverts="x", ledger=None, settings=SimpleNamespace(clusters={"main": clusters[0]}))
+    for selected, expected in ((None, {"main": ["main"], "gone": []}), (["main"], {"main": ["main"]})):
+        found = {}
+        for goal in resources.goals(run, clusters, selected):
+            (name,) = (row["cluster"] for row in goal.validated.collect())
+            found[name] = [each.name for each in goal.clusters]
+        assert found == expected
 
 
 def test_every_kind_has_examples_here() -> None:

@@ -177,6 +177,23 @@ def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> N
     assert drift.where(compared_with().isNotNull()).count() == 1
 
 
+def test_a_report_of_an_owner_has_its_rows_without_a_cluster(spark: SparkSession) -> None:
+    """A run refuses them, since they don't say where they belong."""
+    row = {"run_id": "r", "cluster": None, "resource_type": "acl", "resource": "x", "phase": "manifest"}
+    names = ("mine", "theirs")
+    planned = [{**row, "resource": owner, "owner": owner} for owner in names]
+    told = [{**row, "resource": owner} for owner in names]
+    tables = {table.name: frame(spark, plain(table.schema), rows) for table, rows in ((PLANS, planned), (AUDIT, told))}
+    tables[MANIFESTS.name] = manifest_rows(spark)
+    ledger: Any = SimpleNamespace(
+        exists=lambda table: table.name in tables,
+        read=lambda table: tables[table.name],
+        read_if_exists=lambda table: tables[table.name],
+    )
+    found = dicts(tables[AUDIT.name].transform(of_rows(ledger, Owners(), Scope(owners=("MINE",)))))
+    assert [row["resource"] for row in found] == ["mine"]
+
+
 @pytest.mark.thorough
 def test_an_audit_of_an_owner_has_its_removed_topics(spark: SparkSession) -> None:
     """The plan of the same owner deletes them; one whose last owner is unknown belongs to its owner by the settings."""

@@ -23,7 +23,7 @@ from topicledger.resources.registry import ACTIONS
 from topicledger.resources.topics.apply.moves import PlannedMoves
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines, read
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
-from topicledger.schemas import AUDIT
+from topicledger.schemas import AUDIT, SENT_BATCHES
 from topicledger.schemas import PLANS as PLANS_TABLE
 
 GOLDEN = Path(__file__).with_name("golden_diff")
@@ -33,9 +33,14 @@ HOSTILE = "a`b```\n</code></details><script>alert(1)</script>@everyone [x](http:
 def test_actions_whose_rows_were_removed_by_age_are_not_open(spark: SparkSession) -> None:
     planned = {"run_id": "r", "cluster": "main", "resource_type": "topic", "resource": "t", "topic": "t"}
     rows = {PLANS_TABLE.name: [{**planned, "action": "create"}], AUDIT.name: []}
-    ledger: Any = SimpleNamespace(read=lambda table: frame(spark, table.schema, rows[table.name]))
+    sent = {"run_id": "r", "cluster": "main", "action": "create", "batch": 0}
+    tables = lambda table: frame(spark, table.schema, rows[table.name])  # noqa: E731
+    ledger: Any = SimpleNamespace(read=tables, read_if_exists=tables)
     usual = {"run_id": "r", "requested_by": "ann", "manifest_version": 1, "arguments": {}, "scope": None}
-    for state, outcome in (("planned", "planned"), ("applying", "open"), ("finished", "unknown")):
+    ways = [("planned", "planned"), ("applying", "open"), ("finished", "unknown"), ("abandoned", "planned")]
+    for state, outcome in (*ways, ("abandoned", "open")):
+        # An action that may have been sent before its run was abandoned isn't merely planned.
+        rows[SENT_BATCHES.name] = [sent] if outcome == "open" else []
         run: Any = {**usual, "state": state, "observed_at": None}
         found = read(ledger, run, 0, most=10)
         assert found.counts == [("create", outcome, 1)]

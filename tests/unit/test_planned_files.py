@@ -369,7 +369,9 @@ OTHERS_LEFT = Removals(rows={}, lines=["..."], count=1, digest="{}")
 
 
 @pytest.mark.thorough
-def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSession) -> None:
+def test_a_loaded_plan_that_is_continued_removes_what_it_planned(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its load has removed the rows, and another team has changed its file and left a row without one since."""
     then = manifest_rows(spark, *({"topic": name, "owner": "a"} for name in ("gone", "kept")))
     now = manifest_rows(spark, {"topic": "kept", "owner": "a"}, {"topic": "left", "owner": "a"})
@@ -383,10 +385,11 @@ def test_a_loaded_plan_that_is_continued_removes_what_it_planned(spark: SparkSes
     ledger: Any = SimpleNamespace(
         spark=spark,
         exists=lambda _: True,
-        read=lambda _: SimpleNamespace(where=lambda _: SimpleNamespace(limit=lambda _: frame_of(kept))),
         read_if_exists=lambda table: now if table is MANIFESTS else frame(spark, plain(table.schema), []),
         read_at=lambda table, version: then if version == 3 else frame(spark, plain(table.schema), []),
     )
+
+    monkeypatch.setattr(planned_files, "find_run", lambda *_: Row(**kept[-1]) if kept else None)
 
     # Another person may start the run again: `apply` loads what its requester may declare.
     owners = Owners(names={"a": OwnerSettings(topics=(), requested_by=("ann",))})
@@ -427,10 +430,6 @@ def test_a_plan_from_files_is_continued_with_the_values_of_its_variables() -> No
         _require_same_variables(row, accepted)
     with pytest.raises(UsageError, match="run r started with --var COUNT=2, not 3; the same id needs the same"):
         _require_same_variables(row, files(COUNT="3"))
-
-
-def frame_of(rows: list[dict[str, Any]]) -> Any:
-    return SimpleNamespace(collect=lambda: [Row(**each) for each in rows])
 
 
 @pytest.mark.parametrize(
@@ -537,16 +536,18 @@ def test_rows_that_replace_leaves_are_named(spark: SparkSession) -> None:
     """Files without an entry of a table for a cluster remove none of its rows there."""
     theirs = [{"cluster": cluster, "topic": cluster, "owner": " A "} for cluster in ("c", "eu", "left")]
     quota = {"cluster": "c", "user": "ann", "owner": "a"}
+    # Runs refuse a row without a cluster.
+    quotas = [quota, {**quota, "cluster": None}]
     tables = {MANIFESTS.name: manifest_rows(spark, *theirs, {"cluster": "eu", "topic": "x", "owner": "b"})}
     ledger: Any = SimpleNamespace(
         read_if_exists=lambda table: tables.get(
-            table.name, frame(spark, plain(table.schema), [quota] if table.name == "quotas" else [])
+            table.name, frame(spark, plain(table.schema), quotas if table.name == "quotas" else [])
         )
     )
     files = replace(parsed({"a.yaml": "1"}), left_out={"left": 1})
     words = "rows that no file has stay where the files have no entry of their kind: "
     (line,) = left_behind(ledger, files, Replace(owners=("A",)))
-    assert line.startswith(f"{words}manifests on eu: 1, quotas on c: 1. ")
+    assert line.startswith(f"{words}manifests on eu: 1, quotas on no cluster: 1, quotas on c: 1. ")
     (line,) = left_behind(ledger, files, Replace())
     assert line.startswith(f"{words}quotas on c: 1. ")
     empty = replace(files, rows=[], resources={}, documents={("a.yaml", "c"): [1]})

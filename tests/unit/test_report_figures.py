@@ -15,7 +15,7 @@ from tests.unit.frames import dicts, frame
 from topicledger.manifests import owners
 from topicledger.plan.lines import in_words
 from topicledger.report import figures
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS, SENT_BATCHES
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -98,6 +98,15 @@ def test_a_planned_action_that_nothing_tells_of_is_open(spark: SparkSession) -> 
     finished = frame(spark, RUNS.schema, [{"run_id": "two"}])
     found = figures.results(audit_rows(spark, {"topic": "told"}), plans, [], finished)
     assert stands(found) == {("one", "told"): "ok", ("one", "untold"): "open", ("two", "untold"): "unknown"}
+
+
+def test_an_abandoned_run_may_have_sent_what_has_no_outcome(spark: SparkSession) -> None:
+    states = {"one": "applying", "two": "abandoned", "three": "abandoned", "four": "finished"}
+    runs = frame(spark, RUNS.schema, [{"run_id": run_id, "state": state} for run_id, state in states.items()])
+    sent = frame(
+        spark, SENT_BATCHES.schema, [{"run_id": run_id, "batch": n} for run_id in ("two", "four") for n in (0, 1)]
+    )
+    assert sorted(figures.maybe_sent(runs, sent)) == ["one", "two"]
 
 
 def test_rows_without_a_topic_count_each(spark: SparkSession) -> None:

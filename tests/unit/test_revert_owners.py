@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, validated_rows
+from topicledger.model.scope import Scope
 from topicledger.plan.revert_resources import _with_owners
 from topicledger.resources.acls.kind import KIND as ACLS
 from topicledger.resources.topics.plan.revert import _as_manifests
@@ -46,10 +47,12 @@ def test_removed_acls_that_no_row_declared_have_owners(spark: SparkSession) -> N
         "cluster string, principal string, owner string",
     )
 
-    def owners(*asked: str) -> dict[str, str | None]:
-        found = dicts(_with_owners(plans, rows, ACLS, asked)(done))
+    def owners(*asked: str, barred: tuple[str, ...] = ()) -> dict[str, str | None]:
+        found = dicts(_with_owners(plans, rows, ACLS, Scope(owners=asked, barred=barred))(done))
         return {row["resource"]: row["owner"] for row in found}
 
     anybody = {"planned": "last", "held": "a", "both": "x", "foreign": None, "declared": "now"}
     assert owners() == anybody
     assert owners(" B") == {**anybody, "held": "b", "both": "b"}
+    # Nobody reverts an ACL of an owner whose resources they may not plan.
+    assert owners("a", barred=("b",)) == {**anybody, "held": "b", "both": "b"}

@@ -217,7 +217,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
             for row in _less(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
                 why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
                 withdrawn.setdefault(row["cluster"], {}).setdefault((row["action"], row["resource"]), why)
-        return _less(run, rows, under_way)
+        return _less(run, rows, left_open.keys() | under_way)
 
     def refuse(transform: Transform) -> None:
         _refuse(run, refusable(still_sendable().transform(transform)), held)
@@ -256,10 +256,10 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
                 if status.problem is not None:
                     problems[name] = status.problem
             version = run.owners_version(latest)
-            spare = refusable if under_way else None
             again = reevaluate(
-                run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held, refusable=spare
-            )
+                run, context.policies, seen, version, Phase.APPLY, *Action,
+                waited=waiting, held=held, refusable=refusable,
+            )  # fmt: skip
             waiting = again.waiting
     return Validated(
         actions=in_batches(still_sendable()),
@@ -351,8 +351,9 @@ def _send(
         assert ready.seen is not None, "creates wait only if this start has evaluated them"
         version = run.owners_version(latest)
         evaluate = partial(reevaluate, run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS)
+        unsent = partial(_less, run, keys=ready.left_open.keys())
         with after(done):
-            again = evaluate(waited=ready.waiting, held=held)
+            again = evaluate(waited=ready.waiting, held=held, refusable=unsent)
         # While the outcome of a delete is unknown, its room isn't free: creates that need it still wait.
         fit = waits - _keys(again.waiting)
         left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))

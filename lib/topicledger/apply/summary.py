@@ -16,12 +16,12 @@ from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
 from topicledger.ledger.run import ALLOWED_ARGUMENT, Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.model import Decision, Outcome, Phase, Refusal, RunState
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.planned_files import paths_in, removals_in
 from topicledger.plan.resources import COUNTED
 from topicledger.resources.topics.apply.moves import PlannedMoves, planned_moves
-from topicledger.schemas import ACTION_KEY, AUDIT
+from topicledger.schemas import AUDIT
 from topicledger.text import SHOWN_FAILURES, document
 
 FAILED_OR_REFUSED = (Outcome.FAILED.value, Outcome.REFUSED.value)
@@ -185,7 +185,8 @@ def summarise(
         # An action that an approval lets through was stopped in phase guard before.
         let_through = tally.planned and phase == Phase.GUARD
         if tally.planned and (validated or let_through or phase in (None, Phase.MANIFEST)):
-            name = "planned" if planning_only else "open"
+            # If the run has finished, the row that told the outcome was removed by age.
+            name = "unknown" if run.state is RunState.FINISHED else "planned" if planning_only else "open"
             of_cluster[name] = of_cluster.get(name, 0) + topics
             if validated or (let_through and planning_only):
                 pending += topics
@@ -244,7 +245,7 @@ def summarise(
         ),
         failures=shown.failures,
         query=(
-            f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
+            f"SELECT cluster, resource_type, resource, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
             f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
         ),
         problems=list(dict.fromkeys(problems)),
@@ -334,10 +335,8 @@ def results(run: Run) -> DataFrame:
     audit = run.audit()
     if ALLOWED_ARGUMENT in run.arguments:
         now = run.plans().transform(folded.let_through(run.allowed))
-        stopped = now.where(folded.is_stopped() & F.col("phase").isNotNull()).select(*ACTION_KEY)
-        validated = folded.is_validated()
-        ended = audit.where(validated).join(stopped, on=[*ACTION_KEY], how="left_anti")
-        audit = audit.where(~F.coalesce(validated, F.lit(False))).unionByName(ended)
+        stopped = now.where(folded.is_stopped() & F.col("phase").isNotNull())
+        audit = folded.without_validated(audit, stopped)
     return folded.results(audit, run.open_actions(), *RETURNED)
 
 

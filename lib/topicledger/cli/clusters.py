@@ -34,8 +34,6 @@ from topicledger.observe.clusters import AcceptedHow, Recorded, new_row, recorde
 from topicledger.schemas import CLUSTERS, PLANS, RUNS
 from topicledger.text import cell, document, grid_of, iso_time
 
-ACCEPT_COMMAND = "clusters accept"
-
 
 @click.group("clusters", short_help="Check clusters and what names stand for.")
 def clusters_group() -> None:
@@ -202,7 +200,7 @@ def accept(
     arguments = {"name": name, "new_cluster_id": live}
     if before is not None and before.cluster_id is not None:
         arguments["old_cluster_id"] = before.cluster_id
-    request = runs.Request(command=ACCEPT_COMMAND, run_id=run_id, requested_by=requested_by)
+    request = runs.Request(command=runs.ACCEPT_COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     accepted_by = run.require_ownership()["requested_by"]
     row = new_row(before, name, live, AcceptedHow.COMMAND, accepted_by, run.run_id)

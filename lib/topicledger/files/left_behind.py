@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.files.load import Replace, clusters_of
@@ -24,17 +25,22 @@ def left_behind(ledger: Ledger, parsed: ParsedManifests, replace: Replace | None
         return []
     found = []
     for table in DECLARING:
-        cluster = F.col("cluster")
-        rows = ledger.read_if_exists(table).where(~cluster.isin(*clusters_of(parsed.tables.get(table.name, ()))))
+        rows = ledger.read_if_exists(table).where(~_on(clusters_of(parsed.tables.get(table.name, ()))))
         if replace.owners:
-            rows = rows.where(is_one_of(F.col("owner"), replace.owners) & ~cluster.isin(*parsed.left_out))
+            rows = rows.where(is_one_of(F.col("owner"), replace.owners) & ~_on(parsed.left_out))
         else:
-            rows = rows.where(cluster.isin(*parsed.clusters))
+            rows = rows.where(_on(parsed.clusters))
         counts = rows.groupBy("cluster").count().orderBy("cluster").collect()
-        found += [f"{table.name} on {show(row['cluster'])}: {row['count']:,}" for row in counts]
+        names = ("no cluster" if row["cluster"] is None else show(row["cluster"]) for row in counts)
+        found += [f"{table.name} on {name}: {row['count']:,}" for name, row in zip(names, counts, strict=True)]
     if not found:
         return []
     return [
         f"rows that no file has stay where the files have no entry of their kind: {listed(found)}. Declare them "
         "absent, or delete them from the table"
     ]
+
+
+def _on(clusters: Collection[str]) -> Column:
+    """Return whether a row is of one of these clusters; never null."""
+    return F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))

@@ -287,8 +287,8 @@ class Sender:
     def _silence(self, sent: Sent, why: str) -> OutcomeUnknown:
         open_now = [target for target, _ in sent.silent] + sent.left
         return OutcomeUnknown(
-            f"cluster {self.cluster}: {len(open_now)} topics have no known outcome after {sum(sent.attempts.values())} "
-            f"attempts, {open_now[0].resource} among them ({why}); start the run again with its id"
+            f"cluster {self.cluster}: {len(open_now)} actions, {open_now[0].resource} among them, have no known "
+            f"outcome after {sum(sent.attempts.values())} attempts ({why}); start the run again with its id"
         )
 
     def _next(self, left: Sequence[Target]) -> Sequence[Target]:

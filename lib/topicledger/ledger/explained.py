@@ -56,9 +56,10 @@ def _oldest_kept(maintenances: Sequence[RunRow]) -> Mapping[str, tuple[datetime,
 class Loads:
     """The loads for plans from files that had nothing to send: such a plan may be approved after its end."""
 
-    def __init__(self, proven: Sequence[RunRow]) -> None:
+    def __init__(self, proven: Sequence[RunRow], everything: Sequence[RunRow]) -> None:
+        """`everything`: all rows of `runs`. A load without approvals has no digest, and only ends the wait for it."""
         self._approved: dict[str, list[RowsDigest]] = {}
-        self._loaded = {each.arguments.get(PLAN_ARGUMENT) for each in proven if each.exit_code == ExitCode.DONE}
+        self._loaded = {each.arguments.get(PLAN_ARGUMENT) for each in everything if each.exit_code == ExitCode.DONE}
         for each in proven:
             rows, sha256 = number(each.proof.get(PLAN_APPROVALS_ROWS)), each.proof.get(PLAN_APPROVALS_SHA256)
             if rows is not None and sha256 is not None:

@@ -158,7 +158,7 @@ def _begin(ledger: Ledger, settings: Settings, request: MaintenanceRequest) -> R
 def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
     """Return the open runs -> from when on they read table versions, at the latest, without those in `abandoned`."""
     # These read no old version, and are never resumed.
-    others = F.col("arguments")["command"].isin(COMMAND, runs.LOAD_COMMAND)
+    others = F.col("arguments")["command"].isin(COMMAND, runs.LOAD_COMMAND, runs.ACCEPT_COMMAND)
     reads = ~F.coalesce(others, F.lit(False)) & ~F.col("run_id").isin(*abandoned)
     rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in OPEN_STATES)) & reads)
     asked = F.col("arguments")[MANIFESTS_ARGUMENT].isNotNull().alias("earlier")

@@ -194,6 +194,13 @@ def is_validated() -> Column:
     return is_phase(Phase.VALIDATE) & is_ok()
 
 
+def without_validated(audit: DataFrame, actions: DataFrame) -> DataFrame:
+    """Leave out the rows of `audit` that say that these actions (`ACTION_KEY`) passed validate."""
+    validated = F.coalesce(is_validated(), F.lit(False))
+    others = audit.where(validated).join(actions.select(*ACTION_KEY), on=[*ACTION_KEY], how="left_anti")
+    return audit.where(~validated).unionByName(others)
+
+
 def is_let_through() -> Column:
     """Whether a guard stopped an action of `results` that an approval has allowed since; never null."""
     return F.col("planned") & F.col("phase").eqNullSafe(Phase.GUARD.value)

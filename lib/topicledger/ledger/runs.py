@@ -47,7 +47,7 @@ from topicledger.model.prune import Prune
 from topicledger.model.scope import EVERYTHING, Scope
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES, USAGE
 
-AUDIT_COMMAND, LOAD_COMMAND = "audit", "load_manifests"
+AUDIT_COMMAND, LOAD_COMMAND, ACCEPT_COMMAND = "audit", "load_manifests", "clusters accept"
 NAMES = {AUDIT_COMMAND: "drift"}
 """Former names of commands, which `runs` and metrics keep -> the names."""
 PROVISIONING = ("plan", "apply", "provision")

@@ -94,7 +94,7 @@ def verify_rows(
     late = again() if unknown or fewer else ()
     known = [*everything, *(each for each in late if each.digest)]
     trusted = [each for each in known if not chain.is_accepted(each) and not any(_own_row(each, chain, signs))]
-    loads = Loads(trusted)
+    loads = Loads(trusted, [*rows, *late])
     intended = [each for each in (*rows, *late) if each.intends(signs)]
     # Nothing reports a start that another key didn't sign: only sealed maintenances of other keys count.
     retention = Retention([*trusted, *intended], [each for each in known if chain.is_accepted(each)])

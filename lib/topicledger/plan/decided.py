@@ -59,7 +59,9 @@ class Decided:
         return Decided(
             rows=reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts) if parts else None,
             size=self.size + other.size,
-            counts={**self.counts, **other.counts},
+            counts={
+                name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in {**self.counts, **other.counts}
+            },
             ended=self.ended or other.ended,
             any_planned=self.any_planned or other.any_planned,
             any_altered=self.any_altered or other.any_altered,

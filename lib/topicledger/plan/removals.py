@@ -22,14 +22,12 @@ _KEY = ("cluster", "resource_type", "resource")
 _PLANNED = StructType([*EVALUATED, PLANS.schema["resource_type"], PLANS.schema["resource"]])
 
 
-def with_removed(
-    run: Run, table: Table, validate: Transform, clusters: Collection[str], seen: Observation
-) -> Transform:
-    """Add removed rows to validated ones, for those of `clusters` that can't be decided on: they end with the reason.
+def with_removed(run: Run, table: Table, validate: Transform, lost: Collection[str]) -> Transform:
+    """Add removed rows to validated ones, for clusters that can't be decided on: they end with the reason.
 
-    `clusters`: where removed rows cause actions. In and out: as `validate` returns.
+    `lost`: those where removed rows cause actions. In and out: as `validate` returns.
     """
-    files, lost = run.unloaded.get(table.name), [name for name in clusters if name in seen.lost]
+    files = run.unloaded.get(table.name)
     if not lost or files is None or files.removed is None:
         return lambda validated: validated
     removed = files.removed.where(F.col("cluster").isin(*lost)).transform(validate).where("phase IS NULL")

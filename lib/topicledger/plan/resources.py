@@ -32,6 +32,7 @@ from topicledger.plan.reevaluate import facts
 from topicledger.plan.removals import with_removed
 from topicledger.plan.reverted import changed_by
 from topicledger.policies import Policy
+from topicledger.policies.contract import Facts
 from topicledger.resources import ignoring, registry
 from topicledger.resources.ending import REFUSED
 from topicledger.resources.ending import refused as refused_for
@@ -61,7 +62,9 @@ class ListedResources:
             listed = replace(listed, declared_only=True, declared=declared)
         elif kind.deciding.manages(run.settings):
             validate = ignoring.validated_by(kind, run.settings, None)
-            validated = validated.transform(with_removed(run, kind.table, validate, list(seen.statuses), seen))
+            unlisted_on = [name for name, status in listed.statuses.items() if status.error is not None]
+            lost = [name for name in seen.statuses if name in seen.lost or name in unlisted_on]
+            validated = validated.transform(with_removed(run, kind.table, validate, lost))
         # A cluster may be lost after its resources were listed.
         listed = replace(listed, rows=listed.rows.where(F.col("cluster").isin(*seen.known)))
         evaluate = _evaluating(run, policies, self.wanted, seen)
@@ -164,11 +167,13 @@ def _done(
     if selected is not None:
         done = done.where(F.col("cluster").isin(*selected))
     done = done.transform(materialised)
-    found: dict[str, set[str]] = {}
-    for row in done.select("resource_type", "cluster").distinct().collect():
-        found.setdefault(row["resource_type"], set()).add(row["cluster"])
-    for of_type, named in found.items():
-        validated = done.where(F.col("resource_type") == of_type)
+    # Clusters that the settings don't have by themselves: elsewhere, a refused row of an unknown cluster may mean any.
+    lost = ~F.coalesce(F.col("cluster").isin(*run.settings.clusters), F.lit(False))
+    found: dict[tuple[str, bool], set[str]] = {}
+    for row in done.select("resource_type", lost.alias("lost"), "cluster").distinct().collect():
+        found.setdefault((row["resource_type"], row["lost"]), set()).add(row["cluster"])
+    for (of_type, is_lost), named in found.items():
+        validated = done.where((F.col("resource_type") == of_type) & (lost == F.lit(is_lost)))
         listed = [each for each in clusters if each.name in named]
         yield WantedResources(kind=kinds[of_type], validated=validated, clusters=listed)
 
@@ -195,9 +200,12 @@ def _evaluating(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen
     if not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
-    # The run's own manifests, which may be in files.
-    known = replace(known, manifests=lambda: run.as_written(MANIFESTS, run.manifest_version))
-    return policies.evaluate(of_kind, known, wanted.kind.policies.subject)
+    return policies.evaluate(of_kind, _with_manifests_of(run, known), wanted.kind.policies.subject)
+
+
+def _with_manifests_of(run: Run, known: Facts) -> Facts:
+    """Return facts with the run's own manifests, which may be in files or earlier ones."""
+    return replace(known, manifests=lambda: run.as_written(MANIFESTS, run.manifest_version))
 
 
 def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
@@ -244,8 +252,10 @@ def refused_now(
             .transform(materialised)
         )
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
-        brokers = run.ledger.read(BROKERS)
-        evaluate = policies.evaluate(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
+        facts_now = facts(run.ledger, run.settings, clusters, run.ledger.read(BROKERS))
+        if run.of_earlier_manifests:
+            facts_now = _with_manifests_of(run, facts_now)
+        evaluate = policies.evaluate(of_kind, facts_now, kind.policies.subject)
         decided = validated.transform(kind.deciding.decide(listed, statuses, run.settings, evaluate, lambda rows: rows))
         refused = decided.where(F.col("phase") == Phase.POLICY.value)
         yield partial(_with_refusals, refused=refused), _lost(listed)

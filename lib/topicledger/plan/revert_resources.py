@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.frames import materialised
@@ -16,6 +16,7 @@ from topicledger.ledger.run import Run
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
+from topicledger.model.scope import Scope
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.intent import declarations_of, declared_now, reason
@@ -52,7 +53,7 @@ def validated(
         done.drop("topic", "topic_id")
         .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
         .join(own, on=[*_KEY], how="left")
-        .transform(_with_owners(run.ledger.read(PLANS), declared, kind, run.scope.owners))
+        .transform(_with_owners(run.ledger.read(PLANS), declared, kind, run.scope))
         .join(_last_change(run, reverted, kind, done), on=[*_KEY], how="left")
         .transform(kind.as_rows.undo)
         .transform(materialised)
@@ -101,12 +102,12 @@ def validated(
     return rows.drop(*gone).transform(materialised)
 
 
-def _with_owners(plans: DataFrame, declared: DataFrame, kind: ResourceKind, owners: tuple[str, ...]) -> Transform:
+def _with_owners(plans: DataFrame, declared: DataFrame, kind: ResourceKind, scope: Scope) -> Transform:
     """Set owners and labels of reverted resources. In: rows of `reverted.changed_by` with `_declared`.
 
     The owner is the first that is known: that of the row that declares the resource; its owner in the reverted run's
-    plan; one of `owners` among its last owner in any plan and the owners of resources with the same holder; any of
-    these.
+    plan; one whose resources the requester may not plan, or else one of the scope's owners, among its last owner in any
+    plan and the owners of resources with the same holder; any of these.
     """
 
     def transform(done: DataFrame) -> DataFrame:
@@ -122,8 +123,12 @@ def _with_owners(plans: DataFrame, declared: DataFrame, kind: ResourceKind, owne
         found = F.array_compact(
             F.concat(F.array("_last_owner"), F.coalesce("_others", F.array().cast("array<string>")))
         )
-        mine = F.filter(found, lambda each: F.coalesce(is_one_of(each, owners), F.lit(False))) if owners else found
-        undeclared = F.coalesce("owner", *(F.try_element_at(each, F.lit(1)) for each in (mine, found)))
+
+        def among(owners: tuple[str, ...]) -> Column:
+            return F.filter(found, lambda each: F.coalesce(is_one_of(each, owners), F.lit(False)))
+
+        candidates = [*(among(each) for each in (scope.barred, scope.owners) if each), found]
+        undeclared = F.coalesce("owner", *(F.try_element_at(each, F.lit(1)) for each in candidates))
         return rows.withColumns(
             {
                 "owner": F.when(F.col("_declared").isNotNull(), F.col("_declared.owner")).otherwise(undeclared),

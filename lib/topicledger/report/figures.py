@@ -44,11 +44,11 @@ def results(
 ) -> DataFrame:
     """The state of each action, or of a topic that ended without one, as `RESULTS`.
 
-    In: rows of `audit` and `plans` of some runs; `applying`: ids of runs that are applying; `finished`: rows with the
-    run_id of finished runs. A planned action without a row of `audit` is `open`, or `unknown` if its run has finished,
-    so that the row was removed by age; one whose last phase is validation is `planned`, or `open` if its run is
-    applying. `plan` has the columns `plan.lines.ROW`; counts that a create left to the broker are those that the broker
-    returned. `destroys` (boolean): whether the action removes a resource, or can lose records.
+    In: rows of `audit` and `plans` of some runs; `applying`: from `maybe_sent`; `finished`: rows with the run_id of
+    finished runs. A planned action without a row of `audit` is `open`, or `unknown` if its run has finished, so that
+    the row was removed by age; one whose last phase is validation is `planned`, or `open` if its run is applying.
+    `plan` has the columns `plan.lines.ROW`; counts that a create left to the broker are those that the broker returned.
+    `destroys` (boolean): whether the action removes a resource, or can lose records.
     """
     planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
     last = outcomes.results(audit, planned, "completed_at", by=_RESOURCE)
@@ -75,6 +75,17 @@ def results(
     rows = last.join(as_planned.dropDuplicates([*_RESOURCE, "action"]), on=[*_RESOURCE, "action"], how="left")
     destroys = F.coalesce("destroys", F.lit(False))
     return rows.withColumns({"outcome": outcome, "error_message": short, "destroys": destroys}).select(*RESULTS)
+
+
+def maybe_sent(runs: DataFrame, sent: DataFrame) -> Collection[str]:
+    """Return the ids of runs that are applying, or that were abandoned after requests may have been sent.
+
+    In: rows of `runs` and of `sent_batches`.
+    """
+    state, of_run = F.col("state"), runs.select("run_id", "state")
+    abandoned = of_run.where(state == RunState.ABANDONED.value).join(sent, on="run_id", how="left_semi")
+    applying = of_run.where(state == RunState.APPLYING.value)
+    return [row["run_id"] for row in applying.union(abandoned).collect()]
 
 
 def unsent(found: DataFrame, runs: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.ledger.run import require_run
 from topicledger.ledger.tables import Ledger
-from topicledger.model import RunState
+from topicledger.model import TOPIC, RunState
 from topicledger.model.scope import EVERYTHING
 from topicledger.plan import approvals
 from topicledger.plan.lines import in_words
@@ -47,7 +47,7 @@ from topicledger.report.facts import (
 from topicledger.report.owners import gather_owned
 from topicledger.report.scope import ReportScope, run_facts, utc
 from topicledger.review import history
-from topicledger.schemas import APPROVALS, AUDIT, DRIFT, PLANS, RUNS
+from topicledger.schemas import APPROVALS, AUDIT, DRIFT, PLANS, RUNS, SENT_BATCHES
 from topicledger.text import iso_time
 
 LISTED_ROWS = 5_000
@@ -192,22 +192,22 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _results(ledger: Ledger, asked: ReportScope) -> DataFrame:
-    state = F.col("state")
-    runs = ledger.read(RUNS).where(state == RunState.APPLYING.value).select("run_id").collect()
+    runs = ledger.read(RUNS)
     return figures.results(
         _named(asked.rows(ledger.read(AUDIT), "completed_at")),
         _named(asked.rows(ledger.read(PLANS), "planned_at")),
-        [row["run_id"] for row in runs],
-        ledger.read(RUNS).where(state == RunState.FINISHED.value).select("run_id"),
+        figures.maybe_sent(runs, ledger.read_if_exists(SENT_BATCHES)),
+        # The rows of a span may be cut by its ends, not only by age.
+        None if asked.run is None else runs.where(F.col("state") == RunState.FINISHED.value),
     )
 
 
 def _query(ledger: Ledger, asked: ReportScope) -> str:
     return (
-        "SELECT run_id, cluster, topic, action, phase, outcome, error, error_message\n"
+        "SELECT run_id, cluster, resource_type, resource, action, phase, outcome, error, error_message\n"
         f"FROM {ledger.sql_name(AUDIT)}\n"
         f"WHERE {asked.condition('completed_at')}\n"
-        "ORDER BY cluster, topic, completed_at"
+        "ORDER BY cluster, resource_type, resource, completed_at"
     )
 
 
@@ -230,13 +230,13 @@ def _with_owners(rows: DataFrame, ledger: Ledger) -> DataFrame:
 def _owned_findings(ledger: Ledger, drift: DataFrame, listed: int) -> DataFrame:
     """The first `listed` findings, with the owners of their topics or other resources, and descriptions of topics."""
     first = figures.drift_worst_first(drift).limit(listed)
-    by_name = (
-        limits.owners(ledger)
-        .groupBy("cluster", "resource")
-        .agg(F.min("declared_owner").alias("owner"), F.min("description").alias("description"))
-    )
-    rows = first.withColumn("resource", F.coalesce("topic", "what")).join(by_name, ["cluster", "resource"], "left")
-    return rows.drop("resource").transform(figures.drift_worst_first)
+    owners = limits.owners(ledger).withColumn("of_topic", F.col("resource_type") == TOPIC)
+    found = (F.min("declared_owner").alias("owner"), F.min("description").alias("description"))
+    by_name = owners.groupBy("cluster", "resource", "of_topic").agg(*found)
+    # A group may have the name of a topic.
+    named = {"resource": F.coalesce("topic", "what"), "of_topic": F.col("topic").isNotNull()}
+    rows = first.withColumns(named).join(by_name, ["cluster", *named], "left")
+    return rows.drop(*named).transform(figures.drift_worst_first)
 
 
 def _runs(ledger: Ledger, asked: ReportScope, found: DataFrame, unsent: DataFrame) -> tuple[Sequence[RunOfSpan], int]:

@@ -73,8 +73,10 @@ def of_rows(ledger: Ledger, settings: Owners, limits: Scope) -> Transform:
         owned = planned.join(owners(ledger), on=[*_RESOURCE], how="left").withColumns(
             {"owner": F.coalesce("owner", "declared_owner"), "_topic": _topic()}
         )
-        inside = owned.where(_within(limits)).select("run_id", *_RESOURCE).distinct()
-        return rows.join(inside, on=["run_id", *_RESOURCE], how="left_semi").select(*rows.columns)
+        key = ("run_id", *_RESOURCE)
+        inside = owned.where(_within(limits)).select(*(F.col(name).alias(f"_{name}") for name in key)).distinct()
+        # Rows that are refused since they name no cluster or no resource have these null.
+        return rows.join(inside, on=[F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key], how="left_semi")
 
     return transform
 

@@ -117,15 +117,15 @@ def headline(report: Report) -> Headline:
             f"; before that {counted(problems, report.noun)} failed or {_were(problems)} refused" if problems else ""
         )
         return Headline(text=f"The run was abandoned{before}", tone="bad")
-    removed = outcomes.get(ShownState.UNKNOWN, 0)
-    if removed:
-        return Headline(text=f"What became of {counted(removed, report.noun)} was removed by age", tone="open")
     if problems:
         also = f", and {number(left)} {'is' if left == 1 else 'are'} open" if left else ""
         return Headline(
             text=f"{number(problems)} of {counted(total, report.noun)} failed or {_were(problems)} refused{also}",
             tone="bad",
         )
+    removed = outcomes.get(ShownState.UNKNOWN, 0)
+    if removed:
+        return Headline(text=f"What became of {counted(removed, report.noun)} was removed by age", tone="open")
     if left:
         return Headline(
             text=f"Not finished: {counted(left, report.noun)} {'is' if left == 1 else 'are'} open", tone="open"

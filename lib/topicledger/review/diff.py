@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.ledger.allowed import Allowed
-from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes
+from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes, without_validated
 from topicledger.ledger.rows import read_violations
-from topicledger.ledger.run import REVERTS_ARGUMENT
+from topicledger.ledger.run import ALLOWED_ARGUMENT, REVERTS_ARGUMENT
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.model.scope import Scope
@@ -22,7 +22,7 @@ from topicledger.plan.approvals import is_unsent_plan
 from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned, with_destroys
 from topicledger.plan.planned_files import apply_command, paths_in, removals_in
 from topicledger.resources.topics.apply.moves import PlannedMoves, planned_moves
-from topicledger.schemas import AUDIT, PLANS
+from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 from topicledger.text import MESSAGE_CHARACTERS, show
 
 PLANNED, OPEN, REMOVED = "planned", "open", "unknown"
@@ -118,10 +118,13 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: 
     """
     run_id = run["run_id"]
     waits = is_unsent_plan(run)
-    unended = {RunState.APPLYING.value: OPEN, RunState.FINISHED.value: REMOVED}.get(run["state"], PLANNED)
     of_run = F.col("run_id") == run_id
     plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or {}))
-    rows = _rows(plans, ledger.read(AUDIT).where(of_run), unended=unended, waits=waits)
+    audit = ledger.read(AUDIT).where(of_run)
+    if run["state"] == RunState.FINISHED and ALLOWED_ARGUMENT in (run["arguments"] or {}):
+        # Guards may have stopped an action again after it was validated, since its allowance lapsed.
+        audit = without_validated(audit, plans.where(is_stopped()))
+    rows = _rows(plans, audit, unended=_unended(ledger, run), waits=waits)
     counts: dict[tuple[str, str], int] = {}
     ended = []
     groups = rows.transform(_grouped).collect()
@@ -170,6 +173,14 @@ def _about(run: Row) -> Iterator[tuple[str, str]]:
         yield "not finished; to continue it: ", apply_command(run["run_id"], paths_in(run["arguments"]))
     elif run["state"] == RunState.PLANNING:
         yield "not finished; to continue it: ", f"the same command with --run-id {run['run_id']}"
+
+
+def _unended(ledger: Ledger, run: Row) -> str:
+    """Return the outcome of actions that have none in `audit`."""
+    if run["state"] == RunState.ABANDONED:
+        sent = ledger.read_if_exists(SENT_BATCHES).where(F.col("run_id") == run["run_id"])
+        return PLANNED if sent.isEmpty() else OPEN
+    return {RunState.APPLYING.value: OPEN, RunState.FINISHED.value: REMOVED}.get(run["state"], PLANNED)
 
 
 def _removed(counts: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:

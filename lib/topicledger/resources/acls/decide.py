@@ -42,7 +42,7 @@ from topicledger.resources.acls.keeping import (
 from topicledger.resources.acls.last_acls import last_on_cluster_stay, warned_of_last_acls
 from topicledger.resources.acls.names import NAMES, AclAction, AclRefusal, AclSettings
 from topicledger.resources.acls.needed import OWN_BY_EVERYONE, OWN_RIGHTS, REPLACED_BY, RESTRICTED_BY, RESTRICTS
-from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, of_refused, overlapping
+from topicledger.resources.acls.overlaps import alike, claims, name_covers, of_declared, overlapping
 from topicledger.resources.acls.rows import text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, may_be_made, warned
 from topicledger.resources.ending import lookup, stopped
@@ -163,8 +163,8 @@ def guarded(
             return rows.transform(scoped)
         claimed = validated.transform(of_declared(list(settings.clusters)))
         if seen.declared is not None:
-            # A revert: the table's refused rows count as for any run.
-            claimed = claimed.unionByName(seen.declared.transform(of_refused(list(settings.clusters))))
+            # A revert: the table's refused and unusual rows count as for any run.
+            claimed = claimed.unionByName(seen.declared.transform(of_declared(list(settings.clusters))))
         claimed = claimed.unionByName(rows.transform(refused_adds)).unionByName(rows.transform(not_put_back))
         no_denies = removed_denies(rows).isEmpty()
         if not claimed.isEmpty():

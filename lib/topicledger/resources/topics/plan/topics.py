@@ -58,7 +58,8 @@ class ObservedTopics:
         """See `decided.Observed`."""
         settings, wanted, clusters = run.settings, self.wanted, self.clusters
         if run.of_files:
-            removed = removals.with_removed(run, MANIFESTS, validated_by(settings, None), deleting(run), seen)
+            lost = [name for name in deleting(run) if name in seen.lost]
+            removed = removals.with_removed(run, MANIFESTS, validated_by(settings, None), lost)
             wanted = replace(wanted, validated=wanted.validated.transform(removed))
         known = facts(run.ledger, settings, clusters, seen.brokers)
         answers, described = None, self.configs
