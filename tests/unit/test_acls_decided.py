@@ -560,15 +560,23 @@ def test_allow_is_not_added_if_a_policy_refuses_the_deny(spark: SparkSession, ma
 
 @pytest.mark.thorough
 def test_adds_that_a_policy_refuses_one_by_one_are_refused_together(spark: SparkSession) -> None:
-    """Each refused add keeps an ACL, which counts: else as many rounds as ACLs would follow."""
+    """Each refused add keeps an ACL, which counts: else as many rounds as ACLs would follow.
+
+    Principals of which the first round refused an add for good keep the others.
+    """
     names = [f"t{number:02}" for number in range(20)]
     old = [right(operation="ALTER", name=each) for each in names]
     new = [*(right(name=each) for each in names), right(operation="WRITE", name="t00"), right("User:other")]
     policy = ("max_acls_per_principal", {"max": len(names)})
     rounds: list[int] = []
-    found = decided(spark, {"main": Cluster(new, old)}, policy=policy, rounds=rounds)["main"]
+    many = Cluster([right("User:many", name=each) for each in (*names, "one.more")])
+    alone = added(decided(spark, {"main": many}, policy=policy)["main"])
+    both = decided(spark, {"main": Cluster(new, old), "other": many}, policy=policy, rounds=rounds)
+    found = both["main"]
     assert (added(found), removed(found)) == ({text(new[-1])}, set())
     assert len(rounds) < 9
+    assert added(both["other"]) == alone
+    assert 0 < len(alone) < len(many.declared)
     refused = {row["error_message"] for row in found.values() if row["decision"] == "acl_add" and row["phase"]}
     assert any("policies refuse other ACLs of its principal one by one" in each for each in refused)
 

@@ -368,7 +368,10 @@ def test_approvals_after_the_end_of_a_plan_from_files_are_proven_by_its_load(any
         assert findings(applied) == [("plan", kind)], "so are those of a plan from files that was applied"
     ended = found(plan=replace(plan, counts={"unchanged": 1, "skipped": 1, "refused": 0}))
     assert findings(ended) == []
-    # A load without approvals has no digest.
+    # A load without approvals has no digest. One of another key proves its approvals only with that key.
+    of_other_key = sealed("load", plan if any_skipped else THIRD, signs=EARLIER_KEY, hours=4)
+    of_other_key = replace(of_other_key, arguments={"plan": "plan"}, exit_code=0)
+    assert [kind for _, kind in findings(found(of_other_key)) if kind in ("rows_added", "no_digest")] == []
     loaded = replace(unsealed("load", "finished"), arguments={"plan": "plan"}, exit_code=0)
     assert findings(found(loaded)) == [("plan", kind)], "so are those of one that was applied and had nothing left"
     assert findings(found(replace(loaded, exit_code=5))) == [], "a load that a guard stopped may be approved"

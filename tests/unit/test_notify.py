@@ -59,8 +59,6 @@ def planned(count: int) -> Summary:
         (replace(DONE, exit_code=1, problems=["cluster main can't be reached"]), Event.FAILED, "not finished"),
         (planned(1), Event.APPROVAL_WANTED, "1 change waits to be applied"),
         (planned(3), Event.APPROVAL_WANTED, "3 changes wait to be applied"),
-        # A plan that lacks a cluster can be applied on the others.
-        (replace(planned(2), state="planning"), Event.APPROVAL_WANTED, "2 changes wait to be applied"),
     ],
 )
 def test_a_run_announces_what_somebody_has_to_do_something_about(summary: Summary, event: Event, says: str) -> None:

@@ -45,7 +45,7 @@ OF_COMMANDS: Mapping[str, Mapping[ExitCode, str]] = {
     "rebalance": _PLAN,
     "runs revert": _PLAN,
     "drift": {ExitCode.CHANGES_PENDING: "With `--fail-on` or `--detailed-exitcode`: there is drift."},
-    "export": {ExitCode.TOPICS_FAILED: "Some topics were not exported."},
+    "export": {ExitCode.TOPICS_FAILED: "Some resources were not exported."},
     "runs approve": {ExitCode.GUARD_STOPPED: "The plan is older than guards.max_plan_age, or not that of `--plan`."},
     "runs verify": {
         ExitCode.CHANGES_PENDING: "With a key: runs have rows that no digest covers.",

@@ -111,6 +111,9 @@ def audit_policies(
     of_reached = F.col("cluster").isin(*(each.name for each in reached))
     topics = seen.topics.where(~F.col("internal") & of_reached)
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
+    # A cluster may be lost after its topics were listed.
+    problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}
+    of_reached = F.col("cluster").isin(*seen.known)
     known = facts(ledger, settings, reached, seen.brokers)
     rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
     evaluated = rows.transform(as_creates(configs, settings.ignored_configs)).transform(policies.verdicts(rules, known))

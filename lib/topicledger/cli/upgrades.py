@@ -84,11 +84,12 @@ def audit_upgrade(
     )
     accepted = declared.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     seen = observe(ledger, settings, clusters, accepted)
-    problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]
     reached = [cluster for cluster in clusters if seen.statuses[cluster.name].problem is None]
     topics = seen.topics.where(~F.col("internal") & F.col("cluster").isin(*(each.name for each in reached)))
     ignored = any_matches("topic", settings.scope.ignore_topics)
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics.where(~ignored), seen)
+    # A cluster may be lost after its topics were listed.
+    problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]
     owners = accepted.select("cluster", "topic", "owner")
     mine = only_inside(limits, settings.owners, declared)
     live = configs.join(owners, on=["cluster", "topic"], how="left").transform(mine)

@@ -59,7 +59,8 @@ class Loads:
     def __init__(self, proven: Sequence[RunRow], everything: Sequence[RunRow]) -> None:
         """`everything`: all rows of `runs`. A load without approvals has no digest, and only ends the wait for it."""
         self._approved: dict[str, list[RowsDigest]] = {}
-        self._loaded = {each.arguments.get(PLAN_ARGUMENT) for each in everything if each.exit_code == ExitCode.DONE}
+        loads = [*proven, *(each for each in everything if not each.digest)]
+        self._loaded = {each.arguments.get(PLAN_ARGUMENT) for each in loads if each.exit_code == ExitCode.DONE}
         for each in proven:
             rows, sha256 = number(each.proof.get(PLAN_APPROVALS_ROWS)), each.proof.get(PLAN_APPROVALS_SHA256)
             if rows is not None and sha256 is not None:

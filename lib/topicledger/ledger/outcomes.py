@@ -59,17 +59,13 @@ def by_action(audit: DataFrame, *also: str, more: Mapping[str, Column] | None = 
     Spark computes only the columns that the caller uses.
     """
     ended_early = is_phase(Phase.VALIDATE, Phase.POLICY, Phase.APPLY) & ~is_ok()
-    return (
-        audit.transform(_with_results)
-        .groupBy(*also, *ACTION_KEY)
-        .agg(
-            F.bool_or(is_phase(Phase.VALIDATE) & is_ok()).alias("validated"),
-            F.bool_or(is_phase(Phase.VALIDATE) & (F.col("outcome") == Outcome.SKIPPED.value)).alias("exists"),
-            F.bool_or(is_phase(Phase.VERIFY) | ended_early).alias("over"),
-            F.any_value(F.when(is_acknowledged(), F.struct(*ANSWER)), ignoreNulls=True).alias("applied"),
-            last(*RESULT).alias("result"),
-            *(column.alias(name) for name, column in (more or {}).items()),
-        )
+    return audit.groupBy(*also, *ACTION_KEY).agg(
+        F.bool_or(is_phase(Phase.VALIDATE) & is_ok()).alias("validated"),
+        F.bool_or(is_phase(Phase.VALIDATE) & (F.col("outcome") == Outcome.SKIPPED.value)).alias("exists"),
+        F.bool_or(is_phase(Phase.VERIFY) | ended_early).alias("over"),
+        F.any_value(F.when(is_acknowledged(), F.struct(*ANSWER)), ignoreNulls=True).alias("applied"),
+        last(*RESULT).alias("result"),
+        *(column.alias(name) for name, column in (more or {}).items()),
     )
 
 
@@ -142,8 +138,7 @@ def results(audit: DataFrame, planned: DataFrame, *also: str, by: Sequence[str] 
     """
     columns = (*by, "action", "topic", *RESULT, *also)
     unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in (*RESULT, *also)}
-    told = audit.transform(_with_results).select(*columns)
-    rows = told.unionByName(planned.withColumns(unknown).select(*columns))
+    rows = audit.select(*columns).unionByName(planned.withColumns(unknown).select(*columns))
     unnamed = F.col("resource").isNull() | F.col("cluster").isNull()
     own = F.when(unnamed & F.col("phase").eqNullSafe(Phase.MANIFEST.value), F.monotonically_increasing_id())
     acts = F.col("action").isNotNull()
@@ -158,15 +153,16 @@ def results(audit: DataFrame, planned: DataFrame, *also: str, by: Sequence[str] 
     )
 
 
-def _with_results(audit: DataFrame) -> DataFrame:
-    """Give rows the outcome that they mean for their action: skipped in verify only means that it couldn't be read."""
-    unread = is_phase(Phase.VERIFY) & (F.col("outcome") == Outcome.SKIPPED.value)
-    return audit.withColumn("outcome", F.when(unread, Outcome.OK.value).otherwise(F.col("outcome")))
-
-
 def last(*columns: str) -> Column:
     """These columns of the last phase, as a struct: an aggregate of rows of `audit`."""
-    return F.max_by(F.struct(*columns), F.when(~only_warns(), phase_order()))
+    told = (_result().alias(name) if name == "outcome" else F.col(name) for name in columns)
+    return F.max_by(F.struct(*told), F.when(~only_warns(), phase_order()))
+
+
+def _result() -> Column:
+    """The outcome that a row means for its action: skipped in verify only means that it couldn't be read."""
+    unread = is_phase(Phase.VERIFY) & (F.col("outcome") == Outcome.SKIPPED.value)
+    return F.when(unread, Outcome.OK.value).otherwise(F.col("outcome"))
 
 
 def phase_order() -> Column:

@@ -67,7 +67,7 @@ class Refusal(RefusalName):
     PLAN_EXPIRED = "PLAN_EXPIRED"
     """The plan is older than guards.max_plan_age. Unfinished moves are recorded as failed."""
     COUNTS_REQUIRED = "COUNTS_REQUIRED"
-    """A broker older than Kafka 2.4 has no default counts."""
+    """A placement, or a broker older than Kafka 2.4, needs counts."""
     FEWER_PARTITIONS = "FEWER_PARTITIONS"
     """The row declares fewer partitions than the topic has."""
     BELOW_MIN_INSYNC = "BELOW_MIN_INSYNC"

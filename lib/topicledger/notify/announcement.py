@@ -173,8 +173,7 @@ def _events(summary: Summary) -> Iterator[tuple[Event, str]]:
         yield Event.FAILED, f"{failed} failed or refused"
     if summary.pending.guarded or summary.pending.stopped:
         yield Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"
-    # A plan that lacks a cluster stays in planning; the plan of the others can be applied.
-    if summary.state in (RunState.PLANNED, RunState.PLANNING) and summary.pending_changes:
+    if summary.state == RunState.PLANNED and summary.pending_changes:
         waits = "waits" if summary.pending_changes == 1 else "wait"
         yield Event.APPROVAL_WANTED, f"{_count(summary.pending_changes, 'change', 'changes')} {waits} to be applied"
 

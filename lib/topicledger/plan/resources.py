@@ -62,9 +62,7 @@ class ListedResources:
             listed = replace(listed, declared_only=True, declared=declared)
         elif kind.deciding.manages(run.settings):
             validate = ignoring.validated_by(kind, run.settings, None)
-            unlisted_on = [name for name, status in listed.statuses.items() if status.error is not None]
-            lost = [name for name in seen.statuses if name in seen.lost or name in unlisted_on]
-            validated = validated.transform(with_removed(run, kind.table, validate, lost))
+            validated = validated.transform(with_removed(run, kind.table, validate, seen.lost))
         # A cluster may be lost after its resources were listed.
         listed = replace(listed, rows=listed.rows.where(F.col("cluster").isin(*seen.known)))
         evaluate = _evaluating(run, policies, self.wanted, seen)

@@ -610,7 +610,7 @@ WHERE approvals < approvals_needed OR (stopped > 0 AND allowing < approvals_need
 -- for the cluster ends a violation of a resource that needs nothing any more.
 CREATE OR REPLACE VIEW policy_violations AS
 WITH whole_plans AS (
-    SELECT started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
+    SELECT run_id, started_at, explode(split(coalesce(arguments['clusters'], ''), ',')) AS cluster
     FROM runs
     WHERE arguments['command'] IN ('plan', 'provision') AND state IN ('planned', 'applying', 'finished')
         AND coalesce(
@@ -619,10 +619,15 @@ WITH whole_plans AS (
         ) IS NULL
         AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'))
 ),
+unreached AS (
+    SELECT DISTINCT run_id, cluster FROM plans WHERE error = 'CLUSTER_UNREACHABLE'
+),
 last_whole_plans AS (
     SELECT found.cluster, max(whole_plans.started_at) AS started_at
     FROM (SELECT DISTINCT cluster FROM plans) AS found
     INNER JOIN whole_plans ON whole_plans.cluster = found.cluster OR whole_plans.cluster = ''
+    LEFT JOIN unreached ON whole_plans.run_id = unreached.run_id AND found.cluster = unreached.cluster
+    WHERE unreached.run_id IS NULL
     GROUP BY found.cluster
 ),
 evaluated AS (
@@ -640,6 +645,7 @@ evaluated AS (
             PARTITION BY cluster, coalesce(resource_type, 'topic'), coalesce(resource, topic)
         ) AS last_planned_at
     FROM plans
+    WHERE coalesce(error, '') <> 'CLUSTER_UNREACHABLE'
 ),
 last_plans AS (
     SELECT

@@ -59,7 +59,7 @@ OF_ERRORS: Mapping[str, str] = {
     "INVALID_CONFIG": "Correct the config that the message names.",
     "INVALID_TOPIC_EXCEPTION": "Choose a name that the cluster accepts.",
     "INVALID_REQUEST": "Check the broker's version and the manifest: the broker doesn't support this.",
-    "TOPIC_ALREADY_EXISTS": "Plan again: the topic exists by now.",
+    "TOPIC_ALREADY_EXISTS": "The topic exists: plan again, with Describe on it.",
     "UNKNOWN_TOPIC_OR_PARTITION": "Plan again: the topic no longer exists.",
     "UNKNOWN_TOPIC_ID": "Plan again: the topic no longer exists, or was recreated.",
     "TOPIC_AUTHORIZATION_FAILED": "Grant what the feature needs on topics (docs/permissions.md), then run again.",

@@ -192,7 +192,7 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _results(ledger: Ledger, asked: ReportScope) -> DataFrame:
-    runs = ledger.read(RUNS)
+    runs = ledger.read(RUNS) if asked.run is None else ledger.read(RUNS).where(F.col("run_id") == asked.run.run_id)
     return figures.results(
         _named(asked.rows(ledger.read(AUDIT), "completed_at")),
         _named(asked.rows(ledger.read(PLANS), "planned_at")),

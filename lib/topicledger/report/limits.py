@@ -75,8 +75,10 @@ def of_rows(ledger: Ledger, settings: Owners, limits: Scope) -> Transform:
         )
         key = ("run_id", *_RESOURCE)
         inside = owned.where(_within(limits)).select(*(F.col(name).alias(f"_{name}") for name in key)).distinct()
-        # Rows that are refused since they name no cluster or no resource have these null.
-        return rows.join(inside, on=[F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key], how="left_semi")
+        same = {name: F.col(name) == F.col(f"_{name}") for name in key}
+        # Rows that are refused since they name no cluster.
+        same["cluster"] = F.col("cluster").eqNullSafe(F.col("_cluster"))
+        return rows.join(inside, on=[*same.values()], how="left_semi")
 
     return transform
 

@@ -185,7 +185,7 @@ def _recover(requests: Requests, context: ClusterContext, targets: Sequence[Targ
     observe, left = partial(_Described, requests, context), {target.resource: target for target in targets}
     for target, described in done_within(context, targets, _SHOWN_WITHIN, observe):
         del left[target.resource]
-        # The resource was as planned before that request, which was compared with it.
+        # That request was only sent while the resource had the values of the plan.
         done = described.answer(TopicResult(before=target.before, after=described.of(target)))
         message = "an earlier request of this run altered it"
         yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
-from topicledger.ledger.allowed import Allowed
+from topicledger.ledger.allowed import Allowed, read_allowed
 from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes, without_validated
 from topicledger.ledger.rows import read_violations
 from topicledger.ledger.run import ALLOWED_ARGUMENT, REVERTS_ARGUMENT
@@ -119,11 +119,12 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: 
     run_id = run["run_id"]
     waits = is_unsent_plan(run)
     of_run = F.col("run_id") == run_id
-    plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or {}))
+    let = (run["arguments"] or {}).get(ALLOWED_ARGUMENT) if run["state"] == RunState.FINISHED else None
+    plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or read_allowed(let)))
     audit = ledger.read(AUDIT).where(of_run)
-    if run["state"] == RunState.FINISHED and ALLOWED_ARGUMENT in (run["arguments"] or {}):
+    if let is not None:
         # Guards may have stopped an action again after it was validated, since its allowance lapsed.
-        audit = without_validated(audit, plans.where(is_stopped()))
+        audit = without_validated(audit, plans.where(is_stopped() & F.col("phase").isNotNull()))
     rows = _rows(plans, audit, unended=_unended(ledger, run), waits=waits)
     counts: dict[tuple[str, str], int] = {}
     ended = []

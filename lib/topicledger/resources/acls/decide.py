@@ -117,13 +117,13 @@ def _evaluated_until_settled(seen: Listed, settings: Settings, evaluate: Transfo
                 evaluated = evaluated.transform(materialised).transform(denies.stop)
             elif evaluated is rows or not manages:
                 return evaluated
-            rows = evaluated.transform(materialised)
+            asked, rows = rows, evaluated.transform(materialised)
             adds = rows.transform(refused_adds)
             if adds.isEmpty():
                 return rows
             rounds += 1
             if rounds > ROUNDS:
-                rows = rows.transform(none_added).transform(materialised)
+                rows = rows.transform(none_added(asked)).transform(materialised)
                 adds = rows.transform(refused_adds)
             if manages:
                 rows = rows.transform(kept(adds)).transform(materialised).transform(with_denies_kept)

@@ -70,15 +70,23 @@ ROUNDS = 5
 """Rounds after which no further ACL is added for principals whose adds are refused one by one."""
 
 
-def none_added(rows: DataFrame) -> DataFrame:
-    """Refuse the other adds of principals of which an add is refused.
+def none_added(asked: DataFrame) -> Transform:
+    """Refuse the other adds of a principal of which this round refused an add. `asked`: the rows before the round.
 
     With `max_acls_per_principal`, each refused add keeps an ACL, which counts, so that the next round refuses another.
     """
-    some = F.max(_is_refused_add()).over(Window.partitionBy("cluster", "acl.principal"))
-    of_some = rows.withColumn("_some", some)
-    stops = stopped(decided(_ADD) & F.col("_some"), Refusal.POLICY_VIOLATION, F.lit(_OTHERS))
-    return of_some.transform(stops).drop("_some")
+    before = asked.where(_is_refused_add()).select("cluster", "resource")
+    key = ("cluster", "_principal")
+
+    def transform(rows: DataFrame) -> DataFrame:
+        named = rows.withColumn("_principal", F.col("acl.principal"))
+        now = named.where(_is_refused_add()).join(before, on=["cluster", "resource"], how="left_anti")
+        some = now.select(*key).distinct().withColumn("_some", F.lit(True))
+        of_some = named.join(some, on=[*key], how="left")
+        stops = stopped(decided(_ADD) & F.col("_some"), Refusal.POLICY_VIOLATION, F.lit(_OTHERS))
+        return of_some.transform(stops).drop("_some", "_principal")
+
+    return transform
 
 
 _OTHERS = (

@@ -26,7 +26,7 @@ class AclRefusal(RefusalName):
     LAST_CLUSTER_ACL = "LAST_CLUSTER_ACL"
     """Without the last ACL on `kafka-cluster`, everybody may do everything to the cluster."""
     PRINCIPAL_UNKNOWN = "PRINCIPAL_UNKNOWN"
-    """The run's own principal is unknown, and the removal might revoke its access."""
+    """The run's own principal is unknown, and the action might restrict it."""
     REPLACEMENT_MISSING = "REPLACEMENT_MISSING"
     """The ACL that replaces this one couldn't be added, so this one stays."""
     DENY_MISSING = "DENY_MISSING"

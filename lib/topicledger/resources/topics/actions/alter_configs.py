@@ -121,7 +121,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
         partly: list[Target] = []
         for target, refused in reader.check(left, Phase.APPLY):
             if refused is None and not _other_values(target, reader.found[target.topic], target.after):
-                # The cluster was as planned before that request, which was compared with it.
+                # That request was only sent while the topic had the values of the plan.
                 result = TopicResult(before=target.before, after=reader.found[target.topic])
                 message = "an earlier request of this run altered them"
                 answer = Answer(result, 1, requested_at, datetime.now(UTC))

@@ -75,21 +75,30 @@ def _cancel_unheld(run: Run, context: Context, *, wait: bool, but: Collection[st
     if run.state is not RunState.APPLYING:
         return {}
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
-    work = {name: of_cluster for name, of_cluster in _under_way(run).items() if name not in but}
-    if not work:
-        return {}
-    with leases.take(
-        run.ledger,
-        run.run_id,
-        {cluster_id: name for name, (cluster_id, _) in work.items()},
-        observed_since=datetime.now(UTC),
-        request_timeout=max(request_timeout(run.settings.cluster(name), run.settings.kafka) for name in work),
-        wait=wait,
-        stop=context.stop,
-        some=not wait,
-    ) as held:
-        work = {name: each for name, each in work.items() if name in held.names}
-        return {**held.busy, **_cancel(run, context, work, held)}
+    left = {name: of_cluster for name, of_cluster in _under_way(run).items() if name not in but}
+    problems = {
+        name: f"cluster {name}: its moves aren't cancelled, since the settings don't have it any more"
+        for name in left.keys() - run.settings.clusters.keys()
+    }
+    left = {name: of_cluster for name, of_cluster in left.items() if name not in problems}
+    while left:
+        # A cluster whose lease is free doesn't wait for the others.
+        with leases.take(
+            run.ledger,
+            run.run_id,
+            {cluster_id: name for name, (cluster_id, _) in left.items()},
+            observed_since=datetime.now(UTC),
+            request_timeout=max(request_timeout(run.settings.cluster(name), run.settings.kafka) for name in left),
+            wait=wait,
+            stop=context.stop,
+            some=True,
+        ) as held:
+            work = {name: each for name, each in left.items() if name in held.names}
+            problems |= _cancel(run, context, work, held)
+            busy, left = held.busy, {name: each for name, each in left.items() if name not in work}
+        if not wait:
+            return {**busy, **problems}
+    return problems
 
 
 def _under_way(run: Run) -> Work:

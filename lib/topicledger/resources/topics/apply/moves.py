@@ -44,11 +44,14 @@ class PlannedMoves:
 
 
 def begin_until(run: Run, work: Work) -> datetime | None:
-    """Return when the first plan of the run's moves expires (`guards.max_plan_age`); None without moves in `work`."""
+    """Return when the first plan of moves on these clusters expires (`guards.max_plan_age`); None without moves."""
     moves = ReplicaAction.REASSIGN
-    if not any(each.action == moves for _, batches in work.values() for batch in batches for each in batch):
+    moving = [
+        name for name, (_, batches) in work.items() if any(each.action == moves for batch in batches for each in batch)
+    ]
+    if not moving:
         return None
-    of_moves = run.plans().where(F.col("action") == moves.value)
+    of_moves = run.plans().where((F.col("action") == moves.value) & F.col("cluster").isin(*moving))
     planned_at: datetime = of_moves.agg(F.min("planned_at")).collect()[0][0]
     return planned_at.astimezone(UTC) + timedelta(seconds=run.settings.guards.max_plan_age)
 
