@@ -177,7 +177,8 @@ class Turns:
 
     def step(self) -> None:
         task = self._tasks.popleft()
-        task.go()
+        if not task.done():
+            task.go()
         if not task.done():
             self._tasks.append(task)
 
@@ -216,6 +217,12 @@ class _Turn(Done):
     def let_others(self) -> None:
         self._others.release()
         self._mine.acquire()
+
+    def exception(self) -> BaseException | None:
+        # A future waits for its thread, which may have put something into the queue before it ends.
+        while not self._over:
+            self.go()
+        return self._error
 
     def done(self) -> bool:
         return self._over
