@@ -254,10 +254,7 @@ def _evaluated_on_resolved(run: Run, context: Context, ready: Validated) -> Vali
     if seen is None:
         # An earlier start observed the clusters, but another run may have replaced its rows by now.
         seen = stages.observe_again(run, context, run.clusters, run.open_actions())
-    # Actions on a cluster that was lost meanwhile stay open.
-    lost = {name: replace(seen.statuses[name], error=why) for name, why in ready.problems.items() if name in seen.known}
-    reached = replace(seen, statuses={**seen.statuses, **lost})
-    again = reevaluate(run, context.policies, reached, run.manifest_version, Phase.POLICY, *MAKE_PARTITIONS)
+    again = reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, *MAKE_PARTITIONS)
     actions = in_batches(sendable(run)) if again.reported else ready.actions
     return replace(ready, actions=actions, seen=seen, waiting=again.waiting)
 

@@ -317,6 +317,25 @@ def test_nothing_is_cancelled_while_a_lost_request_may_begin_its_move() -> None:
     assert ended(row) == (Outcome.FAILED, "CANCELLED", "cancelled; 1 of 2 partitions moved")
 
 
+def test_a_move_of_a_killed_driver_that_begins_late_is_cancelled_too() -> None:
+    """Else its row would say that it was cancelled, while the controller carries out the driver's last request."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    started(cluster, written, 0)
+    cluster.finish()
+
+    def arrives() -> None:
+        if executor.clock() >= late:
+            cluster.targets.setdefault(("t", 1), (2,))
+
+    executor = executor_of(cluster, written, meanwhile=arrives)
+    late = executor.clock() + 40
+    executor.limits.move_within(replace(executor.limits.moving, late_until=late))
+    (row,) = executor.cancel([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert ended(row) == (Outcome.FAILED, "CANCELLED", "cancelled; 1 of 2 partitions moved")
+    assert cluster.requests[-1] == {("t", 1): None}
+    assert executor.clock() >= late
+
+
 @pytest.mark.parametrize("code", [-1, 3, 7])
 def test_throttles_of_a_topic_whose_configs_are_not_shown_are_not_forgotten(code: int) -> None:
     """3: the broker asked lags behind, and others list the topic. -1 and 7 may be answered for good."""

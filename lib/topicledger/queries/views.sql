@@ -620,7 +620,12 @@ WITH whole_plans AS (
         AND (scope IS NULL OR (scope LIKE '{"clusters": [%]}' AND scope NOT LIKE '%], "%'))
 ),
 unreached AS (
-    SELECT DISTINCT run_id, cluster FROM plans WHERE error = 'CLUSTER_UNREACHABLE'
+    SELECT run_id, cluster
+    FROM plans
+    GROUP BY run_id, cluster
+    HAVING max(CASE WHEN error = 'CLUSTER_UNREACHABLE' THEN 1 ELSE 0 END) = 1
+        -- A later start of the run may have reached it.
+        AND max(CASE WHEN action IS NOT NULL OR phase IN ('policy', 'guard') THEN 1 ELSE 0 END) = 0
 ),
 last_whole_plans AS (
     SELECT found.cluster, max(whole_plans.started_at) AS started_at

@@ -187,7 +187,9 @@ class Walk:
 
     def state_of(self, kind: str) -> RunState | None:
         """Return the state of the latest run of a kind; None if it has no row."""
-        run_id = self._latest.get(kind)
+        return self._state(self._latest.get(kind))
+
+    def _state(self, run_id: str | None) -> RunState | None:
         rows = [row["state"] for row in self.ledger.rows_of(RUNS) if row["run_id"] == run_id]
         return RunState(rows[0]) if rows else None
 
@@ -214,7 +216,8 @@ class Walk:
         run = runs.start(self.ledger, self.settings, request)  # type: ignore[arg-type]
         summary = pipeline.provision(run, Context(progress=Progress(), stop=stop, wait=item.wait), planning_only=False)
         self.world.tell(f"{run_id} ends: {summary.state}, {summary.exit_code}, {summary.problems}")
-        if self.state_of(item.kind) is RunState.FINISHED:
+        # Another run of the kind may have begun before this one had a row.
+        if self._state(run_id) is RunState.FINISHED:
             self.checks.finished(run_id)
 
     def _abandon(self, item: Abandon) -> None:
