@@ -65,7 +65,8 @@ def test_declared_topics_are_planned_approved_applied_and_audited(
         ["main", "create"],
         ["main", "alter_quota"],
     ]
-    assert "airflow  hidden" in shown[2]
+    assert shown[2].startswith("main alter_quota user=airflow")
+    assert shown[2].endswith("hidden producer_byte_rate none -> 1000000")
     runs = {row["run_id"]: row.asDict() for row in estate.ledger.read(RUNS).collect()}
     assert set(runs) == {told["run_id"], f"audit-{told['run_id']}"}
     assert {(row["state"], row["exit_code"], row["requested_by"]) for row in runs.values()} == {
