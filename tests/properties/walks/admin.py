@@ -123,7 +123,12 @@ class Admin:
             elif topic is None:
                 yield TopicConfigs(topic=name, error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
             else:
-                found = (ConfigEntry(key, value, False, SET_ON_TOPIC, False) for key, value in topic.configs.items())
+                asked = topic.configs if names is None else names[name]
+                found = (
+                    ConfigEntry(key, value, False, SET_ON_TOPIC, False)
+                    for key, value in topic.configs.items()
+                    if key in asked
+                )
                 yield TopicConfigs(topic=name, configs=tuple(found))
 
     def topics_reassigned_now(self) -> frozenset[str]:
