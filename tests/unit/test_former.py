@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +143,14 @@ def test_whether_a_topic_was_replaced_is_known_only_if_all_changes_since_its_row
     assert former(quiet).known.isEmpty(), "the writer of manifests records no changes"
 
 
+def ledger_of(tables: Mapping[str, DataFrame]) -> Any:
+    return SimpleNamespace(
+        exists=lambda table: table.name in tables,
+        read=lambda table: tables[table.name],
+        read_if_exists=lambda table: tables[table.name],
+    )
+
+
 def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> None:
     """Findings about its principals, too."""
     acl = {"cluster": "main", "resource_type": "TOPIC", "operation": "READ", "resource_name": "t", "state": "present"}
@@ -161,11 +170,7 @@ def test_a_report_of_an_owner_has_what_denies_its_acls(spark: SparkSession) -> N
         ],
     )
     tables = {ACLS.name: frame(spark, plain(ACLS.schema), acls), MANIFESTS.name: manifest_rows(spark)}
-    ledger: Any = SimpleNamespace(
-        exists=lambda table: table.name in tables,
-        read=lambda table: tables[table.name],
-        read_if_exists=lambda table: tables[table.name],
-    )
+    ledger = ledger_of(tables)
 
     def kinds(**limits: Any) -> list[tuple[str, str]]:
         rows = drift.transform(of_rows(ledger, Owners(), Scope(**limits)))
@@ -185,11 +190,7 @@ def test_a_report_of_an_owner_has_its_rows_without_a_cluster(spark: SparkSession
     told = [{**row, "resource": owner} for owner in names]
     tables = {table.name: frame(spark, plain(table.schema), rows) for table, rows in ((PLANS, planned), (AUDIT, told))}
     tables[MANIFESTS.name] = manifest_rows(spark)
-    ledger: Any = SimpleNamespace(
-        exists=lambda table: table.name in tables,
-        read=lambda table: tables[table.name],
-        read_if_exists=lambda table: tables[table.name],
-    )
+    ledger = ledger_of(tables)
     found = dicts(tables[AUDIT.name].transform(of_rows(ledger, Owners(), Scope(owners=("MINE",)))))
     assert [row["resource"] for row in found] == ["mine"]
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.frames import frame
@@ -23,7 +23,7 @@ from topicledger.resources.registry import ACTIONS
 from topicledger.resources.topics.apply.moves import PlannedMoves
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason, _grouped, _lines, read
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
-from topicledger.schemas import AUDIT, SENT_BATCHES
+from topicledger.schemas import AUDIT, SENT_BATCHES, Table
 from topicledger.schemas import PLANS as PLANS_TABLE
 
 GOLDEN = Path(__file__).with_name("golden_diff")
@@ -34,7 +34,10 @@ def test_actions_whose_rows_were_removed_by_age_are_not_open(spark: SparkSession
     planned = {"run_id": "r", "cluster": "main", "resource_type": "topic", "resource": "t", "topic": "t"}
     rows = {PLANS_TABLE.name: [{**planned, "action": "create"}], AUDIT.name: []}
     sent = {"run_id": "r", "cluster": "main", "action": "create", "batch": 0}
-    tables = lambda table: frame(spark, table.schema, rows[table.name])  # noqa: E731
+
+    def tables(table: Table) -> DataFrame:
+        return frame(spark, table.schema, rows[table.name])
+
     ledger: Any = SimpleNamespace(read=tables, read_if_exists=tables)
     usual = {"run_id": "r", "requested_by": "ann", "manifest_version": 1, "arguments": {}, "scope": None}
     ways = [("planned", "planned"), ("applying", "open"), ("finished", "unknown"), ("abandoned", "planned")]

@@ -334,9 +334,7 @@ def results(run: Run) -> DataFrame:
     """
     audit = run.audit()
     if ALLOWED_ARGUMENT in run.arguments:
-        now = run.plans().transform(folded.let_through(run.allowed))
-        stopped = now.where(folded.is_stopped() & F.col("phase").isNotNull())
-        audit = folded.without_validated(audit, stopped)
+        audit = folded.without_lapsed(audit, run.plans().transform(folded.let_through(run.allowed)))
     return folded.results(audit, run.open_actions(), *RETURNED)
 
 

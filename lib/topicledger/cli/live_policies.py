@@ -106,13 +106,12 @@ def audit_policies(
         manifests.validated_by(settings, [cluster.name for cluster in clusters])
     )
     seen = observe(ledger, settings, clusters, declared.where(F.col("phase").isNull()))
-    problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}
-    reached = [cluster for cluster in clusters if cluster.name not in problems]
+    reached = [cluster for cluster in clusters if cluster.name in seen.known]
     of_reached = F.col("cluster").isin(*(each.name for each in reached))
     topics = seen.topics.where(~F.col("internal") & of_reached)
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
     # A cluster may be lost after its topics were listed.
-    problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}
+    problems = [why for status in seen.statuses.values() if (why := status.problem) is not None]
     of_reached = F.col("cluster").isin(*seen.known)
     known = facts(ledger, settings, reached, seen.brokers)
     rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
@@ -120,7 +119,7 @@ def audit_policies(
     ignored = any_matches("topic", settings.scope.ignore_topics)
     mine = evaluated.where(~ignored).transform(only_inside(limits, settings.owners, declared))
     left = ignored_topics(settings, limits, topics)
-    found = _found(mine, rules, list(problems.values()), detailed, left)
+    found = _found(mine, rules, problems, detailed, left)
     print_result(document(found.exit_code, asdict(found)), lambda console: render(found, console), options)
     return found.exit_code
 

@@ -84,7 +84,7 @@ def audit_upgrade(
     )
     accepted = declared.where(F.col("phase").isNull() & (F.col("state") == PRESENT))
     seen = observe(ledger, settings, clusters, accepted)
-    reached = [cluster for cluster in clusters if seen.statuses[cluster.name].problem is None]
+    reached = [cluster for cluster in clusters if cluster.name in seen.known]
     topics = seen.topics.where(~F.col("internal") & F.col("cluster").isin(*(each.name for each in reached)))
     ignored = any_matches("topic", settings.scope.ignore_topics)
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics.where(~ignored), seen)

@@ -136,7 +136,7 @@ class _Document:
                 reader.report.error(at, f"each of `topics` must be a mapping with a `topic`, not {describe(item)}")
                 continue
             read = partial(reader.entry, line=item.line or at, known=ENTRY_FIELDS)
-            for cluster, each in on_clusters(item, item.line or at, self._outer, reader, read=read):
+            for cluster, each in on_clusters(item, item.line or at, self._outer, reader, read=read, named_by=()):
                 entry = read(each)
                 if entry.cluster is None and "cluster" not in entry.failed:
                     entry.cluster = cluster

@@ -31,14 +31,17 @@ def left_behind(ledger: Ledger, parsed: ParsedManifests, replace: Replace | None
         else:
             rows = rows.where(_on(parsed.clusters))
         counts = rows.groupBy("cluster").count().orderBy("cluster").collect()
-        names = ("no cluster" if row["cluster"] is None else show(row["cluster"]) for row in counts)
-        found += [f"{table.name} on {name}: {row['count']:,}" for name, row in zip(names, counts, strict=True)]
+        found += [f"{table.name} on {_name(row['cluster'])}: {row['count']:,}" for row in counts]
     if not found:
         return []
     return [
         f"rows that no file has stay where the files have no entry of their kind: {listed(found)}. Declare them "
         "absent, or delete them from the table"
     ]
+
+
+def _name(cluster: str | None) -> str:
+    return "no cluster" if cluster is None else show(cluster)
 
 
 def _on(clusters: Collection[str]) -> Column:

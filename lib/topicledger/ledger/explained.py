@@ -76,4 +76,4 @@ class Loads:
         # Only a plan with nothing to send ends before its approvals; one that refused anything isn't loaded.
         acted = any(run.counts.get(each.value) for each in Outcome if each is not Outcome.SKIPPED)
         waits = run.state == RunState.FINISHED and FILES_ARGUMENT in run.arguments and not acted
-        return table is APPROVALS and waits and run.run_id not in {*self._approved, *self._loaded}
+        return table is APPROVALS and waits and not (run.run_id in self._approved or run.run_id in self._loaded)

@@ -190,10 +190,14 @@ def is_validated() -> Column:
     return is_phase(Phase.VALIDATE) & is_ok()
 
 
-def without_validated(audit: DataFrame, actions: DataFrame) -> DataFrame:
-    """Leave out the rows of `audit` that say that these actions (`ACTION_KEY`) passed validate."""
+def without_lapsed(audit: DataFrame, plans: DataFrame) -> DataFrame:
+    """Leave out the rows of `audit` that say that an action passed validate which guards stop again.
+
+    Its allowance lapsed since. `plans`: from `let_through`.
+    """
     validated = F.coalesce(is_validated(), F.lit(False))
-    others = audit.where(validated).join(actions.select(*ACTION_KEY), on=[*ACTION_KEY], how="left_anti")
+    stopped = plans.where(is_stopped() & F.col("phase").isNotNull()).select(*ACTION_KEY)
+    others = audit.where(validated).join(stopped, on=[*ACTION_KEY], how="left_anti")
     return audit.where(~validated).unionByName(others)
 
 

@@ -39,26 +39,20 @@ _SENT = (Phase.APPLY.value, Phase.VERIFY.value)
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def results(
-    audit: DataFrame, plans: DataFrame, applying: Collection[str], finished: DataFrame | None = None
-) -> DataFrame:
+def results(audit: DataFrame, plans: DataFrame, applying: Collection[str], finished: Collection[str] = ()) -> DataFrame:
     """The state of each action, or of a topic that ended without one, as `RESULTS`.
 
-    In: rows of `audit` and `plans` of some runs; `applying`: from `maybe_sent`; `finished`: rows with the run_id of
-    finished runs. A planned action without a row of `audit` is `open`, or `unknown` if its run has finished, so that
-    the row was removed by age; one whose last phase is validation is `planned`, or `open` if its run is applying.
+    In: rows of `audit` and `plans` of some runs; `applying`: from `maybe_sent`; `finished`: ids of finished runs. A
+    planned action without a row of `audit` is `open`, or `unknown` if its run has finished, so that the row was removed
+    by age; one whose last phase is validation is `planned`, or `open` if its run is applying.
     `plan` has the columns `plan.lines.ROW`; counts that a create left to the broker are those that the broker returned.
     `destroys` (boolean): whether the action removes a resource, or can lose records.
     """
     planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
     last = outcomes.results(audit, planned, "completed_at", by=_RESOURCE)
-    over = F.lit(False)
-    if finished is not None:
-        last = last.join(finished.select("run_id", F.lit(True).alias("_over")), on="run_id", how="left")
-        over = F.coalesce("_over", F.lit(False))
     waits = F.when(F.col("run_id").isin(*applying), ShownState.OPEN.value).otherwise(ShownState.PLANNED.value)
     outcome = (
-        F.when(F.col("phase").isNull() & over, ShownState.UNKNOWN.value)
+        F.when(F.col("phase").isNull() & F.col("run_id").isin(*finished), ShownState.UNKNOWN.value)
         .when(F.col("phase").isNull(), ShownState.OPEN.value)
         .when(outcomes.is_validated(), waits)
         .otherwise(F.col("outcome"))

@@ -198,7 +198,7 @@ def _results(ledger: Ledger, asked: ReportScope) -> DataFrame:
         _named(asked.rows(ledger.read(PLANS), "planned_at")),
         figures.maybe_sent(runs, ledger.read_if_exists(SENT_BATCHES)),
         # The rows of a span may be cut by its ends, not only by age.
-        None if asked.run is None else runs.where(F.col("state") == RunState.FINISHED.value),
+        [asked.run.run_id] if asked.run is not None and asked.run.state == RunState.FINISHED else (),
     )
 
 

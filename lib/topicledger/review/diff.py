@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.ledger.allowed import Allowed, read_allowed
-from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes, without_validated
+from topicledger.ledger.outcomes import Standing, is_stopped, let_through, with_outcomes, without_lapsed
 from topicledger.ledger.rows import read_violations
 from topicledger.ledger.run import ALLOWED_ARGUMENT, REVERTS_ARGUMENT
 from topicledger.ledger.tables import Ledger
@@ -23,7 +23,7 @@ from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, pl
 from topicledger.plan.planned_files import apply_command, paths_in, removals_in
 from topicledger.resources.topics.apply.moves import PlannedMoves, planned_moves
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
-from topicledger.text import MESSAGE_CHARACTERS, show
+from topicledger.text import MESSAGE_CHARACTERS, counted, show
 
 PLANNED, OPEN, REMOVED = "planned", "open", "unknown"
 """Outcomes, beside `STOPPED`, of actions without a row of `audit`: `open` if requests may have been sent, `unknown` if
@@ -123,8 +123,7 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, allowed: 
     plans = ledger.read(PLANS).where(of_run).transform(let_through(allowed or read_allowed(let)))
     audit = ledger.read(AUDIT).where(of_run)
     if let is not None:
-        # Guards may have stopped an action again after it was validated, since its allowance lapsed.
-        audit = without_validated(audit, plans.where(is_stopped() & F.col("phase").isNotNull()))
+        audit = without_lapsed(audit, plans)
     rows = _rows(plans, audit, unended=_unended(ledger, run), waits=waits)
     counts: dict[tuple[str, str], int] = {}
     ended = []
@@ -187,7 +186,7 @@ def _unended(ledger: Ledger, run: Row) -> str:
 def _removed(counts: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:
     removed = sum(count for (_, outcome), count in counts.items() if outcome == REMOVED)
     if removed:
-        yield "removed by age (`maintain`): ", f"what became of {removed:,} {'action' if removed == 1 else 'actions'}"
+        yield "removed by age (`maintain`): ", f"what became of {counted(removed, 'action')}"
 
 
 def _by_guard(each: Ended) -> bool:
@@ -203,9 +202,8 @@ def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
 def _rows(plans: DataFrame, audit: DataFrame, *, unended: str, waits: bool) -> DataFrame:
     """Rows of `plans` with their state: `outcome`, `is_line`, `warned`, and the reason if one ended without success.
 
-    `unended`: the outcome of actions without one.
-
-    `waits`: whether the plan can still be approved, so that what guards stopped isn't refused for good.
+    `unended`: the outcome of actions without one. `waits`: whether the plan can still be approved, so that what guards
+    stopped isn't refused for good.
     """
     end = ("phase", "outcome", "error", "error_message")
     also_warned = F.flatten(F.collect_set(_warning_policies()))

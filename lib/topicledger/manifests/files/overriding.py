@@ -132,7 +132,8 @@ def on_clusters(
     reader: Reader,
     fields: Collection[str] | None = None,
     read: Callable[[Object], object] | None = None,
-    named_by: Collection[str] = (),
+    *,
+    named_by: Collection[str],
 ) -> Iterator[tuple[str | None, Object]]:
     """Yield an entry for each of its clusters, with its cluster; None if neither it nor its document names one.
 

@@ -9,7 +9,6 @@ no row: it stays open.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,9 +21,14 @@ from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, StaysOpen
 from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, assignments_text
-from topicledger.resources.topics.actions.moved import is_cancelled, is_in_place, moves_of, requested, where_cancelled
-
-log = logging.getLogger(__name__)
+from topicledger.resources.topics.actions.moved import (
+    is_cancelled,
+    is_in_place,
+    moves_of,
+    outwaited,
+    requested,
+    where_cancelled,
+)
 
 NO_REASSIGNMENT_IN_PROGRESS = 85
 _SETTLED_WITHIN = 15.0
@@ -45,11 +49,7 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     OutcomeUnknown if reassignments may not be listed, and, after the rows, StillMoved if moves continue or may begin.
     """
     began = datetime.now(UTC)
-    late = context.limits.moving.late_until - context.clock()
-    if late > 0:
-        words = "cluster %s: moves are cancelled in %.0f s: until then, a request of a killed driver may begin one"
-        log.warning(words, context.cluster, late)
-        context.wait(late)
+    outwaited(context, "moves are cancelled in %.0f s: until then, a request of a killed driver may begin one")
     cancelling = _Cancelling(context, targets)
     cancelling.look(targets)
     sent = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,8 @@ from topicledger.kafka.sending import Answer
 from topicledger.model import Target, TopicResult
 from topicledger.model.moves import Move
 from topicledger.resources.topics.actions.min_insync import NEEDED_MIN_INSYNC
+
+log = logging.getLogger(__name__)
 
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
@@ -100,3 +103,16 @@ def progress(moves: Sequence[Move], done: Sequence[Move], under_way: int, second
         f"{len(done)} of {len(moves)} partitions moved, {under_way} under way; "
         f"{copied} of {total} bytes, {rate:.0f} bytes/s, about {left} left"
     )
+
+
+def outwaited(context: ClusterContext, words: str) -> bool:
+    """Wait until no request of a killed driver can be carried out any more; return whether one could.
+
+    `words`: for the log, with a place for the seconds.
+    """
+    late = context.limits.moving.late_until - context.clock()
+    if late <= 0:
+        return False
+    log.warning(f"cluster %s: {words}", context.cluster, late)
+    context.wait(late)
+    return True

@@ -33,6 +33,7 @@ from topicledger.model.moves import (
     Throttle,
     ThrottleRecords,
 )
+from topicledger.resources.topics.actions.moved import outwaited
 from topicledger.resources.topics.actions.throttle_rows import (
     ThrottleKey,
     added,
@@ -132,11 +133,8 @@ class Throttling:
             )
             return len(written)
         over = self._over(written)
-        late = self.context.limits.moving.late_until - self.context.clock()
-        if over and late > 0:
-            words = "cluster %s: throttles stay for %.0f s: a request of a killed driver may still arrive"
-            log.warning(words, self.context.cluster, late)
-            self.context.wait(late)
+        words = "throttles stay for %.0f s: a request of a killed driver may still arrive"
+        if over and outwaited(self.context, words):
             over = self._over(written)
         if not over:
             return len(written)
