@@ -26,13 +26,8 @@ CONFIGS = {"retention.ms": RETENTION}
 _VISIBLE_SECONDS = 600.0
 _OPTIONS = KafkaOptions(heap="2g")
 """With the default of 512 MB, a broker with 20,000 topics does nothing but collect garbage."""
-_PATIENT = {
-    "broker.session.timeout.ms": "120000",
-    "controller.quorum.election.timeout.ms": "20000",
-    "controller.quorum.fetch.timeout.ms": "60000",
-    "controller.quorum.request.timeout.ms": "60000",
-}
-"""Brokers that make tens of thousands of logs on the same cores don't answer each other in Kafka's usual time."""
+_LONG_SESSION = {"broker.session.timeout.ms": "7200000"}
+"""A killed broker stays in the metadata for two hours, so topics can still be created on it."""
 _OTHER_FILES = 500
 """Allowance for a broker's open files beside topics' logs: 91 files without a topic, and its connections."""
 
@@ -45,9 +40,23 @@ def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
 
 
 @contextmanager
-def of_one_cluster(count: int) -> Iterator[EmbeddedKafka]:
-    """Start one empty cluster of this many brokers."""
-    with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, brokers=count, properties=_PATIENT)) as kafka:
+def without_logs(count: int) -> Iterator[EmbeddedKafka]:
+    """Start a cluster with this many topics of one partition that no broker has made a log for.
+
+    Their only replica is on one of three brokers, which was killed before. Metadata and configs are as usual, but a
+    machine makes at most some ten thousand logs: they cost files, maps of memory and minutes (C21).
+    """
+    with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, brokers=3, properties=_LONG_SESSION)) as kafka:
+        killed = kafka.brokers[-1].node_id
+        kafka.kill_broker(killed)
+        with executor(kafka) as sending:
+            _create(
+                sending,
+                [
+                    Target(resource=name, action=Action.CREATE, assignments={0: (killed,)}, configs=CONFIGS)
+                    for name in names(count)
+                ],
+            )
         yield kafka
 
 
@@ -103,6 +112,12 @@ def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
     yield batch
 
 
+def _create(sending: Executor, targets: Sequence[Target]) -> None:
+    for batch in batches(targets, sending.limits.max_batch_records):
+        if any(ended.outcome is not Outcome.OK for ended in sending.apply(batch)):
+            raise AssertionError("a topic to measure on could not be created")
+
+
 def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
     """Create topics, wait until all have leaders, and return their deletes; the broker may still make logs (C21)."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -111,10 +126,7 @@ def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
         limit = f"a broker keeps a file open for each of {logs:,} logs, and may open {allowed:,} (ulimit -Hn)"
         print(f"warning: {limit}: it may end while it is measured", file=sys.stderr, flush=True)
     with executor(kafka) as sending:
-        targets = creates(count)
-        for batch in batches(targets, sending.limits.max_batch_records):
-            if any(ended.outcome is not Outcome.OK for ended in sending.apply(batch)):
-                raise AssertionError("a topic to measure on could not be created")
+        _create(sending, creates(count))
         until = time.monotonic() + _VISIBLE_SECONDS
         while True:
             seen = []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import brokers
-from benchmarks.jobs import SUBMIT, Ground, create_plainly, document, ground, ledger, run
+from benchmarks.jobs import SUBMIT, Ground, document, ground, ledger, run
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import GIB, Ratio, Result, Series, Size
 
@@ -18,18 +18,16 @@ REACH_SECONDS = 90.0
 REACH_BYTES = 2 * GIB
 
 _TOPICS = {Size.FULL: 100_000, Size.SMALL: 40}
-_BROKERS = {Size.FULL: 6, Size.SMALL: 1}
-"""A broker keeps a file open for each log, and may often open 20,000 (`ulimit -Hn`)."""
-_SAMPLES = {Size.FULL: 2, Size.SMALL: 1}
+_SAMPLES = 1
+"""A round of all tasks takes ten minutes."""
 _SHOWN = "shown"
 _OTHER_RETENTION = "7200000"
 
 
 def run_large(size: Size, folder: Path) -> Result:
     """Plan and audit a cluster, once as declared, and once with a change for every topic."""
-    topics, samples = _TOPICS[size], _SAMPLES[size]
-    with brokers.of_one_cluster(_BROKERS[size]) as kafka:
-        brokers.with_topics(kafka, topics)
+    topics = _TOPICS[size]
+    with brokers.without_logs(topics) as kafka:
         same = ground(folder, ledger(folder, topics), kafka)
         different = ground(folder, ledger(folder, topics, retention=_OTHER_RETENTION), kafka)
         with different.settings.open("a", encoding="utf-8") as file:
@@ -49,6 +47,11 @@ def run_large(size: Size, folder: Path) -> Result:
                 do=lambda _: {"unchanged": _plan(same, next(names))["decisions"]["unchanged"]},
             ),
             Work(
+                name="audit",
+                what="drift, all as declared",
+                do=lambda _: {"drift": document(_job("drift", same, "--format", "json"))["drift_count"]},
+            ),
+            Work(
                 name="plan",
                 what="plan, a config of every topic differs; validated",
                 do=lambda _: {"pending": _plan(different, next(names))["pending_changes"]},
@@ -64,17 +67,20 @@ def run_large(size: Size, folder: Path) -> Result:
                 do=lambda _: {"lines": len(_job("runs", different, first=("show", _SHOWN)).splitlines())},
             ),
             Work(name="report", what="report of such a plan", do=lambda _: {"bytes": reported()}),
-            Work(name="plain", what="librdkafka: list, describe", do=lambda _: create_plainly(kafka, topics)),
         ]
-        series = in_turns(works, warm_ups=0, samples=samples, elsewhere=True)
-    plain = series[-1]
+        series = in_turns(works, warm_ups=0, samples=_SAMPLES, elsewhere=True)
+    nothing, audit, plan, drift, *_ = series
     return Result(
-        work=f"From shell to exit: {topics:,} topics of one partition on one cluster of {_BROKERS[size]} brokers.",
+        work=f"From shell to exit: {topics:,} topics of one partition on one cluster.",
         series=series,
-        ratios=[Ratio(of=each.name, to=plain.name, value=each.median / plain.median) for each in series[:3]],
+        ratios=[
+            Ratio(of=plan.name, to=nothing.name, value=plan.median / nothing.median),
+            Ratio(of=drift.name, to=audit.name, value=drift.median / audit.median),
+        ],
         notes=[
-            *(_limits(each) for each in series[1:3]),
-            "The plain script records and checks nothing. The brokers share the cores.",
+            *(_limits(each) for each in (nothing, audit, plan, drift)),
+            "Three brokers share the cores; the one with all replicas was killed before the topics were created, so no "
+            "logs were made.",
         ],
     )
 

@@ -34,6 +34,12 @@ class Table:
     shared: bool = False
     """Whether other tools write the table, too: then extra columns, nullability and properties are up to them."""
 
+    def selected(self, *names: str) -> str:
+        """Return columns for a SELECT in SQL; nulls of older rows are replaced."""
+        return ", ".join(
+            f"COALESCE({name}, {self.defaults[name]}) AS {name}" if name in self.defaults else name for name in names
+        )
+
 
 def column(name: str, data_type: DataType, comment: str = "", *, nullable: bool = True) -> StructField:
     return StructField(name, data_type, nullable, {"comment": comment} if comment else None)

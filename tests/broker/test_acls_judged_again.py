@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,26 @@ def test_a_saved_plan_is_applied_but_for_the_rights_that_policies_refuse_by_now(
     }
     estate.check_invariant("saved")
     FORBIDDEN.clear()
+
+
+@pytest.mark.thorough
+def test_acls_of_a_plan_from_earlier_manifests_are_evaluated_with_the_owners_of_then(
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """The topic has a new owner by now, so a plan of the latest manifests is refused."""
+    estate = estate_of(spark, kafka_acls, tmp_path)
+    specs = (PolicySpec(use="acl_owner", options={"undeclared": "allow"}),)
+    estate.settings = replace(estate.settings, policies=PolicySettings(of_kinds={"acl": specs}))
+    topic = {"topic": "rights.sold", "num_partitions": 1}
+    estate.declare({**topic, "owner": "a"})
+    own = right("User:rights-sold", "READ", "rights.sold", owner="a")
+    declare(estate, own)
+    at = datetime.now(UTC)
+    estate.declare_anew({**topic, "owner": "b"})
+    refused = estate.run("plan", "by-latest", only=("acls",))
+    assert (refused.exit_code, refused.pending_changes) == (4, 0)
+    planned = estate.run("plan", "by-earlier", manifests=at, only=("acls",))
+    assert (planned.exit_code, planned.pending_changes) == (0, 1)
+    done = estate.run("apply", "by-earlier", only=("acls",))
+    assert (done.exit_code, done.outcomes()) == (0, {"ok": 1})
+    assert live(kafka_acls, "User:rights-sold") == {acl(own)}

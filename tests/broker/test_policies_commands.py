@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests import commands
 from tests.broker.direct import make
 from tests.broker.invoking import invoke, load
 from tests.unit.frames import frame
+from topicledger.cli import live_policies, upgrades
 from topicledger.ledger.tables import Ledger
+from topicledger.observe.topics import Observation
 from topicledger.policies.built_in import BUILT_IN
+from topicledger.resources.topics.plan.changes import describe
 from topicledger.schemas import AUDIT, MANIFESTS, TABLES
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -282,3 +286,22 @@ def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(confi
     unknown = invoke(*asked, "--policy", "num_partition")
     assert unknown.exit_code == 2
     assert "did you mean `num_partitions`" in unknown.stderr
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("more", [(), ("--for-kafka", "3.9")])
+def test_an_audit_of_policies_tells_a_cluster_that_was_lost_after_its_topics_were_listed(
+    more: tuple[str, ...], config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its configs no topic can be evaluated: that is no clean audit."""
+
+    def lost(*asked: Any) -> tuple[Observation, DataFrame]:
+        seen, configs = describe(*asked)
+        status = replace(seen.statuses["main"], error="cluster main can't be reached any more")
+        return replace(seen, statuses={**seen.statuses, "main": status}), configs.limit(0)
+
+    for module in (live_policies, upgrades):
+        monkeypatch.setattr(module, "describe", lost)
+    result = invoke("policies", "audit", "--config", config, "--cluster", "main", "--format", "json", *more)
+    assert result.exit_code == 1, result.output
+    assert json.loads(result.stdout)["problems"] == ["cluster main can't be reached any more"]

@@ -202,7 +202,7 @@ def test_open_runs_that_are_never_resumed_pin_nothing_and_earlier_manifests_at_o
         began = midnight() - timedelta(days=days)
         return {**run_row(run_id, "planned", began), "arguments": {"command": command, **more}}
 
-    write(ledger, RUNS, row("load", "load_manifests", 30), row("new", "plan", 0))
+    write(ledger, RUNS, row("load", "load_manifests", 30), row("accept", "clusters accept", 30), row("new", "plan", 0))
     assert list(_open_runs(ledger, [])) == ["new"]
     assert _pinned(MANIFESTS, MaintenanceRequest(vacuum_hours=72), _open_runs(ledger, [])) is None
     write(ledger, RUNS, row("back", "plan", 0, manifest_version="3"))

@@ -25,7 +25,7 @@ from topicledger.resources.acls import kind as acls
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas import kind as quotas
 from topicledger.review.history import of_topic, of_topics
-from topicledger.schemas import ACLS, APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, QUOTAS, RUNS, Table
+from topicledger.schemas import ACLS, APPROVALS, AUDIT, DRIFT, GROUP_CONFIGS, MANIFESTS, PLANS, QUOTAS, RUNS, Table
 
 # Pages as such are tested in tests/unit, without tables.
 pytestmark = pytest.mark.thorough
@@ -343,12 +343,31 @@ def test_report_contains_only_selected_clusters(told: Ledger) -> None:
 def test_details_are_limited_and_the_query_returns_all(told: Ledger) -> None:
     found = gather(told, of_run(told, "monday", ()), NOW, listed=1)
     assert [row.topic for row in found.rows] == ["a"]
-    assert [row["topic"] for row in told.spark.sql(found.query).collect()] == ["a", "d"]
+    assert [row["resource"] for row in told.spark.sql(found.query).collect()] == ["a", "d"]
     spanned = gather(told, span(MONDAY, TUESDAY, ["payments"]), NOW)
-    assert [row["topic"] for row in told.spark.sql(spanned.query).collect()] == ["d"]
+    assert [row["resource"] for row in told.spark.sql(spanned.query).collect()] == ["d"]
     audit = of(told, "audit-2")
     assert audit.drift is not None
     assert [row["topic"] for row in told.spark.sql(audit.drift.query).collect()] == ["x", "z"]
+
+
+@pytest.mark.thorough
+def test_a_finding_on_a_group_has_its_own_owner_though_a_topic_has_its_name(told: Ledger, tmp_path: Path) -> None:
+    """Owners are looked up by name: that of a topic doesn't become that of a group."""
+    ledger = copy(told, tmp_path / "groups")
+    ledger.ensure(GROUP_CONFIGS)
+    put(ledger, GROUP_CONFIGS, {}, {"cluster": "orders", "group": "a", "owner": "readers"})
+    put(
+        ledger,
+        DRIFT,
+        {"run_id": "audit-2", "cluster": "orders", "severity": "error", "observed_at": TUESDAY + timedelta(hours=1)},
+        {"topic": "a", "kind": "config_differs", "what": "retention.ms"},
+        {"topic": None, "kind": "group_config_differs", "what": "a"},
+    )
+    drift = of(ledger, "audit-2").drift
+    assert drift is not None
+    owners = {row.kind: row.owner for row in drift.rows}
+    assert owners == {"missing": None, "unmanaged": None, "config_differs": "team", "group_config_differs": "readers"}
 
 
 @pytest.mark.thorough

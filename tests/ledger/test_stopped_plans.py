@@ -16,7 +16,7 @@ from tests.harness import UNREACHABLE, Estate
 from topicledger.cli import show
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import GuardStopped, UsageError
-from topicledger.ledger.run import find_run
+from topicledger.ledger.run import ALLOWED_ARGUMENT, find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.plan.approvals import SHOWN_DIGEST, parse_digest
 from topicledger.review import diff, rendering
@@ -25,8 +25,8 @@ from topicledger.schemas import APPROVALS, AUDIT, PLANS, RUNS
 STOPPED = {"phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED", "guards": {"deletes": 1}}
 
 
-def written(ledger: Ledger, run_id: str, state: str) -> Row:
-    """Write a plan of a create, a delete that a guard stopped, and one that a policy refused."""
+def written(ledger: Ledger, run_id: str, state: str, **more: Any) -> Row:
+    """Write a plan of a create, a delete that a guard stopped, and one that a policy refused. `more`: of the run."""
     about = {"run_id": run_id, "cluster": "main", "resource_type": "topic", "before": {"num_partitions": "4"}}
     topics: list[dict[str, Any]] = [
         {"topic": "old", "action": "delete", **STOPPED},
@@ -36,7 +36,7 @@ def written(ledger: Ledger, run_id: str, state: str) -> Row:
     rows = [{**about, "resource": each["topic"], **each} for each in topics]
     ledger.append(PLANS, ledger.rows(PLANS, rows), app_id=f"plans-{run_id}", version=1)
     run = {"run_id": run_id, "state": state, "requested_by": "ann", "manifest_version": 1}
-    run["started_at"] = datetime.now(UTC)
+    run |= {"started_at": datetime.now(UTC), **more}
     ledger.append(RUNS, ledger.rows(RUNS, [run]), app_id=f"runs-{run_id}", version=1)
     ledger.ensure(AUDIT)
     found = find_run(ledger, run_id)
@@ -61,8 +61,21 @@ def test_stopped_actions_have_their_values_until_they_are_over(ledger: Ledger) -
     assert "1 create, 1 delete; 1 refused\n" in allowed
     assert "stopped" not in allowed
     over = told(ledger, written(ledger, "over", "finished"))
-    assert "1 create; 2 refused\n" in over
+    assert "1 create unknown; 2 refused\n" in over, "the run is over, and audit has no row about the create"
     assert "stopped" not in over
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("let", "told_of_it"), [({"main": {"deletes": 1}}, "1 delete unknown"), ({}, "2 refused")])
+def test_a_validated_action_whose_allowance_lapsed_is_refused_again(
+    let: dict[str, dict[str, int]], told_of_it: str, ledger: Ledger
+) -> None:
+    """Validate passed while an approval allowed the delete; the run ended, and `let` is what its approvals allowed."""
+    run = written(ledger, "over", "finished", arguments={ALLOWED_ARGUMENT: json.dumps(let)})
+    passed = {"run_id": "over", "cluster": "main", "resource_type": "topic", "topic": "old", "resource": "old"}
+    passed |= {"action": "delete", "phase": "validate", "outcome": "ok"}
+    ledger.append(AUDIT, ledger.rows(AUDIT, [passed]), app_id="validated", version=1)
+    assert told_of_it in told(ledger, run)
 
 
 @pytest.mark.thorough

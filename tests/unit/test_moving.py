@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,14 +16,14 @@ from rich.console import Console
 
 from tests.harness import cluster_settings
 from tests.unit.frames import decision_rows, dicts, frame, manifest_rows, moves_of, observed_rows, plain, validated_rows
-from topicledger.config.settings import Owners, OwnerSettings, Settings, TablesSettings
-from topicledger.model import Action, ReplicaAction
+from topicledger.config.settings import GuardSettings, Owners, OwnerSettings, Settings, TablesSettings
+from topicledger.model import Action, ReplicaAction, Target, Work
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.model.placement import allows, parse_placement
 from topicledger.model.scope import Scope
 from topicledger.policies import Policy, built_in
 from topicledger.resources.topics.actions.min_insync import MIN_INSYNC, NEEDED_MIN_INSYNC
-from topicledger.resources.topics.apply.moves import PlannedMoves, render_moves
+from topicledger.resources.topics.apply.moves import PlannedMoves, begin_until, render_moves
 from topicledger.resources.topics.plan import wanted as asking
 from topicledger.resources.topics.plan.changes import DESCRIBED
 from topicledger.resources.topics.plan.guards import max_disruptions
@@ -30,7 +31,7 @@ from topicledger.resources.topics.plan.moving import _ANSWER, CREATES, GROWS, As
 from topicledger.resources.topics.plan.placing import with_moves, without_growing
 from topicledger.resources.topics.plan.relying import with_needed_min_insync
 from topicledger.resources.topics.plan.replicas import LiveCluster
-from topicledger.schemas import BROKERS, OBSERVED_CONFIGS
+from topicledger.schemas import BROKERS, OBSERVED_CONFIGS, PLANS
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}
 ON = Asked(moves=["main"], elections=["main"])
@@ -439,3 +440,21 @@ def test_rebalance_leaves_what_may_be_anothers_or_declared_in_a_row_that_cannot_
     assert {name for name in ("b", "d", "payments.x") if found[name]["moves"]} == {"b", "d", "payments.x"} - (
         {"payments.x"} if barred else set()
     )
+
+
+def test_moves_of_a_cluster_that_was_planned_later_expire_later(spark: SparkSession) -> None:
+    """A later start plans a cluster that couldn't be reached before; `guards.max_plan_age` counts from then."""
+    noon = datetime(2026, 11, 30, 12, tzinfo=UTC)
+    at = [("orders", "create", -30), ("orders", "reassign", 0), ("late", "reassign", 40), ("unsent", "reassign", -50)]
+    rows = [
+        {"cluster": cluster, "action": action, "planned_at": noon + timedelta(minutes=minute)}
+        for cluster, action, minute in at
+    ]
+    plans = frame(spark, plain(PLANS.schema), rows)
+    run: Any = SimpleNamespace(plans=lambda: plans, settings=SimpleNamespace(guards=GuardSettings(max_plan_age=3600)))
+    move = Target(resource="t", action=ReplicaAction.REASSIGN)
+    create = Target(resource="new", action=Action.CREATE)
+    work: Work = {"orders": ("A", [[create], [move]]), "late": ("B", [[move]]), "created": ("C", [[create]])}
+    hour = timedelta(hours=1)
+    assert begin_until(run, work) == {"orders": noon + hour, "late": noon + timedelta(minutes=40) + hour}
+    assert begin_until(run, {"created": work["created"]}) == {}

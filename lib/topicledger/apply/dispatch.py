@@ -112,8 +112,8 @@ class Context:
     """Cluster -> the limits of its requests, kept from phase to phase."""
     withdrawn: Mapping[str, Mapping[tuple[str, str], Withdrawn]] = field(default_factory=dict)
     """Cluster -> action and resource -> why nothing more is sent of an action that an earlier start may have sent."""
-    moves_until: datetime | None = None
-    """When the plan expires: no move begins after that; None without moves."""
+    moves_until: Mapping[str, datetime] = field(default_factory=dict)
+    """Cluster -> when its planned moves expire: none begins after that."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
@@ -329,7 +329,7 @@ def _one_cluster(
         settings=run.settings.replicas,
         throttles=RecordedThrottles(ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id),
         withdrawn=context.withdrawn.get(settings.name, {}),
-        begin_until=context.moves_until,
+        begin_until=context.moves_until.get(settings.name),
     )
     limits.move_within(moving)
     with ClusterAdmin(settings, run.settings.kafka) as admin, ExitStack() as closing:

@@ -31,7 +31,7 @@ class MoveLimits:
     """Action and resource -> why the rest of it isn't sent, although an earlier start may have sent a part: no further
     partitions start to move, and other requests aren't repeated."""
     begin_until: datetime | None = None
-    """When the plan expires: no move begins after that; None: no limit."""
+    """When the cluster's planned moves expire: none begins after that; None: no limit."""
     unanswered: dict[tuple[str, int], Unanswered] = field(default_factory=dict)
     """By topic and partition: see `ClusterContext.may_move`."""
     late_until: float = -math.inf

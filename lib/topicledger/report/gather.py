@@ -203,8 +203,9 @@ def _results(ledger: Ledger, asked: ReportScope) -> DataFrame:
 
 
 def _query(ledger: Ledger, asked: ReportScope) -> str:
+    columns = ("run_id", "cluster", "resource_type", "resource", "action", "phase", "outcome", "error", "error_message")
     return (
-        "SELECT run_id, cluster, resource_type, resource, action, phase, outcome, error, error_message\n"
+        f"SELECT {AUDIT.selected(*columns)}\n"
         f"FROM {ledger.sql_name(AUDIT)}\n"
         f"WHERE {asked.condition('completed_at')}\n"
         "ORDER BY cluster, resource_type, resource, completed_at"

@@ -43,17 +43,21 @@ class PlannedMoves:
         return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}{stopped}"
 
 
-def begin_until(run: Run, work: Work) -> datetime | None:
-    """Return when the first plan of moves on these clusters expires (`guards.max_plan_age`); None without moves."""
+def begin_until(run: Run, work: Work) -> Mapping[str, datetime]:
+    """Return by cluster when its first planned move expires (`guards.max_plan_age`), for clusters with moves.
+
+    A later start may have planned a cluster that couldn't be reached before, so clusters differ.
+    """
     moves = ReplicaAction.REASSIGN
     moving = [
         name for name, (_, batches) in work.items() if any(each.action == moves for batch in batches for each in batch)
     ]
     if not moving:
-        return None
+        return {}
     of_moves = run.plans().where((F.col("action") == moves.value) & F.col("cluster").isin(*moving))
-    planned_at: datetime = of_moves.agg(F.min("planned_at")).collect()[0][0]
-    return planned_at.astimezone(UTC) + timedelta(seconds=run.settings.guards.max_plan_age)
+    age = timedelta(seconds=run.settings.guards.max_plan_age)
+    first = of_moves.groupBy("cluster").agg(F.min("planned_at").alias("planned_at")).collect()
+    return {row["cluster"]: row["planned_at"].astimezone(UTC) + age for row in first}
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
