@@ -43,8 +43,9 @@ def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
 def without_logs(count: int) -> Iterator[EmbeddedKafka]:
     """Start a cluster with this many topics of one partition that no broker has made a log for.
 
-    Their only replica is on one of three brokers, which was killed before. Metadata and configs are as usual, but a
-    machine makes at most some ten thousand logs: they cost files, maps of memory and minutes (C21).
+    Their only replica is on one of three brokers, which was killed before. A machine makes at most some ten thousand
+    logs: they cost files, maps of memory and minutes (C21). The others still list the killed broker, also as the
+    controller, so a client may have to repeat a request.
     """
     with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, brokers=3, properties=_LONG_SESSION)) as kafka:
         killed = kafka.brokers[-1].node_id

@@ -304,4 +304,7 @@ def test_an_audit_of_policies_tells_a_cluster_that_was_lost_after_its_topics_wer
         monkeypatch.setattr(module, "describe", lost)
     result = invoke("policies", "audit", "--config", config, "--cluster", "main", "--format", "json", *more)
     assert result.exit_code == 1, result.output
-    assert json.loads(result.stdout)["problems"] == ["cluster main can't be reached any more"]
+    document = json.loads(result.stdout)
+    assert document["problems"] == ["cluster main can't be reached any more"]
+    assert document.get("topics", 0) == 0
+    assert [each for each in document["findings"] if each.get("source") != "declared"] == []

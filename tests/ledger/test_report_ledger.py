@@ -343,7 +343,8 @@ def test_report_contains_only_selected_clusters(told: Ledger) -> None:
 def test_details_are_limited_and_the_query_returns_all(told: Ledger) -> None:
     found = gather(told, of_run(told, "monday", ()), NOW, listed=1)
     assert [row.topic for row in found.rows] == ["a"]
-    assert [row["resource"] for row in told.spark.sql(found.query).collect()] == ["a", "d"]
+    rows = told.spark.sql(found.query).collect()
+    assert [(row["resource_type"], row["resource"]) for row in rows] == [("topic", "a"), ("topic", "d")]
     spanned = gather(told, span(MONDAY, TUESDAY, ["payments"]), NOW)
     assert [row["resource"] for row in told.spark.sql(spanned.query).collect()] == ["d"]
     audit = of(told, "audit-2")

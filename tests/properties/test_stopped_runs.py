@@ -88,21 +88,25 @@ def test_a_stop_in_a_later_round_cancels_moves_of_earlier_ones(held: str, monkey
         assert [each.throttles() for each in walk.world.clusters.values()] == [{}, {}]
 
 
-def test_an_abandoned_run_cancels_on_a_free_cluster_while_another_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """runs abandon --cancel: it waits for the cluster that another run is changing, and the other one doesn't."""
+@pytest.mark.parametrize("free", [EAST, WEST])
+def test_an_abandoned_run_cancels_on_a_free_cluster_while_another_is_busy(
+    free: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """runs abandon --cancel, with moves in the east: it waits for a cluster that another run is changing, and cancels
+    there as well, but first on the free one."""
     moving: list[list[str]] = []
     with stopped_while_it_moves() as walk:
         clusters = walk.world.clusters
-        busy = {WEST: f"cluster {WEST} is being changed by run other"}
+        busy = {name: f"cluster {name} is being changed by run other" for name in clusters.keys() - {free}}
 
         def free_first(_ledger: Any, run_id: str, asked: Mapping[str, str], **_: object) -> MemoryLeases:
-            named = {id_: name for id_, name in asked.items() if moving or name == EAST}
+            named = {id_: name for id_, name in asked.items() if moving or name == free}
             moving.append([name for name in (EAST, WEST) if clusters[name].moved_by_us()])
             return MemoryLeases(driver.STAGE.world, run_id, named, {} if len(moving) > 1 else busy)
 
         monkeypatch.setattr(leases, "take", free_first)
         step(walk, Abandon("moves", cancel=True))
-        assert moving == [[EAST], []], "before the free cluster's lease is taken, and before the other's"
+        assert moving == [[EAST], [*busy.keys() - {WEST}]], "before each of the two leases is taken"
         assert not walk.world.is_moving()
 
 

@@ -445,7 +445,8 @@ def test_rebalance_leaves_what_may_be_anothers_or_declared_in_a_row_that_cannot_
 def test_moves_of_a_cluster_that_was_planned_later_expire_later(spark: SparkSession) -> None:
     """A later start plans a cluster that couldn't be reached before; `guards.max_plan_age` counts from then."""
     noon = datetime(2026, 11, 30, 12, tzinfo=UTC)
-    at = [("orders", "create", -30), ("orders", "reassign", 0), ("late", "reassign", 40), ("unsent", "reassign", -50)]
+    at = [("orders", "create", -30), ("orders", "reassign", 5), ("orders", "reassign", 0), ("late", "reassign", 40)]
+    at.append(("unsent", "reassign", -50))
     rows = [
         {"cluster": cluster, "action": action, "planned_at": noon + timedelta(minutes=minute)}
         for cluster, action, minute in at

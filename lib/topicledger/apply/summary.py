@@ -245,13 +245,16 @@ def summarise(
         ),
         failures=shown.failures,
         query=(
-            f"SELECT cluster, resource_type, resource, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
+            f"SELECT {AUDIT.selected(*_FAILURE)} FROM {run.ledger.sql_name(AUDIT)} "
             f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
         ),
         problems=list(dict.fromkeys(problems)),
         warnings=shown.warnings,
         warning_count=shown.warning_count,
     )
+
+
+_FAILURE = ("cluster", "resource_type", "resource", "phase", "error", "error_message")
 
 
 @dataclass(frozen=True, kw_only=True)
