@@ -80,13 +80,13 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     return stand_in
 
 
-def executor(admin: MagicMock, *super_users: str) -> Executor:
+def executor(admin: MagicMock, *super_users: str, most: int = 100) -> Executor:
     now = [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    limits = ClusterLimits(max_batch_records=100, of_kinds=Sections([AclSettings(super_users=super_users)]))
+    limits = ClusterLimits(max_batch_records=most, of_kinds=Sections([AclSettings(super_users=super_users)]))
     return Executor(
         cluster="main", cluster_id="kafka-main", admin=admin, limits=limits, sleep=sleep, clock=lambda: now[0]
     )
@@ -458,3 +458,21 @@ def test_every_broker_is_asked_for_the_authorizers_settings(brokers: list[Any], 
     found = authorizer_settings(admin)
     assert found[ALLOW_EVERYONE] is is_set
     assert found[SUPER_USERS] is (None if HIDDEN in brokers or LOST in brokers else False)
+
+
+def test_the_controller_is_not_asked_to_remove_too_many_acls_at_once(admin: MagicMock) -> None:
+    """It compares each of a request's filters with all ACLs, while brokers' heartbeats wait."""
+    acls = [OF_TOPIC._replace(resource_name=f"orders.{number:04}") for number in range(1_001)]
+    rows = list(executor(admin, most=4_000).apply([*map(delete, acls)]))
+    assert set(errors(rows).values()) == {None}
+    asked = [[each.resource for each in call.args[0]] for call in admin.delete_acls.call_args_list]
+    assert [len(each) for each in asked] == [400, 400, 201]
+    assert sorted(name for each in asked for name in each) == [" ".join(acl) for acl in acls]
+
+
+def test_a_message_names_only_some_of_many_acls_that_are_missing(admin: MagicMock) -> None:
+    by = [OF_TOPIC._replace(resource_name=f"orders.{number:04}")._asdict() for number in range(1_000)]
+    every = OF_TOPIC._replace(resource_name="*")
+    (row,) = executor(admin).apply([delete(every, after={"replaced_by": json.dumps(by)})])
+    assert row.error == "REPLACEMENT_MISSING"
+    assert str(row.error_message).endswith(" and 990 more")

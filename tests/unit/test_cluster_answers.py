@@ -151,6 +151,29 @@ def test_a_group_that_keeps_rebalancing_counts_where_it_has_committed_offsets(mo
         groups.known_groups(coordinator.connection, topics)
 
 
+class Settling(Rebalancing):
+    """The group rebalances while all groups are read for the first time; each answer takes 20 s."""
+
+    now, passes = 1000.0, 0
+
+    def answer(self, request: Any, broker_id: int | None = None) -> Any:
+        self.now += 20
+        self.passes += type(request).__name__ == "ListGroupsRequest"
+        if self.passes <= 1:
+            return super().answer(request, broker_id)
+        self.group.group_state = "Empty"
+        return Coordinator.answer(self, request, broker_id)
+
+
+def test_a_rebalancing_group_is_read_again_however_long_all_groups_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = Settling()
+    coordinator.connection.operation_timeout = 10.0
+    monkeypatch.setattr(groups, "time", SimpleNamespace(monotonic=lambda: coordinator.now, sleep=lambda _: None))
+    (use,) = groups.consumer_groups(coordinator.connection, [TOPIC, "idle"])
+    assert (use.topic, use.group, use.members, use.committed) == (TOPIC, "g", 0, True)
+    assert coordinator.passes == 2
+
+
 USED = [GroupUse(topic=TOPIC, group="g", members=0, committed=True)]
 
 

@@ -68,7 +68,7 @@ def _known(connection: Connection, topics: Collection[str], *, by_offsets: bool)
     if not wanted:
         return KnownUses(uses=[], unknown=None)
     refuse_partial_sight(connection, wanted)
-    deadline = time.monotonic() + connection.operation_timeout
+    deadline: float | None = None
     uses: dict[str, list[GroupUse]] = {}
     committed: dict[str, list[GroupUse]] = {}
     while True:
@@ -76,6 +76,8 @@ def _known(connection: Connection, topics: Collection[str], *, by_offsets: bool)
         found = [each for each in list_groups(connection, later) if each.group not in uses]
         for batch in _batches(found):
             uses |= _read(connection, batch, wanted, later, committed)
+        # Reading thousands of groups once may take longer than the time for those that are rebalancing.
+        deadline = deadline or time.monotonic() + connection.operation_timeout
         late = time.monotonic() >= deadline
         unsure: Later = {}
         if late and by_offsets:

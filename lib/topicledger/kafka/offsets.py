@@ -65,7 +65,7 @@ def last_records(connection: Connection, topics: Collection[str]) -> list[LastRe
     `operation_timeout`, the principal may not describe the topic, or its brokers or records are too old to return
     timestamps (before Kafka 3.0, or records from before 0.10). Raises RequestLost if a broker gave no answer.
     """
-    deadline = time.monotonic() + connection.operation_timeout
+    deadline: float | None = None
     found: dict[str, LastRecord] = {}
     waiting = sorted(set(topics))
     while waiting:
@@ -73,6 +73,8 @@ def last_records(connection: Connection, topics: Collection[str]) -> list[LastRe
         for start in range(0, len(waiting), _TOPICS_BATCH):
             for record in _read_records(connection, waiting[start : start + _TOPICS_BATCH], later):
                 found[record.topic] = record
+        # Asking about all topics once may take longer than the time for those whose leader is changing.
+        deadline = deadline or time.monotonic() + connection.operation_timeout
         if later and time.monotonic() >= deadline:
             found |= {
                 topic: _unknown(connection, topic, f"{why}; it was asked for {connection.operation_timeout:g} s")

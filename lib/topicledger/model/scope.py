@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from topicledger.text import show
+from topicledger.text import listed, show
+
+_NAMED = 20
+"""Most names of each kind that a message has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,7 @@ class Scope:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(show, names))
+    return listed([show(name) for name in names[:_NAMED]], len(names), most=_NAMED)
 
 
 EVERYTHING = Scope()

@@ -7,14 +7,14 @@ is only added if all declared DENYs that may restrict it exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger import kafka
+from topicledger import kafka, text
 from topicledger.actions.checking import never_unsent
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ONE_RECORD
@@ -51,6 +51,8 @@ from topicledger.text import counted
 
 _SHOWN_WITHIN = 10.0
 """Seconds until brokers show added or removed ACLs: over 3 if they are busy (A6)."""
+_NAMED = 10
+"""Most ACLs that a message names."""
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -180,7 +182,17 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     yield from _removals(context, [target for target in last if target.resource not in stopped])
 
 
+_FILTERS = 400
+"""Most filters of a request. The controller compares each filter with all ACLs of the cluster, one after the other, and
+does nothing else meanwhile, not even for brokers' heartbeats."""
+
+
 def _removals(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    for start in range(0, len(targets), _FILTERS):
+        yield from _removed_at_once(context, targets[start : start + _FILTERS])
+
+
+def _removed_at_once(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     for target, answer in context.send_each(targets, partial(requests.delete_acls, context.admin), changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
             # No match: the ACL was gone before (A2).
@@ -217,7 +229,7 @@ def _restricting(context: ClusterContext, targets: Sequence[Target]) -> cluster_
     gone = cluster_acls.removed_by(context)
     stay = {target.resource: listed.still_there(restricted(target)) - gone for target in targets}
     return {
-        resource: (Refusal.CHANGED_SINCE_PLAN, _RESTRICTS + ", ".join(map(_words, sorted(each))) + "; plan again")
+        resource: (Refusal.CHANGED_SINCE_PLAN, _RESTRICTS + _words(each) + "; plan again")
         for resource, each in stay.items()
         if each
     }
@@ -244,11 +256,11 @@ def _wait_for(
         missing = {target.resource: each for target in targets if (each := listed.missing(target))}
         if not any(each & context.limits.acknowledged for each in missing.values()):
             break
-    return {resource: (error, words + ", ".join(map(_words, sorted(each)))) for resource, each in missing.items()}
+    return {resource: (error, words + _words(each)) for resource, each in missing.items()}
 
 
-def _words(acl: Acl) -> str:
-    return " ".join(acl)
+def _words(acls: Collection[Acl]) -> str:
+    return text.listed([" ".join(acl) for acl in sorted(acls)], most=_NAMED)
 
 
 def _applied(context: ClusterContext, target: Target, answer: Answer) -> PhaseResult:
