@@ -182,9 +182,9 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     yield from _removals(context, [target for target in last if target.resource not in stopped])
 
 
-_FILTERS = 400
+_FILTERS = 100
 """Most filters of a request. The controller compares each filter with all ACLs of the cluster, one after the other, and
-does nothing else meanwhile, not even for brokers' heartbeats."""
+does nothing else meanwhile, not even for brokers' heartbeats: 4,000 of 20,000 ACLs took it 51 s on busy cores."""
 
 
 def _removals(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
