@@ -22,6 +22,7 @@ from topicledger.model import Target
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.names import AclAction
 from topicledger.resources.quotas.entity import Entity
+from topicledger.resources.quotas.kind import KIND
 from topicledger.schemas import AUDIT, OBSERVED_QUOTAS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -230,7 +231,7 @@ def test_policies_evaluate_quotas_and_an_audit_finds_differences(
     def explained(text: str) -> dict[str, Any]:
         capsys.readouterr()
         main = estate.settings.cluster("main")
-        explain_resources.explain(estate.ledger, estate.settings, main, "quota", text, as_json=True)
+        explain_resources.explain(estate.ledger, estate.settings, main, KIND, text, as_json=True)
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 

@@ -20,6 +20,7 @@ from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.cluster_acls import CLUSTER, FIRST_ACL, NEEDED, is_open, principal_unknown, takes_own
 from topicledger.resources.acls.names import AclAction, AclRefusal, AclSettings
+from topicledger.resources.acls.overlaps import name_covers
 from topicledger.resources.deciding import decided, warned
 from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
@@ -37,35 +38,11 @@ def may_be_open(seen: Listed) -> Mapping[str, bool | None]:
 
 
 def uncovered(acls: DataFrame, others: DataFrame) -> DataFrame:
-    """Return the rows of `acls` whose resources none of `others` covers, as `name_covers` says; both have `acl`.
-
-    Joins by equality, for prefixes, too: each name is cut to every length that a prefix has. Comparing all pairs of
-    10,000 and 100,000 ACLs would take minutes.
-    """
-    of_type, of_name = ["cluster", "_type"], ["cluster", "_type", "_name"]
-    fields = {"_type": "acl.resource_type", "_pattern": "acl.pattern_type", "_name": "acl.resource_name"}
-    rows = acls.withColumns({name: F.col(field) for name, field in fields.items()})
-    there = others.select("cluster", *(F.col(field).alias(name) for name, field in fields.items())).distinct()
-    is_prefixed = F.col("_pattern") == PREFIXED
-    every = there.where(~is_prefixed & (F.col("_name") == WILDCARD)).select(*of_type)
-    prefixes = there.where(is_prefixed).select(*of_name, F.length("_name").alias("_length"))
-    cut = F.substring("_name", F.lit(1), F.col("_length"))
-    begin_alike = (
-        rows.where(F.col("_name") != WILDCARD)
-        .select(*of_name)
-        .distinct()
-        .join(prefixes.select(*of_type, "_length").distinct(), on=of_type, how="inner")
-        .withColumn("_begins", cut)
-        .join(prefixes.withColumnRenamed("_name", "_begins"), on=[*of_type, "_length", "_begins"], how="inner")
-        .select(*of_name)
-        .distinct()
-    )
-    return (
-        rows.join(every, on=of_type, how="left_anti")
-        .join(there, on=[*of_name, "_pattern"], how="left_anti")
-        .join(begin_alike, on=of_name, how="left_anti")
-        .select(*acls.columns)
-    )
+    """Return the rows of `acls` whose resources none of `others` covers. Both have cluster and `acl`."""
+    there = others.select(F.struct("cluster", "acl.*").alias("_there"))
+    same_type = F.col("acl.resource_type") == F.col("_there.resource_type")
+    covered = (F.col("_there.cluster") == F.col("cluster")) & same_type & name_covers("_there", "acl")
+    return acls.join(there, on=covered, how="left_anti")
 
 
 def first_acls(seen: Listed, settings: Settings) -> Transform:
