@@ -17,7 +17,8 @@ from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, RequestLost, Response
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
-from topicledger.model import PhaseResult, Target, TopicResult, Violation
+from topicledger.ledger.leases import LeaseLost
+from topicledger.model import Outcome, PhaseResult, Target, TopicResult, Violation
 from topicledger.naming import Sections
 from topicledger.resources.acls import requests as acl_requests
 from topicledger.resources.acls.acl import Acl
@@ -80,7 +81,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
     return stand_in
 
 
-def executor(admin: MagicMock, *super_users: str, most: int = 100) -> Executor:
+def executor(admin: MagicMock, *super_users: str, most: int = 100, **given: Any) -> Executor:
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -88,7 +89,7 @@ def executor(admin: MagicMock, *super_users: str, most: int = 100) -> Executor:
 
     limits = ClusterLimits(max_batch_records=most, of_kinds=Sections([AclSettings(super_users=super_users)]))
     return Executor(
-        cluster="main", cluster_id="kafka-main", admin=admin, limits=limits, sleep=sleep, clock=lambda: now[0]
+        cluster="main", cluster_id="kafka-main", admin=admin, limits=limits, sleep=sleep, clock=lambda: now[0], **given
     )
 
 
@@ -476,3 +477,22 @@ def test_a_message_names_only_some_of_many_acls_that_are_missing(admin: MagicMoc
     (row,) = executor(admin).apply([delete(every, after={"replaced_by": json.dumps(by)})])
     assert row.error == "REPLACEMENT_MISSING"
     assert str(row.error_message).endswith(" and 990 more")
+
+
+def test_a_lease_lost_between_two_requests_of_removals_keeps_the_outcomes_of_the_first(
+    admin: MagicMock,
+) -> None:
+    """The other ACLs have no row, so that a later start sends them."""
+    acls = [OF_TOPIC._replace(resource_name=f"orders.{number:04}") for number in range(250)]
+
+    def may_send() -> None:
+        if admin.delete_acls.called:
+            raise LeaseLost("the lease of cluster main expired")
+
+    rows: list[PhaseResult] = []
+    with pytest.raises(LeaseLost):
+        rows.extend(executor(admin, most=4_000, may_send=may_send).apply([*map(delete, acls)]))
+    assert admin.delete_acls.call_count == 1
+    assert {each.resource for each in rows} == {each.resource for each in admin.delete_acls.call_args.args[0]}
+    assert {each.outcome for each in rows} == {Outcome.OK}
+    assert len(rows) == 100

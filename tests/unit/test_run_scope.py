@@ -294,3 +294,10 @@ def test_a_topic_without_a_row_or_a_known_owner_is_barred_by_the_settings(spark:
 
     assert inside(Scope(barred=("A",))) == {"a.known", "a.declared", "x.gone"}
     assert inside(Scope(owners=("a",))) == {"a.gone", "a.replaced"}
+
+
+def test_a_scope_names_what_was_asked_for_in_full_and_some_of_the_owners_that_it_leaves_out() -> None:
+    """Two scopes that differ must not read alike; all owners but the requester's may be thousands."""
+    names = tuple(f"team-{number:02}" for number in range(25))
+    assert str(Scope(owners=names)) == f"owners {', '.join(names)}"
+    assert str(Scope(barred=names)) == f"not owners {', '.join(names[:20])} and 5 more"

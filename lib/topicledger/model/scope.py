@@ -10,7 +10,8 @@ from typing import Any, Self
 from topicledger.text import listed, show
 
 _NAMED = 20
-"""Most names of each kind that a message has."""
+"""Most names in a message of owners that a scope leaves out, which are all but the requester's. Names of other limits
+are not cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +91,12 @@ class Scope:
             if names:
                 yield f"{one if len(names) == 1 else many} {_listed(names)}"
         if self.barred:
-            yield f"not {'owner' if len(self.barred) == 1 else 'owners'} {_listed(self.barred)}"
+            left_out = listed([show(name) for name in self.barred[:_NAMED]], len(self.barred), most=_NAMED)
+            yield f"not {'owner' if len(self.barred) == 1 else 'owners'} {left_out}"
 
 
 def _listed(names: Sequence[str]) -> str:
-    return listed([show(name) for name in names[:_NAMED]], len(names), most=_NAMED)
+    return ", ".join(map(show, names))
 
 
 EVERYTHING = Scope()

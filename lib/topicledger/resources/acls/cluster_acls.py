@@ -2,8 +2,8 @@
 
 With `allow.everyone.if.no.acl.found=true`, the first ACL on `kafka-cluster` denies access to all other principals,
 including the run's own. Without the last one, everybody may do everything to the cluster. Plans refuse both
-(`first_acls`, `last_acls`). Adds and removals check it again right before a request, since ACLs and settings may have
-changed.
+(`first_acls`, `last_acls`). Adds and removals check it again right before their batch is sent, since ACLs and
+settings may have changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Stopped = dict[str, tuple[RefusalName, str]]
 
 
 def first_refused(context: ClusterContext, adds: Mapping[str, Acl], warned: AbstractSet[str]) -> Stopped:
-    """Refuse first ACLs that the plan doesn't allow, right before their request.
+    """Refuse first ACLs that the plan doesn't allow, right before their batch is sent.
 
     On the cluster itself: those that don't allow the run's own principal what it needs. On another resource: those that
     became the first since the plan, and would end everybody else's access. ACLs that an earlier start added exist, and
@@ -60,7 +60,7 @@ def _first_on_cluster(context: ClusterContext, found: _Found) -> Stopped:
 
 
 def last_refused(context: ClusterContext, removals: Mapping[str, Acl], warned: AbstractSet[str]) -> Stopped:
-    """Refuse removals of last ACLs that the plan doesn't allow, right before their request.
+    """Refuse removals of last ACLs that the plan doesn't allow, right before their batch is sent.
 
     On the cluster itself: all of them. On another resource: those that became the last since the plan; everybody could
     use it. For the parameters see `first_refused`.
