@@ -120,11 +120,10 @@ def _create(sending: Executor, targets: Sequence[Target]) -> None:
 
 
 def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
-    """Create topics, wait until all have leaders, and return their deletes; the broker may still make logs (C21)."""
+    """Create topics on one broker and wait until all have leaders; return their deletes. It may still make logs (C21)."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
-    logs = -(-count // len(kafka.brokers))
-    if allowed != resource.RLIM_INFINITY and allowed < logs + _OTHER_FILES:
-        limit = f"a broker keeps a file open for each of {logs:,} logs, and may open {allowed:,} (ulimit -Hn)"
+    if allowed != resource.RLIM_INFINITY and allowed < count + _OTHER_FILES:
+        limit = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
         print(f"warning: {limit}: it may end while it is measured", file=sys.stderr, flush=True)
     with executor(kafka) as sending:
         _create(sending, creates(count))

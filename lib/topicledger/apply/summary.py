@@ -37,6 +37,8 @@ _OUTSIDE = (
     *(name for name, decision in COUNTED.items() if decision is Decision.OUTSIDE),
 )
 """Names of counts of what is pending outside the scope."""
+_FAILURE = ("cluster", "resource_type", "resource", "phase", "error", "error_message")
+"""Columns of the query that a summary has for all failures."""
 _GUARDS_WHILE_APPLYING = (
     Refusal.CLUSTER_ID_MISMATCH.value,
     Refusal.PLAN_EXPIRED.value,
@@ -252,9 +254,6 @@ def summarise(
         warnings=shown.warnings,
         warning_count=shown.warning_count,
     )
-
-
-_FAILURE = ("cluster", "resource_type", "resource", "phase", "error", "error_message")
 
 
 @dataclass(frozen=True, kw_only=True)
