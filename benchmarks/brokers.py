@@ -120,7 +120,7 @@ def _create(sending: Executor, targets: Sequence[Target]) -> None:
 
 
 def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
-    """Create topics on one broker and wait until all have leaders; return their deletes. It may still make logs (C21)."""
+    """Create topics on one broker, wait for their leaders, and return their deletes; it may still make logs (C21)."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != resource.RLIM_INFINITY and allowed < count + _OTHER_FILES:
         limit = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
