@@ -82,8 +82,14 @@ log_dir=${TOPICLEDGER_LOG_DIR:-$here/build/logs}
 mkdir -p -- "$log_dir"
 log_dir=$(cd -- "$log_dir" && pwd)
 log=$log_dir/spark.log
-if [[ -L $log || (-e $log && ! -f $log) ]]; then
-    fail 2 "Spark's log $log is a link, or no regular file: set TOPICLEDGER_LOG_DIR to a folder of your own"
+# Only its owner can read a new log. Nobody else's file becomes the log, but that of the folder's owner if only that one
+# can have made it.
+[[ -e $log || -L $log ]] || (umask 077 && set -o noclobber && : >"$log") 2>/dev/null || true
+read -r mode _ folder_owner _ <<<"$(ls -ldn -- "$log_dir")"
+read -r _ links owner _ <<<"$(ls -ldn -- "$log" 2>/dev/null)"
+[[ $mode == ????????w* ]] || [[ $owner != "$folder_owner" ]] || owner=$EUID
+if [[ -L $log || ! -f $log || $links != 1 || $owner != "$EUID" ]]; then
+    fail 2 "Spark's log $log is no regular file of this user: set TOPICLEDGER_LOG_DIR to a folder of your own"
 fi
 level=WARN
 console=OFF

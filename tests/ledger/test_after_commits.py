@@ -46,7 +46,8 @@ def test_commands_read_and_print_their_results_as_display_only(config: Path, tmp
     file.write_text("cluster: main\ntopics: [{topic: loaded}]\n")
     asked = {
         ("load-manifests", file): (),
-        ("runs", "approve", "R", "--by", "bob"): (),
+        # Whether the approval came in time decides what it is worth.
+        ("runs", "approve", "R", "--by", "bob"): ("_require_in_time",),
         ("prune", "--declared", "--idle-days", "30", "--to", tmp_path / "p.yaml"): (),
         ("report", "R", "--out", tmp_path / "r.html", "--index", tmp_path): (),
         ("runs", "abandon", "R"): ("_take_away_throttles",),

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 from chispa import assert_df_equality
@@ -58,7 +59,12 @@ ONCE: Any = {"app_id": "test", "version": 1}
 
 def described(ledger: Ledger, table: Table) -> str:
     """Describe a table as it is on disk, one line per fact."""
-    on_disk = DeltaTable(ledger.location(table))
+    location = ledger.location(table)
+    if not Path(location).is_absolute():
+        # A name in a catalog.
+        (detail,) = ledger.spark.sql(f"DESCRIBE DETAIL {location}").select("location").collect()
+        location = urlparse(detail["location"]).path
+    on_disk = DeltaTable(location)
     detail, protocol = on_disk.metadata(), on_disk.protocol()
     lines = [f"table {table.name}: {detail.description}", "", "columns"]
     for field in ledger._load(table).schema:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.properties.walks import driver
-from tests.properties.walks.driver import installed
+from tests.properties.walks.driver import TurnQueue, installed
 from tests.properties.walks.estate import EAST, WEST, Estate
 from tests.properties.walks.history import Abandon, Start, Walk
 from tests.properties.walks.ledger import MemoryLeases
 from tests.properties.walks.world import Event, Pending, To
 from topicledger import pipeline
-from topicledger.apply import stages
+from topicledger.apply import dispatch, stages
 from topicledger.apply.dispatch import Context, Stopped
+from topicledger.apply.executor import Executor
 from topicledger.apply.values import Applied
+from topicledger.errors import ClusterError
 from topicledger.ledger import leases
 from topicledger.ledger.run import Run
+from topicledger.model import PhaseResult, Target
 from topicledger.schemas import AUDIT
 
 SLOW, STOP = Event("replicas are slow"), Event("stop", "", 8, True)
@@ -80,7 +83,7 @@ def test_a_stop_in_a_later_round_cancels_moves_of_earlier_ones(held: str, monkey
 
     with stopped_while_it_moves() as walk:
         monkeypatch.setattr(leases, "take", one_first)
-        monkeypatch.setattr(stages, "_send", now_stop)
+        monkeypatch.setattr(stages, "send", now_stop)
         step(walk, Start("moves", cancel=True, wait=True))
         assert isinstance(walk._last_end, Stopped)
         assert takes[0] == [held]
@@ -199,6 +202,51 @@ def test_a_resumed_run_releases_a_cluster_that_has_finished(
         assert sorted(watched.released) == [[EAST], [WEST]], "one after the other"
         assert left_set == [{}, {}]
         assert walk.state_of("moves") == "finished"
+
+
+def test_throttles_that_another_run_left_since_the_start_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run looks for them when it starts, and again if another run held its clusters' leases since."""
+    with stopped_while_it_moves() as walk:
+        walk.elsewhere(Event("replicas arrive"))
+        monkeypatch.setattr(pipeline, "clusters_left", lambda _: {})
+        step(walk, Start("topics"), Event("contended"))
+        assert [each.throttles() for each in walk.world.clusters.values()] == [{}, {}]
+
+
+class Impatient(TurnQueue):
+    """Times out once before each result, as a queue does while a cluster takes long."""
+
+    waited = False
+
+    def get(self, timeout: float | None = None) -> Any:
+        self.waited = not self.waited
+        if self.waited:
+            raise KeyError
+        return super().get(timeout)
+
+
+def test_a_cluster_that_stays_open_is_released_while_another_moves(
+    watched: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run may change it meanwhile; --cancel then cancels only where a lease is held, or taken again."""
+    answers = Executor.apply
+
+    def not_in_the_west(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
+        if executor.cluster == WEST:
+            raise ClusterError("cluster west doesn't answer")
+        for _ in range(5):
+            TurnQueue().put("the west's turn")
+        return answers(executor, batch)
+
+    walk = Walk(Estate(appends="row"), Counter())
+    monkeypatch.setattr(leases, "take", take)
+    monkeypatch.setattr(Executor, "apply", not_in_the_west)
+    monkeypatch.setattr(dispatch.queue, "SimpleQueue", Impatient)
+    step(walk, Start("moves", cancel=True), SLOW, STOP)
+    assert isinstance(walk._last_end, Stopped)
+    assert watched.released[0] == [WEST], "before the moves in the east are over"
+    assert [row["cluster"] for row in walk.ledger.rows_of(AUDIT) if row["error"] == "CANCELLED"] == [EAST]
+    assert not walk.world.is_moving()
 
 
 class TakenOver(MemoryLeases):

@@ -17,9 +17,11 @@ from topicledger.apply import dispatch
 from topicledger.kafka import Response
 from topicledger.kafka.outcomes import NoOutcome, Sent
 from topicledger.model import Target
+from topicledger.model.moves import LEADER_RATE, LEADER_REPLICAS, Throttle
 from topicledger.resources.acls import decide
 from topicledger.resources.acls.denies import Denies
 from topicledger.resources.topics.actions import cancelling, reassign, waves
+from topicledger.resources.topics.actions.throttle_rows import ThrottleKey
 from topicledger.resources.topics.actions.throttling import Throttling
 from topicledger.resources.topics.apply import throttles
 
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.thorough
 HISTORIES = 4000
 """Most faults are found in the first 200 of a kind, which `make test` walks, and all within 4,000."""
 Patch = pytest.MonkeyPatch
+Written = Mapping[ThrottleKey, Sequence[Throttle]]
 
 
 def refuses_what_is_under_way(patch: Patch) -> None:
@@ -43,6 +46,16 @@ def refuses_what_others_changed(patch: Patch) -> None:
 
 def removes_throttles_of_moves(patch: Patch) -> None:
     patch.setattr(Throttling, "_over", lambda _, written: written)
+
+
+def removes_throttles_of_leaders(patch: Patch) -> None:
+    over = Throttling._over
+
+    def more(self: Throttling, written: Written) -> Written:
+        of_leaders = {key: rows for key, rows in written.items() if key[2] in (LEADER_RATE, LEADER_REPLICAS)}
+        return {**over(self, written), **of_leaders}
+
+    patch.setattr(Throttling, "_over", more)
 
 
 def repeats_without_comparing(patch: Patch) -> None:
@@ -99,6 +112,7 @@ FAULTS: Mapping[Callable[[Patch], None], tuple[str, About]] = {
             forgets_lost_requests,
             refuses_what_others_changed,
             removes_throttles_of_moves,
+            removes_throttles_of_leaders,
             repeats_without_comparing,
             takes_refused_cancels_for_done,
             waits_for_silent_topics,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,11 @@ from topicledger.apply.dispatch import Context, Stop, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import ReplicaSettings
-from topicledger.errors import TableError
+from topicledger.errors import ClusterError, TableError
 from topicledger.kafka import Cluster, ClusterAdmin
+from topicledger.kafka.sending import StaysOpen
 from topicledger.ledger.commits import Commits
+from topicledger.ledger.leases import LeaseLost
 from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, TopicResult
 from topicledger.naming import Sections
 from topicledger.resources.acls.names import AclSettings
@@ -100,6 +103,48 @@ def test_a_cluster_that_is_done_is_told_once_its_rows_are_on_their_way(monkeypat
     work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("quick", "slow")}
     each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()), ended=ended)
     assert (told, recorded) == (["quick"], ["quick", "slow"])
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ClusterError("cluster open can't be reached"), ["open"]),
+        (StaysOpen("open", {("t", "create"): "no known outcome"}), ["open"]),
+        (LeaseLost("another run took over cluster open"), []),
+        (ValueError("a fault"), []),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_cluster_that_stays_open_is_told_unless_its_lease_is_lost(
+    error: Exception, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is released, too: nothing more is sent to it."""
+    ended, waited = list[str](), threading.Event()
+
+    def one_cluster(_run: Any, _context: Any, settings: Any, *_: Any) -> Iterator[Sequence[PhaseResult]]:
+        if settings.name == "open":
+            raise error
+        # Until each second, the reader of results looks for clusters that are over.
+        waited.wait(20 if told else 2)
+        yield [result(Target(resource=settings.name, action=Action.CREATE))]
+
+    def note(name: str) -> None:
+        ended.append(name)
+        waited.set()
+
+    monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
+    run: Any = SimpleNamespace(
+        clusters=[SimpleNamespace(name="open"), SimpleNamespace(name="slow")],
+        commits=Commits(),
+        run_id="run",
+        ledger=None,
+        append_outcomes=lambda some, held: None,
+    )
+    work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("open", "slow")}
+    context = Context(progress=Progress(), stop=Stop())
+    with nullcontext() if isinstance(error, ClusterError) else pytest.raises(ValueError, match="a fault"):
+        each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()), ended=note)
+    assert ended == told
 
 
 def test_a_lost_lease_of_one_cluster_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:

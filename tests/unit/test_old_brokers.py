@@ -16,7 +16,7 @@ from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin, groups, offsets
 from topicledger.kafka.connection import ApiMissing
 from topicledger.kafka.sending import ClusterLimits
-from topicledger.model import Action, Outcome, PhaseResult, ReplicaAction, Target, TopicInfo
+from topicledger.model import Action, Outcome, PhaseResult, Refusal, ReplicaAction, Target, TopicInfo
 from topicledger.resources.acls import requests
 from topicledger.resources.acls.acl import Acl
 from topicledger.resources.acls.names import AclAction
@@ -92,20 +92,40 @@ PREFIXED = Target(resource="p", action=AclAction.ACL_ADD, after=acl("PREFIXED"))
 LITERAL = Target(resource="l", action=AclAction.ACL_ADD, after=acl("LITERAL"))
 ON_USER = Target(resource="u", action=AclAction.ACL_ADD, after=acl("LITERAL", "USER"))
 REMOVED = Target(resource="r", action=AclAction.ACL_DELETE, before=acl("PREFIXED"))
+TWO_PHASE = Target(
+    resource="2pc",
+    action=AclAction.ACL_ADD,
+    after={**acl("LITERAL", "TRANSACTIONAL_ID"), "operation": "TWO_PHASE_COMMIT"},
+)
 
 
-@pytest.mark.parametrize("target", [ELECTION, PREFIXED, ON_USER, REMOVED], ids=lambda each: each.resource)
-def test_missing_features_are_refused_in_validate(target: Target, no_sleep: Callable[[float], None]) -> None:
-    """A broker before 2.0 would take a prefix for a name."""
-    admin = OldAdmin(1, 1)
+@pytest.mark.parametrize(
+    ("target", "version"),
+    [(ELECTION, (1, 1)), (PREFIXED, (1, 1)), (ON_USER, (1, 1)), (REMOVED, (1, 1)), (TWO_PHASE, (4, 0))],
+    ids=lambda each: each.resource if isinstance(each, Target) else "",
+)
+def test_missing_features_are_refused_in_validate(
+    target: Target, version: tuple[int, int], no_sleep: Callable[[float], None]
+) -> None:
+    """A broker before 2.0 would take a prefix for a name; one before 4.1 ends a connection with TWO_PHASE_COMMIT."""
+    admin = OldAdmin(*version)
     (ended,) = executor(admin, no_sleep).validate([target])
     assert brief(ended) == (Outcome.REFUSED, "BROKER_TOO_OLD", 1)
     assert admin._manager.asked == []
 
 
-def test_literal_acls_need_no_newer_broker(no_sleep: Callable[[float], None]) -> None:
-    (ended,) = executor(OldAdmin(1, 1), no_sleep).validate([LITERAL])
+@pytest.mark.parametrize(("target", "version"), [(LITERAL, (1, 1)), (TWO_PHASE, (4, 1))], ids=["literal", "2pc"])
+def test_acls_that_brokers_know_are_valid(
+    target: Target, version: tuple[int, int], no_sleep: Callable[[float], None]
+) -> None:
+    (ended,) = executor(OldAdmin(*version), no_sleep).validate([target])
     assert ended.outcome is Outcome.OK
+
+
+def test_moves_that_old_brokers_cannot_list_are_no_missing_permission(no_sleep: Callable[[float], None]) -> None:
+    """Before 2.4: granting Describe, as a message told users to, would not help."""
+    assert executor(OldAdmin(2, 3), no_sleep).unlisted.refusal is Refusal.BROKER_TOO_OLD
+    assert executor(OldAdmin(2, 4), no_sleep).unlisted.refusal is Refusal.NOT_PERMITTED
 
 
 @pytest.mark.parametrize(

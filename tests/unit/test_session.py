@@ -191,16 +191,49 @@ def test_the_folder_of_the_log_in_the_temporary_folder_is_this_users_own(
         open_log(log_folder())
 
 
-def test_spark_submit_does_not_log_into_a_link(tmp_path: Path) -> None:
-    (tmp_path / "spark.log").symlink_to(tmp_path / "precious")
-    done = subprocess.run(
-        [commands.SUBMIT, "jobs/plan.py"],
-        env={**os.environ, "TOPICLEDGER_LOG_DIR": str(tmp_path)},
+@pytest.mark.parametrize("kind", ["link to nothing", "link", "hard link", "pipe", "somebody else's"])
+def test_spark_submit_logs_into_no_file_that_somebody_else_may_have_made(tmp_path: Path, kind: str) -> None:
+    folder, log, other = tmp_path / "logs", tmp_path / "logs" / "spark.log", tmp_path / "precious"
+    folder.mkdir()
+    if kind != "link to nothing":
+        other.write_text("precious")
+    if kind in ("link to nothing", "link"):
+        log.symlink_to(other)
+    elif kind == "hard link":
+        log.hardlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(log)
+    elif os.getuid() == 0:
+        folder.chmod(0o777)
+        log.touch()
+        os.chown(log, 65534, -1)
+    else:
+        pytest.skip("only root can give a file to somebody else")
+    done = submitted(folder)
+    assert done.returncode == 2
+    assert "set TOPICLEDGER_LOG_DIR to a folder of your own" in done.stderr
+    assert other.exists() is (kind != "link to nothing")
+
+
+@pytest.mark.thorough
+def test_only_its_owner_can_read_a_log_that_spark_submit_makes(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        done = submitted(tmp_path, "--help")
+    finally:
+        os.umask(before)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE((tmp_path / "spark.log").stat().st_mode) == 0o600
+
+
+def submitted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Start a job that has no settings; its log would be in the folder."""
+    return subprocess.run(
+        [commands.SUBMIT, "jobs/plan.py", *arguments],
+        env={**os.environ, "TOPICLEDGER_LOG_DIR": str(folder)},
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, (tmp_path / "precious").exists()) == (2, False)
-    assert "set TOPICLEDGER_LOG_DIR to a folder of your own" in done.stderr
 
 
 def test_a_command_by_hand_listens_on_loopback_only(spark: SparkSession) -> None:

@@ -277,21 +277,32 @@ def test_moves_that_are_not_listed_any_more_stay_open_alone() -> None:
 
 
 class Untold(MovingCluster):
-    """Answers -1 about t, once it moves."""
+    """Doesn't describe t any more, once it moves."""
+
+    answer: str | None = UNKNOWN
+    """Name of the error; None: this principal may not describe the topic."""
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
         found = super().topic_states(topics)
         if "t" in found and self.requests:
-            found["t"] = TopicState(permitted=False, unknown=UNKNOWN)
+            found["t"] = TopicState(permitted=False, unknown=self.answer)
         return found
 
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Partition, int]:
         return {}
 
 
-def test_a_topic_that_becomes_untold_while_it_moves_fails_alone() -> None:
+@pytest.mark.parametrize(
+    ("answer", "error", "why"),
+    [
+        (UNKNOWN, "NO_ANSWER", f"brokers answer {UNKNOWN} about the topic"),
+        (None, "NOT_PERMITTED", "this principal may not describe the topic any more; grant it Describe"),
+    ],
+)
+def test_a_topic_that_becomes_untold_while_it_moves_fails_alone(answer: str | None, error: str, why: str) -> None:
     """It is waited for as long as the cluster lists its moves."""
     cluster, written = Untold(t=BEFORE, u=BEFORE), Written()
+    cluster.answer = answer
     waits: list[int] = []
 
     def meanwhile() -> None:
@@ -301,8 +312,8 @@ def test_a_topic_that_becomes_untold_while_it_moves_fails_alone() -> None:
 
     executor = executor_of(cluster, written, meanwhile=meanwhile)
     rows = {row.resource: row for row in executor.apply([move(name, BEFORE, AFTER) for name in ("t", "u")])}
-    assert (rows["t"].outcome, rows["t"].error) == (Outcome.FAILED, "NO_ANSWER")
-    assert f"brokers answer {UNKNOWN} about the topic" in str(rows["t"].error_message)
+    assert (rows["t"].outcome, rows["t"].error) == (Outcome.FAILED, error)
+    assert str(rows["t"].error_message).startswith(f"it is unknown how many of 2 partitions moved; {why}")
     assert rows["u"].outcome is Outcome.OK
     assert cluster.throttles() == set()
 

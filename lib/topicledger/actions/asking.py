@@ -32,6 +32,11 @@ _NOT_PERMITTED = Unlisted(
     why="this principal may not list reassignments",
     advice="grant it Describe on the cluster",
 )
+TOO_OLD_TO_LIST = Unlisted(
+    refusal=Refusal.BROKER_TOO_OLD,
+    why="the brokers are older than Kafka 2.4 and can't list reassignments",
+    advice="upgrade them, or declare replication_factor",
+)
 
 
 class Asking:

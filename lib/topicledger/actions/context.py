@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from topicledger import kafka
-from topicledger.actions.asking import Asking, MovesUnlisted, Unlisted
+from topicledger.actions.asking import TOO_OLD_TO_LIST, Asking, MovesUnlisted, Unlisted
 from topicledger.actions.costs import Cost
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
@@ -257,7 +257,7 @@ class ClusterContext(ABC):
     @property
     def unlisted(self) -> Unlisted:
         """Why it is unknown which replicas are being moved."""
-        return self._asking.unlisted
+        return self._asking.unlisted if self.admin.reassigns else TOO_OLD_TO_LIST
 
     def may_move(self) -> dict[Partition, Replicas]:
         """Return the targets of moves that may begin unseen, because their request got no answer.

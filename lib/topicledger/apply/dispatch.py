@@ -24,7 +24,7 @@ from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
-from topicledger.ledger.leases import Leases
+from topicledger.ledger.leases import LeaseLost, Leases
 from topicledger.ledger.outcome_waves import OutcomeWaves
 from topicledger.ledger.outcomes import is_validated
 from topicledger.ledger.run import Run
@@ -182,7 +182,7 @@ def each_cluster(
 
     - `before`, with the cluster and the batch's place in `work` (from 0): before each step;
     - `last`: in each cluster's thread, after its last batch;
-    - `ended`, with a cluster that is done while others continue: once its outcomes are being committed.
+    - `ended`, with a cluster that is done, or stays open, while others continue: once its outcomes are being committed.
 
     Raises Stopped if asked to stop, after appending the known outcomes. Raises LeaseLost if no lease is held any more.
     """
@@ -230,7 +230,9 @@ def each_cluster(
                     continue
                 if isinstance(found_now, str):
                     left -= 1
-                    if running[found_now].exception() is None:
+                    why = running[found_now].exception()
+                    # A lost lease is another holder's.
+                    if why is None or (isinstance(why, ClusterError) and not isinstance(why, LeaseLost)):
                         over.append(found_now)
                 else:
                     waves.add(_over(found_now))

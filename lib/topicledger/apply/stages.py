@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,8 +19,9 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
+from topicledger.apply.dispatch import Context, Stopped, each_cluster
 from topicledger.apply.executor import Executor
+from topicledger.apply.parts import acknowledged, send
 from topicledger.apply.values import Applied, Validated, after
 from topicledger.config.settings import ClusterSettings
 from topicledger.frames import materialised
@@ -30,7 +31,7 @@ from topicledger.ledger.leases import LeaseHeld, Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
-from topicledger.ledger.throttles import Leftover
+from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.manifests.rows import Transform
 from topicledger.model import (
     OURS,
@@ -51,8 +52,7 @@ from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import resources
 from topicledger.plan.intent import expired
 from topicledger.plan.reevaluate import reevaluate
-from topicledger.plan.standing import applied, in_batches, only, sendable
-from topicledger.policies.contract import MAKE_PARTITIONS
+from topicledger.plan.standing import in_batches, sendable, without
 from topicledger.resources.topics.apply.cancelling import cancel, cancelled_if_stopped
 from topicledger.resources.topics.apply.moves import begin_until
 from topicledger.resources.topics.apply.throttles import left_on, take_away, take_away_left
@@ -80,7 +80,7 @@ def apply(
     Clusters that no other run holds come first. With `--wait`, the others follow once those runs have released them.
     While this run waits it holds no lease, so two runs never wait for each other.
     """
-    done = _apply_all(run, context, ready, closing, leftovers) if ready.actions else _applied(run, {}, {}, {})
+    done = _apply_all(run, context, ready, closing, leftovers) if ready.actions else acknowledged(run, {}, {}, {})
     idle = [cluster.name for cluster in run.clusters if cluster.name not in ready.actions]
     left = left_on(run.ledger, run.settings, idle, leftovers())
     away = left.keys() - ready.seen.known if ready.seen is not None else frozenset()
@@ -151,7 +151,9 @@ def _apply_held(
         idle: Work = {
             name: (cluster_id, []) for name, (cluster_id, _) in ready.actions.items() if name not in current.actions
         }
-        done = _send(run, context, current, idle, held, sent, latest, leftovers())
+        # Another run that changed these clusters meanwhile may have left throttles, too.
+        left = clusters_left(run.ledger) if held.contended else leftovers()
+        done = send(run, context, current, idle, held, sent, latest, left, partial(take_away, run.run_id, left))
     except Stopped:
         if context.stop.cancels:
             for problem in cancel(run, context, held).values():
@@ -214,10 +216,10 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
         if under_way:
             # An action under way can't be refused, since refused means not sent: no more of it is sent, and apply
             # reports its outcome.
-            for row in _less(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
+            for row in without(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
                 why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
                 withdrawn.setdefault(row["cluster"], {}).setdefault((row["action"], row["resource"]), why)
-        return _less(run, rows, left_open.keys() | under_way)
+        return without(run, rows, left_open.keys() | under_way)
 
     def refuse(transform: Transform) -> None:
         _refuse(run, refusable(still_sendable().transform(transform)), held)
@@ -273,14 +275,6 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
     )
 
 
-def _less(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "left_anti") -> DataFrame:
-    """Return rows without those of `keys`; with `left_semi`, only those of `keys`."""
-    if not keys:
-        return rows
-    named = run.spark.createDataFrame(sorted(keys), ", ".join(f"{name} string" for name in _KEY))
-    return rows.join(F.broadcast(named), on=list(_KEY), how=how)
-
-
 def _of_topics(planned: DataFrame) -> DataFrame:
     return planned.where(F.col("resource_type") == TOPIC)
 
@@ -301,81 +295,6 @@ def observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings
         with observe_into_tables(run, listing, named) as seen:
             pass
     return seen
-
-
-def _send(
-    run: Run,
-    context: Context,
-    ready: Validated,
-    idle: Work,
-    held: Leases,
-    sent: SentBatches,
-    latest: int,
-    leftovers: Mapping[str, Leftover],
-) -> Applied:
-    """Send the actions; creates that wait for room come after the deletes that make it.
-
-    `idle`: clusters whose leases are held, but to which nothing is sent. `leftovers`: see `apply`.
-    """
-    done: list[StepResult] = []
-
-    def send(work: Work) -> None:
-        sent.begin(work)
-        last = partial(take_away, run.run_id, leftovers)
-        step = each_cluster(
-            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, last=last, ended=released
-        )
-        done.append(step)
-
-    waits = _keys(ready.waiting)
-    open_on = StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open
-
-    def released(name: str) -> None:
-        # This cluster is done: other runs may change it while this run continues on its other clusters.
-        if all(cluster != name for cluster, _ in waits):
-            run.commits.add(partial(held.release_some, [name]))
-
-    def needs_room(name: str, target: Target) -> bool:
-        return (name, target.topic) in waits and target.action in MAKE_PARTITIONS
-
-    first = only(ready.actions, lambda name, target: not needs_room(name, target))
-    throttled: Work = {
-        name: (cluster_id, [])
-        for name, (cluster_id, _) in {**idle, **ready.actions}.items()
-        if name not in first and name not in open_on and cluster_id in leftovers
-    }
-    if first:
-        run.commits.add(partial(held.release_some, idle.keys() - throttled.keys() - open_on.keys()))
-    send({**first, **throttled})
-    if waits:
-        assert ready.seen is not None, "creates wait only if this start has evaluated them"
-        version = run.owners_version(latest)
-        evaluate = partial(reevaluate, run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS)
-        unsent = partial(_less, run, keys=ready.left_open.keys())
-        with after(done):
-            again = evaluate(waited=ready.waiting, held=held, refusable=unsent)
-        # While the outcome of a delete is unknown, its room isn't free: creates that need it still wait.
-        fit = waits - _keys(again.waiting)
-        left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))
-        send(only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit))
-    problems = dict(open_on)
-    for step in done:
-        problems |= step.why_open
-    return _applied(run, ready.actions, {key: each for step in done for key, each in step.results.items()}, problems)
-
-
-def _keys(waiting: DataFrame | None) -> frozenset[tuple[str, str]]:
-    rows = waiting.collect() if waiting is not None else ()
-    return frozenset((row["cluster"], row["topic"]) for row in rows)
-
-
-def _applied(run: Run, work: Work, results: Mapping[Key, PhaseResult], problems: Mapping[str, str]) -> Applied:
-    """Return the acknowledged actions: of this start, or from the tables if earlier starts sent some, too."""
-    if run.resumed:
-        actions, answers = applied(run)
-        return Applied(actions=actions, answers=answers, problems=problems)
-    step = StepResult(results=results, problems=problems)
-    return Applied(actions=step.ok(work), answers=step.answers(), problems=problems)
 
 
 def verify(run: Run, context: Context, done: Applied) -> Mapping[str, str]:

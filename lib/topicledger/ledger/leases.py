@@ -109,8 +109,8 @@ class Leases:
 
     @property
     def names(self) -> frozenset[str]:
-        """The clusters whose leases were taken."""
-        return frozenset(self._clusters.values())
+        """The clusters whose leases are held: taken, and not released by `release_some`."""
+        return frozenset(self._clusters.values()) - self._done
 
     def release_some(self, names: Collection[str]) -> None:
         """Begin to release the leases of clusters that are done, while others are still being changed."""

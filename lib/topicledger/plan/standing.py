@@ -28,10 +28,7 @@ def standing(run: Run, *where: Standing) -> DataFrame:
 def sendable(run: Run, less: Sequence[str] = (), left_open: Collection[Key] = ()) -> DataFrame:
     """Return the actions that wait to be sent, without those on the clusters `less` and those in `left_open`."""
     rows = standing(run, Standing.VALIDATED).where(~F.col("cluster").isin(*less))
-    if not left_open:
-        return rows
-    others = run.spark.createDataFrame([*left_open], "cluster string, resource string, action string")
-    return rows.join(F.broadcast(others), on=["cluster", "resource", "action"], how="left_anti")
+    return without(run, rows, left_open)
 
 
 def applied(run: Run) -> tuple[Work, Results]:
@@ -98,3 +95,12 @@ def only(work: Work, chosen: Callable[[str, Target], bool]) -> Work:
         if kept:
             found[name] = (cluster_id, kept)
     return found
+
+
+def without(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "left_anti") -> DataFrame:
+    """Return rows without those of `keys`; with `left_semi`, only those of `keys`."""
+    if not keys:
+        return rows
+    names = ("cluster", "resource", "action")
+    named = run.spark.createDataFrame(sorted(keys), ", ".join(f"{name} string" for name in names))
+    return rows.join(F.broadcast(named), on=[*names], how=how)

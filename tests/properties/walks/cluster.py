@@ -9,7 +9,7 @@ from topicledger import kafka
 from topicledger.kafka.reassignments import Partition as Key
 from topicledger.kafka.reassignments import PartitionState, Replicas, TopicState
 from topicledger.model import TopicResult
-from topicledger.model.moves import BROKER, FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, TOPIC
+from topicledger.model.moves import BROKER, FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, TOPIC
 from topicledger.resources.acls.acl import Acl
 
 COPYING = 3.0
@@ -155,11 +155,15 @@ class Cluster:
     # -- throttles
 
     def is_throttled(self, key: Key, adding: frozenset[int]) -> bool:
-        """Whether new replicas of a partition are throttled on both sides, as far as brokers are up."""
+        """Whether new replicas of a partition are throttled, and those that they may be copied from."""
         topic = self.topics[key[0]]
-        listed = topic.configs.get(FOLLOWER_REPLICAS, "").split(",")
-        rated = all(FOLLOWER_RATE in self.brokers[each] for each in adding)
-        return bool(adding) and rated and all(f"{key[1]}:{each}" in listed for each in adding)
+        live = set(topic.partitions[key[1]].replicas) - adding
+        sides = ((LEADER_RATE, LEADER_REPLICAS, live), (FOLLOWER_RATE, FOLLOWER_REPLICAS, adding))
+        return bool(adding) and all(
+            rate in self.brokers[each] and f"{key[1]}:{each}" in topic.configs.get(replicas, "").split(",")
+            for rate, replicas, brokers in sides
+            for each in brokers
+        )
 
     def throttles(self) -> dict[tuple[str, str, str], str]:
         """Return the throttles that are set."""

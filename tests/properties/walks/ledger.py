@@ -166,18 +166,18 @@ class MemoryLeases:
     def __init__(self, world: World, run_id: str, clusters: Mapping[str, str], busy: Mapping[str, str]) -> None:
         self._world, self.run_id = world, run_id
         self.clusters = clusters
-        self.names = frozenset(clusters.values())
+        self._names = frozenset(clusters.values())
         self.busy = busy
         self.contended = world.contended
         self._released: set[str] = set()
         self._lost: set[str] = set()
         self._expiring: set[str] = set()
-        self._died = {name: world.killed.pop(name) for name in self.names & world.killed.keys()}
+        self._died = {name: world.killed.pop(name) for name in self._names & world.killed.keys()}
         for name, (killed, _) in self._died.items():
             if killed not in (run_id, None):
                 # Another run waits until the lease has expired.
                 world.arrive(lambda late, name=name: late.cluster == name)  # type: ignore[misc]
-        world.holders |= dict.fromkeys(self.names, self)
+        world.holders |= dict.fromkeys(self._names, self)
 
     def __enter__(self) -> Self:
         return self
@@ -186,15 +186,19 @@ class MemoryLeases:
         self.release()
 
     @property
+    def names(self) -> frozenset[str]:
+        """Clusters whose leases weren't released."""
+        return self._names - self._released
+
+    @property
     def lost(self) -> Mapping[str, str]:
         """Clusters that another run took, or whose lease expired."""
-        left = self.names - self._released
-        self._lost |= {name for name in left if self._world.holders.get(name) is not self}
+        self._lost |= {name for name in self.names if self._world.holders.get(name) is not self}
         return {name: f"cluster {name} was taken over; start it again with its id" for name in self._lost}
 
     def require(self, cluster: str | None = None) -> None:
         lost = self.lost
-        if lost and lost.keys() >= self.names - self._released:
+        if lost and lost.keys() >= self.names:
             raise LeaseLost("the leases expired; start it again with its id")
         if cluster is not None and cluster in lost:
             raise LeaseLost(lost[cluster])
@@ -221,7 +225,7 @@ class MemoryLeases:
         self._expiring.add(cluster)
 
     def release(self) -> None:
-        self.release_some(self.names - self._released)
+        self.release_some(self.names)
 
     release_soon = release
 

@@ -77,8 +77,8 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
 
 
 _TOO_OLD = (
-    "its brokers are too old for it: prefixed patterns need Kafka 2.0, resources of type USER 3.3; upgrade them, or "
-    "take it out of `acls`"
+    "its brokers are too old for it: prefixed patterns need Kafka 2.0, resources of type USER 3.3, and "
+    "TWO_PHASE_COMMIT 4.1; upgrade them, or take it out of `acls`"
 )
 
 

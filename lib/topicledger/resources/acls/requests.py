@@ -18,6 +18,7 @@ from kafka.protocol.admin import (
     DescribeAclsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
+    ListConfigResourcesRequest,
 )
 
 from topicledger.kafka import ClusterAdmin, Response
@@ -41,6 +42,8 @@ _VERSION_WITH_PATTERNS = 1
 """First version of all three requests with pattern types: older brokers take every name for a literal one."""
 _VERSION_WITH_USERS = 3
 """First version of all three requests with resources of type USER."""
+_NEWER_OPERATIONS = {"TWO_PHASE_COMMIT": (ListConfigResourcesRequest, 1)}
+"""Operation without a version of these requests -> a version of a request that came with it (KIP-1142: Kafka 4.1)."""
 NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
 
 _OPERATIONS = {
@@ -218,7 +221,13 @@ def _version(acl: Acl) -> int:
 
 
 def knows_acls_like(connection: Connection, acl: Acl) -> bool:
-    """Whether the brokers know ACLs like this one, by the versions of their requests."""
+    """Whether the brokers know ACLs like this one, by the versions of their requests.
+
+    A broker drops the connection of a request with an operation that it doesn't know (A4).
+    """
+    came_with = _NEWER_OPERATIONS.get(acl.operation)
+    if came_with is not None and not connection.supports(*came_with):
+        return False
     return all(connection.supports(each, _version(acl)) for each in (CreateAclsRequest, DeleteAclsRequest))
 
 

@@ -33,11 +33,14 @@ class Obstacles:
         self._warned: set[Partition] = set()
         self.unbegun: dict[str, str] = {}
         """Topics with a move that waits for a broker or a leader for too long, and isn't begun -> the reason."""
+        self.undescribed: set[str] = set()
+        """Topics that brokers list and don't describe: the brokers of their partitions are unknown."""
 
     def see(self, states: Mapping[str, TopicState]) -> None:
         """Note which partitions have no leader; those that aren't described stay as they were."""
         now = self._context.clock()
         for topic, state in states.items():
+            (self.undescribed.discard if state.permitted else self.undescribed.add)(topic)
             for partition, live in state.partitions.items():
                 if live.leader >= 0:
                     self._leaderless_since.pop((topic, partition), None)

@@ -224,10 +224,8 @@ class Waves:
     def _is_on_its_way(self, move: Move, live: PartitionState | None) -> bool:
         """Return whether an unlisted partition may have been moved while brokers don't show it yet (R4)."""
         key, now = (move.topic, move.partition), self._context.clock()
-        if live is None:
-            return False
-        if live.replicas == move.after:
-            return True
+        if live is None or live.replicas == move.after:
+            return live is not None
         between = live.replicas != move.before and is_between(move, live)
         if not between and live.replicas != move.before:
             # Our move never looks like this: another client has moved it since.
@@ -276,7 +274,8 @@ class Waves:
         if note is not None and target.topic not in self._maybe_sent:
             return context.refused(target, Phase.APPLY, note, f"{words}: nothing of it was sent; plan again")
         done, moves = sum(map(self._is_done, self._moves[target.topic])), self._moves[target.topic]
-        words = f"{done} of {len(moves)} partitions moved; {words}".removesuffix("; ")
+        many = "it is unknown how many" if target.topic in self._obstacles.undescribed else done
+        words = f"{many} of {len(moves)} partitions moved; {words}".removesuffix("; ")
         answer = Answer(replace(result, before=target.before), 1, self._began, datetime.now(UTC))
         outcome = outcome_of(kafka.UNKNOWN_SERVER_ERROR)
         return context.result(target, Phase.APPLY, outcome, answer, note=note, message=words)

@@ -1,0 +1,114 @@
+"""Send the actions of a run in parts: what makes room, what waits for room, and then moves, which may take days.
+
+A cluster's lease is released once nothing more is sent to it, also if some of its actions stay open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from topicledger.apply.dispatch import Context, StepResult, each_cluster
+from topicledger.apply.executor import Executor
+from topicledger.apply.values import Applied, Validated, after
+from topicledger.ledger.leases import Leases
+from topicledger.ledger.run import Run
+from topicledger.ledger.sent_batches import SentBatches
+from topicledger.model import Key, Phase, PhaseResult, Target, Work
+from topicledger.plan.reevaluate import reevaluate
+from topicledger.plan.standing import applied, in_batches, only, sendable, without
+from topicledger.policies.contract import MAKE_PARTITIONS
+from topicledger.resources import registry
+
+
+def send(
+    run: Run,
+    context: Context,
+    ready: Validated,
+    idle: Work,
+    held: Leases,
+    sent: SentBatches,
+    latest: int,
+    leftovers: Collection[str],
+    last: Callable[[Executor], None],
+) -> Applied:
+    """Send the actions; creates that wait for room come after the deletes that make it, and before moves.
+
+    `idle`: clusters whose leases are held, but to which nothing is sent. `leftovers`: cluster ids for which `last` is
+    called although nothing is sent there; see `each_cluster`.
+    """
+    done: list[StepResult] = []
+
+    def send_part(work: Work, *, more: Collection[str] = ()) -> None:
+        """Send some of the actions. `more`: clusters to which this start sends more afterwards."""
+
+        def released(*names: str) -> None:
+            # Other runs may change these clusters while this run continues on its other clusters.
+            run.commits.add(partial(held.release_some, frozenset(names).difference(more)))
+
+        sent.begin(work)
+        step = each_cluster(
+            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, last=last, ended=released
+        )
+        done.append(step)
+        if more:
+            released(*work)
+
+    waits = _keys(ready.waiting)
+    awaited = frozenset(cluster for cluster, _ in waits)
+    open_on = StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open
+    moves = min(kind.order for kind in registry.in_order() if kind.steps.cancel is not None)
+
+    def needs_room(name: str, target: Target) -> bool:
+        return (name, target.topic) in waits and target.action in MAKE_PARTITIONS
+
+    def is_late(target: Target) -> bool:
+        return bool(waits) and registry.ACTIONS[target.action].order >= moves
+
+    first = only(ready.actions, lambda name, target: not needs_room(name, target))
+    early = only(first, lambda _, target: not is_late(target))
+    late = only(first, lambda _, target: is_late(target))
+    throttled: Work = {
+        name: (cluster_id, [])
+        for name, (cluster_id, _) in {**idle, **ready.actions}.items()
+        if name not in first and name not in open_on and cluster_id in leftovers
+    }
+    if first:
+        run.commits.add(partial(held.release_some, idle.keys() - throttled.keys()))
+    send_part({**early, **throttled}, more=awaited | late.keys())
+    if waits:
+        assert ready.seen is not None, "creates wait only if this start has evaluated them"
+        version = run.owners_version(latest)
+        evaluate = partial(reevaluate, run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS)
+        unsent = partial(without, run, keys=ready.left_open.keys())
+        with after(done):
+            again = evaluate(waited=ready.waiting, held=held, refusable=unsent)
+        # While the outcome of a delete is unknown, its room isn't free: creates that need it still wait.
+        fit = waits - _keys(again.waiting)
+        left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))
+        room = only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit)
+        run.commits.add(partial(held.release_some, awaited - room.keys() - late.keys()))
+        send_part(room, more=late.keys())
+    if late:
+        send_part(late)
+    problems = dict(open_on)
+    for step in done:
+        problems |= step.why_open
+    results = {key: each for step in done for key, each in step.results.items()}
+    return acknowledged(run, ready.actions, results, problems)
+
+
+def _keys(waiting: DataFrame | None) -> frozenset[tuple[str, str]]:
+    rows = waiting.collect() if waiting is not None else ()
+    return frozenset((row["cluster"], row["topic"]) for row in rows)
+
+
+def acknowledged(run: Run, work: Work, results: Mapping[Key, PhaseResult], problems: Mapping[str, str]) -> Applied:
+    """Return the acknowledged actions: of this start, or from the tables if earlier starts sent some, too."""
+    if run.resumed:
+        actions, answers = applied(run)
+        return Applied(actions=actions, answers=answers, problems=problems)
+    step = StepResult(results=results, problems=problems)
+    return Applied(actions=step.ok(work), answers=step.answers(), problems=problems)

@@ -1,0 +1,92 @@
+"""The parts in which a run sends its actions, and when it releases clusters' leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from topicledger.apply import parts
+from topicledger.apply.dispatch import StepResult
+from topicledger.apply.values import Validated
+from topicledger.model import Action, ReplicaAction, Target, Work
+
+CREATE, DELETE, REASSIGN = Action.CREATE.value, Action.DELETE.value, ReplicaAction.REASSIGN.value
+
+
+def work_of(**clusters: tuple[tuple[str, str], ...]) -> Work:
+    """Return a batch for each (action, topic) of each cluster."""
+    return {
+        name: (f"id-{name}", [[Target(resource=topic, action=action)] for action, topic in actions])
+        for name, actions in clusters.items()
+    }
+
+
+def sent_by(
+    monkeypatch: pytest.MonkeyPatch, actions: Work, *, waits: Collection[tuple[str, str]], fit: Collection[str]
+) -> list[str]:
+    """Send actions, of which creates wait for room; return what was sent and released, in order.
+
+    `fit`: topics for which there is room once the first part was sent. The last cluster of a part isn't told as done.
+    """
+    story: list[str] = []
+
+    def each_cluster(*given: Any, ended: Callable[[str], None], **_: Any) -> StepResult:
+        work: Work = given[3]
+        for place, (name, (_id, batches)) in enumerate(work.items(), 1):
+            story.extend(f"{name}: {target.action} {target.topic}" for batch in batches for target in batch)
+            if place < len(work):
+                ended(name)
+        return StepResult(results={}, problems={})
+
+    def rows(*some: tuple[str, str]) -> Any:
+        return SimpleNamespace(collect=lambda: [{"cluster": name, "topic": topic} for name, topic in some])
+
+    left = [each for each in waits if each[1] not in fit]
+    monkeypatch.setattr(parts, "each_cluster", each_cluster)
+    monkeypatch.setattr(parts, "sendable", lambda *_: None)
+    monkeypatch.setattr(parts, "in_batches", lambda _: actions)
+    monkeypatch.setattr(parts, "reevaluate", lambda *_, **__: SimpleNamespace(waiting=rows(*left)))
+    released: set[str] = set()
+
+    def release_some(names: Collection[str]) -> None:
+        story.extend(f"{name} released" for name in sorted(set(names) - released))
+        released.update(names)
+
+    run: Any = SimpleNamespace(
+        commits=SimpleNamespace(add=lambda do: do()), resumed=False, run_id="run", owners_version=lambda _: None
+    )
+    held: Any = SimpleNamespace(release_some=release_some)
+    marks: Any = SimpleNamespace(begin=lambda _: None, before=None)
+    seen, context = object(), SimpleNamespace(policies=())
+    ready = Validated(actions=actions, seen=seen, observed_since=datetime.now(UTC), waiting=rows(*waits))
+    parts.send(run, context, ready, {}, held, marks, 0, (), lambda _: None)
+    return story
+
+
+def test_creates_that_wait_for_room_do_not_wait_for_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their cluster's lease is released before the moves of another cluster, which may take days."""
+    actions = work_of(room=((DELETE, "old"), (CREATE, "new")), far=((CREATE, "quick"), (REASSIGN, "large")))
+    story = sent_by(monkeypatch, actions, waits=[("room", "new")], fit=["new"])
+    assert story == [
+        "room: delete old",
+        "far: create quick",
+        "room: create new",
+        "room released",
+        "far: reassign large",
+    ]
+
+
+def test_a_cluster_whose_creates_find_no_room_is_released_before_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions = work_of(room=((DELETE, "old"), (CREATE, "new")), far=((REASSIGN, "large"),), near=((DELETE, "x"),))
+    story = sent_by(monkeypatch, actions, waits=[("room", "new")], fit=[])
+    assert story == ["room: delete old", "near: delete x", "near released", "room released", "far: reassign large"]
+
+
+def test_a_run_in_which_nothing_waits_sends_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    actions = work_of(one=((REASSIGN, "large"), (DELETE, "x")), other=((CREATE, "y"),))
+    story = sent_by(monkeypatch, actions, waits=[], fit=[])
+    assert story == ["one: reassign large", "one: delete x", "one released", "other: create y"]
