@@ -202,14 +202,19 @@ SHOWN = (one_changed, run_removed)
         (restored, [("run-2", "rows_removed", "audit")]),
     ],
 )
+@pytest.mark.parametrize("key", [None, "env:PROOF_KEY"], ids=["without a key", "with a key"])
 def test_manipulation_is_found_and_names_the_run(
-    three: Ledger, manipulate: Callable[[Ledger], None], findings: list[tuple[str, str, str]]
+    key: str | None,
+    manipulate: Callable[[Ledger], None],
+    findings: list[tuple[str, str, str]],
+    request: pytest.FixtureRequest,
 ) -> None:
-    assert found(verify(three, settings_of(three))) == []
-    manipulate(three)
-    verified = verify(three, settings_of(three))
+    ledger: Ledger = request.getfixturevalue("three" if key is None else "signed")
+    assert found(verify(ledger, settings_of(ledger, key))) == []
+    manipulate(ledger)
+    verified = verify(ledger, settings_of(ledger, key))
     assert found(verified) == findings
-    if manipulate in SHOWN:
+    if manipulate in SHOWN and key is None:
         assert printed(verified) in DOCS.read_text(encoding="utf-8"), "the page has what is printed"
 
 
@@ -467,6 +472,21 @@ def test_abandoned_run_is_proven_like_a_finished_one(signed: Ledger) -> None:
     assert found(verify(signed, settings)) == []
     tampered(signed, AUDIT).update("run_id = 'given-up'", {"outcome": "'ok'"})
     assert found(verify(signed, settings)) == [("given-up", "rows_changed", "audit")]
+    signed.append(AUDIT, signed.rows(AUDIT, rows(run, {"topic": "y"}, phase="apply")), app_id="its driver", version=1)
+    assert found(verify(signed, settings)) == [("given-up", "rows_added", "audit")]
+
+
+@pytest.mark.thorough
+def test_a_row_changed_before_its_runs_end_has_the_digest_of_the_changed_row(signed: Ledger) -> None:
+    """Open runs aren't proven. When a run was announced isn't either: `notified` is written after its end."""
+    settings = settings_of(signed, "env:PROOF_KEY")
+    run = runs.begin(signed, settings, runs.Request(command="provision", run_id="open"), {"command": "provision"})
+    run.append_audit(signed.rows(AUDIT, rows(run, {"topic": "x", "action": "delete"}, phase="apply")))
+    tampered(signed, AUDIT).update("run_id = 'open'", {"outcome": "'failed'"})
+    abandon(signed, settings, "open")
+    assert found(verify(signed, settings)) == []
+    set_in_runs(signed, "run_id = 'open'", notified="'finished:9c0d'")
+    assert found(verify(signed, settings)) == []
 
 
 @pytest.mark.thorough
