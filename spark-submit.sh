@@ -88,8 +88,8 @@ log=$log_dir/spark.log
 read -r mode _ folder_owner _ <<<"$(ls -ldn -- "$log_dir")"
 read -r _ links owner _ <<<"$(ls -ldn -- "$log" 2>/dev/null)"
 [[ $mode == ????????w* ]] || [[ $owner != "$folder_owner" ]] || owner=$EUID
-if [[ -L $log || ! -f $log || $links != 1 || $owner != "$EUID" ]]; then
-    fail 2 "Spark's log $log is no regular file of this user: set TOPICLEDGER_LOG_DIR to a folder of your own"
+if [[ -L $log || ! -f $log || ! -w $log || $links != 1 || $owner != "$EUID" ]]; then
+    fail 2 "Spark's log $log is no regular file of this user, or can't be written: set TOPICLEDGER_LOG_DIR to a folder of your own"
 fi
 level=WARN
 console=OFF

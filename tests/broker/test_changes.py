@@ -405,14 +405,16 @@ def test_a_topic_whose_replicas_are_being_moved_gets_no_partitions_yet(
 
 @contextmanager
 def moving(kafka: EmbeddedKafka, topic: str, replicas: list[int]) -> Iterator[None]:
-    """Replicas of partition 0 are on their way, at a byte a second; afterwards as fast as they can."""
+    """Replicas of partition 0 are on their way, at a byte a second; afterwards without a throttle."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
-    for _ in range(200):
-        producer.send(topic, bytes(10_000))
+    # A follower's first fetch isn't throttled, and may get 10 MB.
+    for _ in range(2_000):
+        producer.send(topic, bytes(20_000))
     producer.flush()
     producer.close()
     rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-    brokers = [str(number) for number in (1, 2, 3)]
+    lists = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+    brokers, gone = [str(number) for number in (1, 2, 3)], ("DELETE", None)
     admin = KafkaAdminClient(**kafka.client_options())
     try:
         admin.alter_configs(
@@ -421,14 +423,7 @@ def moving(kafka: EmbeddedKafka, topic: str, replicas: list[int]) -> Iterator[No
                     ConfigResource(ConfigResourceType.BROKER, each, configs=dict.fromkeys(rates, "1"))
                     for each in brokers
                 ),
-                ConfigResource(
-                    ConfigResourceType.TOPIC,
-                    topic,
-                    configs={
-                        "leader.replication.throttled.replicas": "*",
-                        "follower.replication.throttled.replicas": "*",
-                    },
-                ),
+                ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict.fromkeys(lists, "*")),
             ],
             raise_on_unknown=False,
         )
@@ -438,8 +433,11 @@ def moving(kafka: EmbeddedKafka, topic: str, replicas: list[int]) -> Iterator[No
     finally:
         admin.alter_configs(
             [
-                ConfigResource(ConfigResourceType.BROKER, each, configs=dict.fromkeys(rates, "100000000"))
-                for each in brokers
+                *(
+                    ConfigResource(ConfigResourceType.BROKER, each, configs=dict.fromkeys(rates, gone))
+                    for each in brokers
+                ),
+                ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict.fromkeys(lists, gone)),
             ],
             raise_on_unknown=False,
         )

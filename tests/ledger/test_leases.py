@@ -112,6 +112,7 @@ def test_free_leases_are_taken_and_busy_ones_reported(ledger: Ledger) -> None:
 def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     with take(ledger, "one", "main", "other") as held:
         held.release_some(["other"])
+        assert held.names == {"main"}
         until(lambda: row(ledger, "other")["released_at"] is not None, seconds=60)
         with take(ledger, "two", "other", observed_since=LONG_AGO) as next_one:
             next_one.require_for_request()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,24 +229,31 @@ class Impatient(TurnQueue):
 def test_a_cluster_that_stays_open_is_released_while_another_moves(
     watched: type[Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another run may change it meanwhile; --cancel then cancels only where a lease is held, or taken again."""
+    """Another run may change it meanwhile. --cancel takes its lease again, and ends its moves, too."""
     answers = Executor.apply
 
-    def not_in_the_west(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
-        if executor.cluster == WEST:
-            raise ClusterError("cluster west doesn't answer")
-        for _ in range(5):
-            TurnQueue().put("the west's turn")
+    def lost_in_the_west(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
+        waits = executor.wait
+
+        def wait(seconds: float) -> None:
+            if executor.cluster == WEST:
+                raise ClusterError("cluster west doesn't answer")
+            TurnQueue().put("the other's turn")
+            waits(seconds)
+
+        monkeypatch.setattr(executor, "wait", wait)
         return answers(executor, batch)
 
     walk = Walk(Estate(appends="row"), Counter())
     monkeypatch.setattr(leases, "take", take)
-    monkeypatch.setattr(Executor, "apply", not_in_the_west)
+    monkeypatch.setattr(Executor, "apply", lost_in_the_west)
     monkeypatch.setattr(dispatch.queue, "SimpleQueue", Impatient)
-    step(walk, Start("moves", cancel=True), SLOW, STOP)
+    step(walk, Start("moves", cancel=True), SLOW, replace(STOP, after=16))
     assert isinstance(walk._last_end, Stopped)
     assert watched.released[0] == [WEST], "before the moves in the east are over"
-    assert [row["cluster"] for row in walk.ledger.rows_of(AUDIT) if row["error"] == "CANCELLED"] == [EAST]
+    assert sorted(watched.taken) == [EAST, WEST, WEST]
+    ended = {row["resource"]: row["error"] for row in walk.ledger.rows_of(AUDIT) if row["phase"] == "apply"}
+    assert (ended["m1"], ended["m3"]) == ("CANCELLED", "CANCELLED")
     assert not walk.world.is_moving()
 
 

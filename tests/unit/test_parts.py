@@ -13,8 +13,10 @@ from topicledger.apply import parts
 from topicledger.apply.dispatch import StepResult
 from topicledger.apply.values import Validated
 from topicledger.model import Action, ReplicaAction, Target, Work
+from topicledger.resources.acls.names import AclAction
 
-CREATE, DELETE, REASSIGN = Action.CREATE.value, Action.DELETE.value, ReplicaAction.REASSIGN.value
+CREATE, DELETE, ALTER = Action.CREATE.value, Action.DELETE.value, Action.ALTER_CONFIGS.value
+REASSIGN, ACL_DELETE = ReplicaAction.REASSIGN.value, AclAction.ACL_DELETE.value
 
 
 def work_of(**clusters: tuple[tuple[str, str], ...]) -> Work:
@@ -26,11 +28,18 @@ def work_of(**clusters: tuple[tuple[str, str], ...]) -> Work:
 
 
 def sent_by(
-    monkeypatch: pytest.MonkeyPatch, actions: Work, *, waits: Collection[tuple[str, str]], fit: Collection[str]
+    monkeypatch: pytest.MonkeyPatch,
+    actions: Work,
+    *,
+    waits: Collection[tuple[str, str]],
+    fit: Collection[str],
+    fails: Collection[str] = (),
+    idle: Collection[str] = (),
 ) -> list[str]:
     """Send actions, of which creates wait for room; return what was sent and released, in order.
 
-    `fit`: topics for which there is room once the first part was sent. The last cluster of a part isn't told as done.
+    `fit`: topics for which there is room once the first part was sent. `fails`: clusters that don't answer. The last
+    cluster of a part isn't told as done.
     """
     story: list[str] = []
 
@@ -40,7 +49,7 @@ def sent_by(
             story.extend(f"{name}: {target.action} {target.topic}" for batch in batches for target in batch)
             if place < len(work):
                 ended(name)
-        return StepResult(results={}, problems={})
+        return StepResult(results={}, problems=dict.fromkeys(work.keys() & set(fails), "no answer"))
 
     def rows(*some: tuple[str, str]) -> Any:
         return SimpleNamespace(collect=lambda: [{"cluster": name, "topic": topic} for name, topic in some])
@@ -63,7 +72,7 @@ def sent_by(
     marks: Any = SimpleNamespace(begin=lambda _: None, before=None)
     seen, context = object(), SimpleNamespace(policies=())
     ready = Validated(actions=actions, seen=seen, observed_since=datetime.now(UTC), waiting=rows(*waits))
-    parts.send(run, context, ready, {}, held, marks, 0, (), lambda _: None)
+    parts.send(run, context, ready, dict.fromkeys(idle, ("id", [])), held, marks, 0, (), lambda _: None)
     return story
 
 
@@ -90,3 +99,45 @@ def test_a_run_in_which_nothing_waits_sends_everything_at_once(monkeypatch: pyte
     actions = work_of(one=((REASSIGN, "large"), (DELETE, "x")), other=((CREATE, "y"),))
     story = sent_by(monkeypatch, actions, waits=[], fit=[])
     assert story == ["one: reassign large", "one: delete x", "one released", "other: create y"]
+
+
+def test_only_clusters_with_moves_wait_for_those_that_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other clusters get their removals of ACLs, which come after moves, at once."""
+    actions = work_of(
+        room=((DELETE, "old"), (CREATE, "new")), acls=((ACL_DELETE, "a"),), far=((REASSIGN, "large"), (ACL_DELETE, "b"))
+    )
+    story = sent_by(monkeypatch, actions, waits=[("room", "new")], fit=["new"])
+    assert story == [
+        "room: delete old",
+        "acls: acl_delete a",
+        "acls released",
+        "room: create new",
+        "room released",
+        "far: reassign large",
+        "far: acl_delete b",
+    ]
+
+
+def test_nothing_more_is_sent_to_a_cluster_that_fails_and_its_lease_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its moves may rely on what wasn't sent: minimum in-sync replicas, for example."""
+    actions = work_of(
+        room=((DELETE, "old"), (CREATE, "new")),
+        lost=((ALTER, "large"), (REASSIGN, "large")),
+        far=((REASSIGN, "other"),),
+    )
+    story = sent_by(monkeypatch, actions, waits=[("room", "new")], fit=["new"], fails=["lost"])
+    assert story == [
+        "room: delete old",
+        "lost: alter_configs large",
+        "lost released",
+        "room: create new",
+        "room released",
+        "far: reassign other",
+    ]
+
+
+def test_clusters_to_which_nothing_is_sent_are_released_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = sent_by(monkeypatch, work_of(one=((DELETE, "x"),)), waits=[], fit=[], idle=["left"])
+    assert story == ["left released", "one: delete x"]

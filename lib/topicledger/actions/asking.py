@@ -35,7 +35,7 @@ _NOT_PERMITTED = Unlisted(
 TOO_OLD_TO_LIST = Unlisted(
     refusal=Refusal.BROKER_TOO_OLD,
     why="the brokers are older than Kafka 2.4 and can't list reassignments",
-    advice="upgrade them, or declare replication_factor",
+    advice="upgrade them",
 )
 
 

@@ -1,4 +1,4 @@
-"""Send the actions of a run in parts: what makes room, what waits for room, and then moves, which may take days.
+"""Send the actions of a run in parts: what makes room, what waits for it, then moves, which may take days, and more.
 
 A cluster's lease is released once nothing more is sent to it, also if some of its actions stay open.
 """
@@ -40,36 +40,43 @@ def send(
     called although nothing is sent there; see `each_cluster`.
     """
     done: list[StepResult] = []
+    failed: set[str] = set()
 
-    def send_part(work: Work, *, more: Collection[str] = ()) -> None:
-        """Send some of the actions. `more`: clusters to which this start sends more afterwards."""
+    def send_part(actions: Work, *, more: Collection[str] = ()) -> None:
+        """Send some of the actions. `more`: clusters to which this start sends more, unless they fail."""
+        work = {name: of_cluster for name, of_cluster in actions.items() if name not in failed}
+        later = frozenset(more)
 
         def released(*names: str) -> None:
             # Other runs may change these clusters while this run continues on its other clusters.
-            run.commits.add(partial(held.release_some, frozenset(names).difference(more)))
+            run.commits.add(partial(held.release_some, frozenset(names) - later))
 
         sent.begin(work)
         step = each_cluster(
             run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, last=last, ended=released
         )
         done.append(step)
+        failed.update(step.problems)
+        later -= failed
         if more:
             released(*work)
 
     waits = _keys(ready.waiting)
     awaited = frozenset(cluster for cluster, _ in waits)
     open_on = StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open
-    moves = min(kind.order for kind in registry.in_order() if kind.steps.cancel is not None)
+    moves = [kind for kind in registry.in_order() if kind.steps.cancel is not None]
 
     def needs_room(name: str, target: Target) -> bool:
         return (name, target.topic) in waits and target.action in MAKE_PARTITIONS
 
-    def is_late(target: Target) -> bool:
-        return bool(waits) and registry.ACTIONS[target.action].order >= moves
-
     first = only(ready.actions, lambda name, target: not needs_room(name, target))
-    early = only(first, lambda _, target: not is_late(target))
-    late = only(first, lambda _, target: is_late(target))
+    moving = only(first, lambda _, target: bool(waits) and registry.ACTIONS[target.action] in moves).keys()
+
+    def is_late(name: str, target: Target) -> bool:
+        return name in moving and registry.ACTIONS[target.action].order >= moves[0].order
+
+    early = only(first, lambda name, target: not is_late(name, target))
+    late = only(first, is_late)
     throttled: Work = {
         name: (cluster_id, [])
         for name, (cluster_id, _) in {**idle, **ready.actions}.items()

@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
     """Cancel the run's actions under way, record where their replicas are now, and remove throttles without a move.
 
-    Clusters whose lease was released since, with `--wait` in an earlier round, come after those that are `held`; one
-    that another run is changing by then isn't touched. Returns cluster -> why actions are still open. A requested stop
-    doesn't interrupt it.
+    Clusters whose lease was released since, because nothing more is sent to them or with `--wait` in an earlier round,
+    come after those that are `held`; one that another run is changing by then isn't touched. Returns cluster -> why
+    actions are still open. A requested stop doesn't interrupt it.
     """
     # A cluster is changed only under its lease.
     work = {name: of_cluster for name, of_cluster in _under_way(run).items() if name in held.names}
