@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from benchmarks import brokers
 from topicledger.ledger.session import get_session
-from topicledger.ledger.tables import Ledger, all_tables
-from topicledger.schemas import MANIFESTS
+from topicledger.ledger.tables import Ledger
+from topicledger.schemas import MANIFESTS, TABLES
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
     ledger = Ledger(spark, folder)
-    all_tables(ledger)
+    ledger.ensure(*TABLES.values())
     configs = F.create_map(F.lit("retention.ms"), F.lit(retention))
     given = {
         "cluster": F.lit(brokers.NAME),

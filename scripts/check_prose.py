@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("lib", "jobs", "schemas", "scripts", "benchmarks", "tests", "examples")
-PAGES = ("README.md", "CHANGELOG.md", "docs")
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
 AS_IS = "prose: as is"
 MOST_OF_A_NAME = 70
 """Longest name of a test without a docstring, in characters."""

@@ -35,12 +35,12 @@ from topicledger.config.severities import Severity
 from topicledger.drift import audit as auditing
 from topicledger.drift.summary import DriftSummary
 from topicledger.ledger import runs
-from topicledger.ledger.tables import Ledger, all_tables
+from topicledger.ledger.tables import Ledger
 from topicledger.model import Phase, RunState
 from topicledger.model.scope import Scope
 from topicledger.plan import approvals
 from topicledger.resources import building
-from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, TABLES, Table
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def empty_ledger(spark: SparkSession) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
             made = folder / "made"
-            all_tables(Ledger(spark, str(made)))
+            Ledger(spark, str(made)).ensure(*TABLES.values())
             made.rename(root)
     return root
 

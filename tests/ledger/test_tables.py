@@ -37,7 +37,7 @@ from topicledger.ledger.appended import Kept
 from topicledger.ledger.definitions import require_root
 from topicledger.ledger.retries import Trouble
 from topicledger.ledger.sql import column_definition
-from topicledger.ledger.tables import Ledger, all_tables
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -96,7 +96,7 @@ def test_every_golden_file_has_a_table() -> None:
 
 @pytest.mark.thorough
 def test_existing_tables_are_checked_and_not_changed(ledger: Ledger) -> None:
-    all_tables(ledger)
+    ledger.ensure(*TABLES.values())
     assert [ledger.latest_version(table) for table in TABLES.values()] == [0] * len(TABLES)
 
 

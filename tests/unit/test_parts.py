@@ -35,21 +35,34 @@ def sent_by(
     fit: Collection[str],
     fails: Collection[str] = (),
     idle: Collection[str] = (),
+    leftovers: Collection[str] = (),
+    stays_open: Collection[str] = (),
 ) -> list[str]:
     """Send actions, of which creates wait for room; return what was sent and released, in order.
 
-    `fit`: topics for which there is room once the first part was sent. `fails`: clusters that don't answer. The last
-    cluster of a part isn't told as done.
+    `fit`: topics for which there is room once the first part was sent. `fails`: clusters that don't answer.
+    `leftovers`: ids of those with throttles. `stays_open`: topics without an outcome. The last cluster of a part isn't
+    told as done.
     """
     story: list[str] = []
 
-    def each_cluster(*given: Any, ended: Callable[[str], None], **_: Any) -> StepResult:
+    def each_cluster(*given: Any, ended: Callable[[str], None], last: Callable[[Any], None], **_: Any) -> StepResult:
         work: Work = given[3]
         for place, (name, (_id, batches)) in enumerate(work.items(), 1):
             story.extend(f"{name}: {target.action} {target.topic}" for batch in batches for target in batch)
+            last(SimpleNamespace(cluster=name))
             if place < len(work):
                 ended(name)
-        return StepResult(results={}, problems=dict.fromkeys(work.keys() & set(fails), "no answer"))
+        left_open = {
+            (name, target.topic, target.action): "silent"
+            for name, (_id, batches) in work.items()
+            for batch in batches
+            for target in batch
+            if target.topic in stays_open
+        }
+        return StepResult(
+            results={}, problems=dict.fromkeys(work.keys() & set(fails), "no answer"), left_open=left_open
+        )
 
     def rows(*some: tuple[str, str]) -> Any:
         return SimpleNamespace(collect=lambda: [{"cluster": name, "topic": topic} for name, topic in some])
@@ -60,6 +73,10 @@ def sent_by(
     monkeypatch.setattr(parts, "in_batches", lambda _: actions)
     monkeypatch.setattr(parts, "reevaluate", lambda *_, **__: SimpleNamespace(waiting=rows(*left)))
     released: set[str] = set()
+
+    def take_away(executor: Any) -> None:
+        if leftovers:
+            story.append(f"{executor.cluster}: throttles")
 
     def release_some(names: Collection[str]) -> None:
         story.extend(f"{name} released" for name in sorted(set(names) - released))
@@ -72,7 +89,7 @@ def sent_by(
     marks: Any = SimpleNamespace(begin=lambda _: None, before=None)
     seen, context = object(), SimpleNamespace(policies=())
     ready = Validated(actions=actions, seen=seen, observed_since=datetime.now(UTC), waiting=rows(*waits))
-    parts.send(run, context, ready, dict.fromkeys(idle, ("id", [])), held, marks, 0, (), lambda _: None)
+    parts.send(run, context, ready, dict.fromkeys(idle, ("id", [])), held, marks, 0, leftovers, take_away)
     return story
 
 
@@ -141,3 +158,32 @@ def test_nothing_more_is_sent_to_a_cluster_that_fails_and_its_lease_is_released(
 def test_clusters_to_which_nothing_is_sent_are_released_first(monkeypatch: pytest.MonkeyPatch) -> None:
     story = sent_by(monkeypatch, work_of(one=((DELETE, "x"),)), waits=[], fit=[], idle=["left"])
     assert story == ["left released", "one: delete x"]
+
+
+def test_throttles_are_removed_last_on_each_cluster_since_that_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where creates find no room, or nothing else is sent."""
+    actions = work_of(
+        room=((DELETE, "old"), (CREATE, "new")), full=((CREATE, "large"),), far=((DELETE, "x"), (REASSIGN, "y"))
+    )
+    waits = [("room", "new"), ("full", "large")]
+    story = sent_by(monkeypatch, actions, waits=waits, fit=["new"], leftovers=["id-room", "id-full", "id-far"])
+    assert story == [
+        "room: delete old",
+        "far: delete x",
+        "room: create new",
+        "room: throttles",
+        "room released",
+        "full: throttles",
+        "full released",
+        "far: reassign y",
+        "far: throttles",
+    ]
+
+
+def test_all_reasons_of_open_actions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of each part, and of what was open before, on the same cluster."""
+    told: list[str] = []
+    monkeypatch.setattr(parts, "acknowledged", lambda _run, _work, _results, problems: told.append(problems["far"]))
+    actions = work_of(room=((DELETE, "old"), (CREATE, "new")), far=((ALTER, "a"), (REASSIGN, "m")))
+    sent_by(monkeypatch, actions, waits=[("room", "new")], fit=["new"], stays_open=["a", "m"])
+    assert told == ["cluster far: a and 1 more: no known outcome (silent); start the run again with its id"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -13,6 +16,7 @@ from topicledger.ledger.rows import read_moves, read_violations, written_violati
 from topicledger.model.moves import assignments_text
 from topicledger.phases import BOUNDARIES, CHANGE, DECIDED, EVALUATED, MOVES, VIOLATIONS, in_order, returned
 
+GOLDEN = Path(__file__).with_name("golden_phases.txt")
 WANTED = StructType([StructField("a", StringType()), StructField("b", ArrayType(StringType()))])
 
 
@@ -83,3 +87,15 @@ def test_every_column_of_a_boundary_says_what_it_is() -> None:
     for schema in BOUNDARIES.values():
         assert all(each.metadata["comment"] for each in schema)
     assert EVALUATED.names[:-1] == DECIDED.names
+
+
+def test_the_rows_between_phases_are_as_in_their_golden_file() -> None:
+    """The pipeline's documentation: `TOPICLEDGER_GOLDEN=write` writes it."""
+    found = "".join(
+        f"{name}\n"
+        + "".join(f"  {each.name} {each.dataType.simpleString()}: {each.metadata['comment']}\n" for each in schema)
+        for name, schema in BOUNDARIES.items()
+    )
+    if os.environ.get("TOPICLEDGER_GOLDEN") == "write":
+        GOLDEN.write_text(found, encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8")

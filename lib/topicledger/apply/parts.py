@@ -1,6 +1,7 @@
 """Send the actions of a run in parts: what makes room, what waits for it, then moves, which may take days, and more.
 
-A cluster's lease is released once nothing more is sent to it, also if some of its actions stay open.
+A cluster's lease is released once nothing more is sent to it, also if some of its actions stay open. While creates wait
+on one cluster, moves on the others begin once the first part is over everywhere.
 """
 
 from __future__ import annotations
@@ -51,9 +52,14 @@ def send(
             # Other runs may change these clusters while this run continues on its other clusters.
             run.commits.add(partial(held.release_some, frozenset(names) - later))
 
+        def at_last(executor: Executor) -> None:
+            # A throttle that can't be removed must not stop what follows.
+            if executor.cluster not in later:
+                last(executor)
+
         sent.begin(work)
         step = each_cluster(
-            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, last=last, ended=released
+            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, last=at_last, ended=released
         )
         done.append(step)
         failed.update(step.problems)
@@ -63,7 +69,7 @@ def send(
 
     waits = _keys(ready.waiting)
     awaited = frozenset(cluster for cluster, _ in waits)
-    open_on = StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open
+    open_before = StepResult(results={}, problems=ready.problems, left_open=ready.left_open)
     moves = [kind for kind in registry.in_order() if kind.steps.cancel is not None]
 
     def needs_room(name: str, target: Target) -> bool:
@@ -77,14 +83,18 @@ def send(
 
     early = only(first, lambda name, target: not is_late(name, target))
     late = only(first, is_late)
-    throttled: Work = {
-        name: (cluster_id, [])
-        for name, (cluster_id, _) in {**idle, **ready.actions}.items()
-        if name not in first and name not in open_on and cluster_id in leftovers
-    }
+    everywhere = {**idle, **ready.actions}
+
+    def throttled(names: Collection[str]) -> Work:
+        """Return those of the clusters on which throttles were left, without actions."""
+        asked = {name: each[0] for name, each in everywhere.items() if name in names}
+        left = {name: cluster_id for name, cluster_id in asked.items() if cluster_id in leftovers}
+        return {name: (cluster_id, []) for name, cluster_id in left.items() if name not in open_before.why_open}
+
+    untouched = throttled(everywhere.keys() - first.keys())
     if first:
-        run.commits.add(partial(held.release_some, idle.keys() - throttled.keys()))
-    send_part({**early, **throttled}, more=awaited | late.keys())
+        run.commits.add(partial(held.release_some, idle.keys() - untouched.keys()))
+    send_part({**untouched, **early}, more=awaited | late.keys())
     if waits:
         assert ready.seen is not None, "creates wait only if this start has evaluated them"
         version = run.owners_version(latest)
@@ -96,15 +106,17 @@ def send(
         fit = waits - _keys(again.waiting)
         left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))
         room = only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit)
-        run.commits.add(partial(held.release_some, awaited - room.keys() - late.keys()))
-        send_part(room, more=late.keys())
+        second = {**throttled(awaited - late.keys()), **room}
+        run.commits.add(partial(held.release_some, awaited - second.keys() - late.keys()))
+        send_part(second, more=late.keys())
     if late:
         send_part(late)
-    problems = dict(open_on)
-    for step in done:
-        problems |= step.why_open
-    results = {key: each for step in done for key, each in step.results.items()}
-    return acknowledged(run, ready.actions, results, problems)
+    whole = StepResult(
+        results={key: each for step in done for key, each in step.results.items()},
+        problems={name: why for step in (open_before, *done) for name, why in step.problems.items()},
+        left_open={key: why for step in (open_before, *done) for key, why in step.left_open.items()},
+    )
+    return acknowledged(run, ready.actions, whole.results, whole.why_open)
 
 
 def _keys(waiting: DataFrame | None) -> frozenset[tuple[str, str]]:

@@ -85,7 +85,7 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
 def clusters_check(options: Options, name: str) -> int:
     """Ask the cluster that answers for NAME which features of the settings would fail on it. Changes nothing.
 
-    Starts no Spark. The exit code is 1 if a feature that they use would fail, or if the cluster can't be reached.
+    Starts no Spark. Exit 1: a feature that they use would fail, or the cluster can't be reached.
     """
     checked = cluster_check.check(open_settings(options), name)
     print_result(checked.to_json(), lambda console: cluster_check.render(checked, console), options)

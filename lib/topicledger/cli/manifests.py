@@ -208,7 +208,7 @@ def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
     "--owner",
     callback=named,
     metavar="NAME",
-    help="The owner of all exported resources; default: derived from owners, prefixes and groups.",
+    help="The owner of all exported resources; default for topics: derived from owners, prefixes and groups.",
 )
 @click.option("--unmanaged", is_flag=True, help="Export only resources that no manifest names.")
 @click.option("--split", type=click.Choice(["owner"]), help="With --to FOLDER: write a folder for each owner.")

@@ -62,7 +62,7 @@ _wait_visible = click.option(
 deadline_option = click.option(
     "--deadline",
     type=Duration("s", least=0.001),
-    help="Stop after this long (300 for seconds, 5m), once the batches under way are finished: exit 1. Default: never.",
+    help="Stop after this time (300 for seconds, 5m) and batches under way; moves continue: exit 1. Default: never.",
 )
 
 _cancel = click.option(

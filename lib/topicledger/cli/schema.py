@@ -18,8 +18,5 @@ def schema_group() -> None:
     "manifests", short_help="Print the JSON Schema of manifest files.", epilog="Example: topicledger schema manifests"
 )
 def manifests() -> None:
-    """Print the JSON Schema of manifest files (YAML and JSON), so that editors complete and check them.
-
-    A load checks more: whether clusters are in the settings, rows together, and keys that are written twice.
-    """
+    """Print the JSON Schema of manifest files (YAML and JSON) for editors. A load checks more."""
     click.echo(json.dumps(manifest_schema(), indent=2))

@@ -1,4 +1,4 @@
-"""Principals in the settings: a text that isn't one matches nothing, so it would protect no rights."""
+"""Principals in the settings: a text that isn't one matches nothing, so it would protect nobody."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from topicledger.ledger.sql import (
     updated,
 )
 from topicledger.ledger.versions import Versions
-from topicledger.schemas import TABLES, Table
+from topicledger.schemas import Table
 
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -281,8 +281,3 @@ class Ledger(Versions):
             clauses.insert(1, f"WHEN MATCHED AND new._remove {as_read} THEN DELETE")
         same = sql_same_key(table, "old", "new")
         return self._retried(table, "merged into", lambda: self._merge(table, source, same, *clauses))
-
-
-def all_tables(ledger: Ledger) -> None:
-    """Create or check every table of the ledger."""
-    ledger.ensure(*TABLES.values())

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.rows import written_violations
 from topicledger.manifests.rows import Transform
 from topicledger.model import TOPIC, Action
-from topicledger.phases import PLANNED
+from topicledger.phases import PLANNED, returned
 from topicledger.resources import registry
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
@@ -101,7 +101,7 @@ def planned(
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        return (
+        rows = (
             decisions.transform(batched(max_batch_records, guarded=guarded))
             .withColumns(
                 {
@@ -112,7 +112,8 @@ def planned(
                     "violations": written_violations(F.col("violations")),
                 }
             )
-            .select(*(F.col(column.name).cast(column.dataType) for column in PLANNED))
+            .select(*PLANNED.names)
         )
+        return returned("plan", rows, PLANNED)
 
     return transform

@@ -18,11 +18,17 @@ from topicledger.kinds import NAMES
 from topicledger.model import TOPIC, Target
 from topicledger.resources.kind import ResourceKind
 from topicledger.resources.topics.actions import ACTIONS as OF_TOPICS
+from topicledger.schemas import RESOURCES, TABLES
 
 KINDS: Sequence[ResourceKind] = tuple(
     import_module(f"topicledger.resources.{names.package}.kind").KIND for names in NAMES
 )
 """Kinds of resources other than topics."""
+if [kind.table for kind in KINDS] != [*RESOURCES]:
+    raise TypeError("schemas.RESOURCES must have the tables of all kinds, in the order of `kinds.NAMES`")
+for _table in (each for kind in KINDS for each in (kind.table, kind.observed.table)):
+    if TABLES.get(_table.name) is not _table:
+        raise TypeError(f"schemas.TABLES lacks the table {_table.name} of a kind")
 
 ACTIONS: dict[str, ActionKind] = {
     kind.name: kind for kind in (*OF_TOPICS, *(action for kind in KINDS for action in kind.actions))

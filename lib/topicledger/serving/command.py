@@ -96,7 +96,7 @@ class OwnInterrupt:
 def serve(options: Options, every: float | None, health_file: Path | None, max_memory: int) -> int:
     """Run the console script's commands with these settings in a long-lived driver, without starting Spark for each.
 
-    SIGTERM ends the server. A run under way first finishes its batches, and can be resumed.
+    SIGTERM ends the server after the batches under way; their run can be resumed.
     """
     if every is None and (options.cluster or options.result_file is not None):
         raise UsageError("--cluster and --result-file are for the runs of --every: without it, leave them out")
