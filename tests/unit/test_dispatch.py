@@ -23,7 +23,7 @@ from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.kafka.sending import StaysOpen
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.leases import LeaseLost
-from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, TopicResult
+from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, TopicResult, Work
 from topicledger.naming import Sections
 from topicledger.resources.acls.names import AclSettings
 
@@ -41,6 +41,23 @@ def result(target: Target, cluster: str = "main") -> PhaseResult:
         requested_at=NOON,
         completed_at=NOON,
     )
+
+
+def run_on(*clusters: str, commits: Commits | None = None, append_outcomes: Any = lambda some, held: None) -> Any:
+    """A run on clusters of these names, without tables and settings."""
+    return SimpleNamespace(
+        clusters=[SimpleNamespace(name=name) for name in clusters],
+        commits=commits or Commits(),
+        run_id="run",
+        ledger=None,
+        settings=None,
+        append_outcomes=append_outcomes,
+    )
+
+
+def one_create_on(*clusters: str) -> Work:
+    """A batch with one create, of a topic with the cluster's name, for each."""
+    return {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in clusters}
 
 
 def test_a_failed_commit_ends_the_sending(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,13 +79,7 @@ def test_a_failed_commit_ends_the_sending(monkeypatch: pytest.MonkeyPatch) -> No
             yield [result(target) for target in batch]
 
     monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
-    run: Any = SimpleNamespace(
-        clusters=[SimpleNamespace(name="main")],
-        commits=commits,
-        run_id="run",
-        ledger=None,
-        append_outcomes=lambda some, held: ended.extend(some),
-    )
+    run = run_on("main", commits=commits, append_outcomes=lambda some, held: ended.extend(some))
     work = {"main": ("id", [[Target(resource=name, action=Action.CREATE)] for name in ("first", "second")])}
     with pytest.raises(TableError, match="no space left"):
         each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()))
@@ -93,14 +104,8 @@ def test_a_cluster_that_is_done_is_told_once_its_rows_are_on_their_way(monkeypat
         released.set()
 
     monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
-    run: Any = SimpleNamespace(
-        clusters=[SimpleNamespace(name="quick"), SimpleNamespace(name="slow")],
-        commits=Commits(),
-        run_id="run",
-        ledger=None,
-        append_outcomes=lambda some, held: recorded.extend(each.resource for each in some),
-    )
-    work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("quick", "slow")}
+    run = run_on("quick", "slow", append_outcomes=lambda some, held: recorded.extend(each.resource for each in some))
+    work = one_create_on("quick", "slow")
     each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()), ended=ended)
     assert (told, recorded) == (["quick"], ["quick", "slow"])
 
@@ -133,14 +138,7 @@ def test_a_cluster_that_stays_open_is_told_unless_its_lease_is_lost(
         waited.set()
 
     monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
-    run: Any = SimpleNamespace(
-        clusters=[SimpleNamespace(name="open"), SimpleNamespace(name="slow")],
-        commits=Commits(),
-        run_id="run",
-        ledger=None,
-        append_outcomes=lambda some, held: None,
-    )
-    work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("open", "slow")}
+    run, work = run_on("open", "slow"), one_create_on("open", "slow")
     context = Context(progress=Progress(), stop=Stop())
     with nullcontext() if isinstance(error, ClusterError) else pytest.raises(ValueError, match="a fault"):
         each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()), ended=note)
@@ -155,16 +153,8 @@ def test_a_lost_lease_of_one_cluster_leaves_the_others_alone(monkeypatch: pytest
 
     monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
     monkeypatch.setattr(dispatch, "disowned", lambda *_: {})
-    run: Any = SimpleNamespace(
-        clusters=[SimpleNamespace(name="taken"), SimpleNamespace(name="held")],
-        commits=Commits(),
-        run_id="run",
-        ledger=None,
-        settings=None,
-        append_outcomes=lambda some, held: None,
-    )
+    run, work = run_on("taken", "held"), one_create_on("taken", "held")
     held: Any = SimpleNamespace(lost={"taken": "another run took over cluster taken"})
-    work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("taken", "held")}
     context = Context(progress=Progress(), stop=Stop())
     step = each_cluster(run, context, Phase.APPLY, work, Executor.apply, held=held)
     assert step.problems == {"taken": "another run took over cluster taken"}

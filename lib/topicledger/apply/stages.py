@@ -52,7 +52,7 @@ from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import resources
 from topicledger.plan.intent import expired
 from topicledger.plan.reevaluate import reevaluate
-from topicledger.plan.standing import in_batches, sendable, without
+from topicledger.plan.standing import KEY, in_batches, sendable, without
 from topicledger.resources.topics.apply.cancelling import cancel, cancelled_if_stopped
 from topicledger.resources.topics.apply.moves import begin_until
 from topicledger.resources.topics.apply.throttles import left_on, take_away, take_away_left
@@ -60,9 +60,6 @@ from topicledger.resources.topics.plan import topics
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 log = logging.getLogger(__name__)
-
-_KEY = ("cluster", "resource", "action")
-"""Columns that make a `Key`."""
 
 
 def apply(
@@ -216,7 +213,7 @@ def _evaluated_again(run: Run, context: Context, ready: Validated, held: Leases,
         if under_way:
             # An action under way can't be refused, since refused means not sent: no more of it is sent, and apply
             # reports its outcome.
-            for row in without(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
+            for row in without(run, rows, under_way, how="left_semi").select(*KEY, "error", "error_message").collect():
                 why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
                 withdrawn.setdefault(row["cluster"], {}).setdefault((row["action"], row["resource"]), why)
         return without(run, rows, left_open.keys() | under_way)

@@ -15,6 +15,9 @@ from topicledger.ledger.run import Run
 from topicledger.model import Key, Results, Target, TopicResult, Violation, Work
 from topicledger.resources import registry
 
+KEY = ("cluster", "resource", "action")
+"""Columns that make a `Key`."""
+
 
 def standing(run: Run, *where: Standing) -> DataFrame:
     """Return the planned actions that came this far.
@@ -101,6 +104,5 @@ def without(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "lef
     """Return rows without those of `keys`; with `left_semi`, only those of `keys`."""
     if not keys:
         return rows
-    names = ("cluster", "resource", "action")
-    named = run.spark.createDataFrame(sorted(keys), ", ".join(f"{name} string" for name in names))
-    return rows.join(F.broadcast(named), on=[*names], how=how)
+    named = run.spark.createDataFrame(sorted(keys), ", ".join(f"{name} string" for name in KEY))
+    return rows.join(F.broadcast(named), on=[*KEY], how=how)

@@ -223,18 +223,18 @@ class Waves:
 
     def _is_on_its_way(self, move: Move, live: PartitionState | None) -> bool:
         """Return whether an unlisted partition may have been moved while brokers don't show it yet (R4)."""
-        key, now = (move.topic, move.partition), self._context.clock()
-        if live is None or live.replicas == move.after:
-            return live is not None
+        key, now, policy = (move.topic, move.partition), self._context.clock(), self._context.retry_policy
+        if live is None:
+            return False
+        if live.replicas == move.after:
+            return True
         between = live.replicas != move.before and is_between(move, live)
         if not between and live.replicas != move.before:
             # Our move never looks like this: another client has moved it since.
             return False
         if between and (self._targets[move.topic].maybe_sent or key in self._unanswered):
             self._sent.add(key)
-        if key not in self._sent:
-            return False
-        return now - self._not_listed_since.setdefault(key, now) < self._context.retry_policy.visibility
+        return key in self._sent and now - self._not_listed_since.setdefault(key, now) < policy.visibility
 
     def _progress(self) -> tuple[Sequence[Move], Sequence[Move], Mapping[Partition, Move]]:
         moves = [move for each in self._moves.values() for move in each]
