@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger import phases
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.manifests.row_rules import ABSENT, PRESENT
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES, Table
 
 CLUSTERS = tuple(f"cluster-{number:02}" for number in range(20))

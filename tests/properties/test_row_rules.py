@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,18 +14,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
-from topicledger.files import resource_rows
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.file_rows import reasons
-from topicledger.manifests.files import ManifestRow, ResourceRow
-from topicledger.resources.acls import rows as acls
+from topicledger.manifests.file_rows import broken
+from topicledger.manifests.files import FileRow, ManifestRow, ResourceRow
+from topicledger.manifests.row_rules import ROW_RULES, Rule
 from topicledger.resources.acls.acl import OPERATIONS
 from topicledger.resources.acls.hosts import host_reason
-from topicledger.resources.group_configs import rows as group_configs
-from topicledger.resources.quotas import rows as quotas
+from topicledger.resources.kind import ResourceKind
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
 from topicledger.resources.registry import KINDS
-from topicledger.schemas import ACLS, GROUP_CONFIGS, QUOTAS, Table
+from topicledger.schemas import ACLS, GROUP_CONFIGS, MANIFESTS, QUOTAS, Table
 
 ROWS = 600
 """Of one example, which is one Spark job."""
@@ -58,6 +56,10 @@ def any_row(rng: random.Random) -> dict[str, Any]:
     }
 
 
+def plain_reasons(row: FileRow, table: Table, rules: Sequence[Rule]) -> str | None:
+    return next((why for _, _, why in broken([row], table, rules)), None)
+
+
 def any_assignments(rng: random.Random) -> dict[int, tuple[int, ...]]:
     alike = rng.choice((None, *BROKERS))
     return {
@@ -72,10 +74,10 @@ def test_rows_of_files_and_of_tables_are_refused_for_the_same_reasons(spark: Spa
     rng = random.Random(seed)
     rows = [any_row(rng) for _ in range(ROWS)]
     frame = manifest_rows(spark, *({**row, "owner": str(number)} for number, row in enumerate(rows)))
-    validated = dicts(frame.transform(manifests.with_reasons(manifests.row_rules())))
+    validated = dicts(frame.transform(manifests.with_reasons(manifests.columns(ROW_RULES))))
     by_spark = {int(row["owner"]): row["error_message"] for row in validated}
     plain = {
-        number: "; ".join(reasons(ManifestRow(cluster="main", file="f", line=1, **row))) or None
+        number: plain_reasons(ManifestRow(cluster="main", file="f", line=1, **row), MANIFESTS, ROW_RULES)
         for number, row in enumerate(rows)
     }
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
@@ -152,22 +154,17 @@ def any_group(rng: random.Random) -> dict[str, Any]:
     return {"group": rng.choice((None, "", "a", "b c", "k\u00f6ln")), "configs": rng.choice((None, configs, configs))}
 
 
-@pytest.mark.parametrize(
-    ("table", "rules", "any_values"),
-    [
-        (ACLS, acls.row_rules, any_right),
-        (QUOTAS, quotas.row_rules, any_quota),
-        (GROUP_CONFIGS, group_configs.row_rules, any_group),
-    ],
-    ids=["acls", "quotas", "group_configs"],
-)
+ANY_VALUES: Mapping[str, Callable[[random.Random], dict[str, Any]]] = {
+    ACLS.name: any_right, QUOTAS.name: any_quota, GROUP_CONFIGS.name: any_group,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.table.name)
 def test_resources_of_files_and_of_tables_are_refused_for_the_same_reasons(
-    spark: SparkSession,
-    table: Table,
-    rules: Callable[[], Sequence[manifests.Rule]],
-    any_values: Callable[[random.Random], dict[str, Any]],
+    spark: SparkSession, kind: ResourceKind
 ) -> None:
     """A3, A4, Q2."""
+    table, any_values = kind.table, ANY_VALUES[kind.table.name]
     rng = random.Random(7)
     rows = [
         ResourceRow(
@@ -179,11 +176,10 @@ def test_resources_of_files_and_of_tables_are_refused_for_the_same_reasons(
     values = [{"cluster": "main", "state": row.state, "owner": row.owner, **row.values} for row in rows]
     ordered = [tuple(each.get(name) for name in table.schema.names) for each in values]
     validated = spark.createDataFrame(ordered, table.schema, verifySchema=False).transform(
-        manifests.with_reasons(rules())
+        manifests.with_reasons(manifests.columns(kind.rows.rules))
     )
     by_spark = {int(row["owner"]): row["error_message"] for row in validated.collect()}
-    (kind,) = (each for each in KINDS if each.table is table)
-    plain = {number: resource_rows.reasons(kind, row) for number, row in enumerate(rows)}
+    plain = {number: plain_reasons(row, table, kind.rows.rules) for number, row in enumerate(rows)}
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
     assert len({*plain.values()}) > 50, "few rows are broken alike"
     assert None in plain.values(), "some are fine"

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession, is_remote
 from pyspark.sql import functions as F
 
 from tests.unit.frames import VALIDATED, dicts, frame, manifest_rows
+from topicledger.manifests import row_rules
 from topicledger.manifests import rows as manifests
 
 FINE: dict[str, dict[str, Any]] = {
@@ -50,13 +51,25 @@ UNEVEN = "assignments give partitions different numbers of replicas"
 TWICE = "assignments name a broker twice for one partition"
 
 BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
-    "replaces itself": ({"topic": "same", "replaces": "same"}, "INVALID_REPLACES", manifests.REPLACES_ITSELF),
-    "replaces no name": ({"replaces": "no name"}, "INVALID_REPLACES", manifests.REPLACES_NO_TOPIC),
-    "replaces a long name": ({"replaces": "y" * 250}, "INVALID_REPLACES", manifests.REPLACES_NO_TOPIC),
+    "replaces itself": (
+        {"topic": "same", "replaces": "same"},
+        "INVALID_REPLACES",
+        "replaces names the topic itself; name the topic that it replaces",
+    ),
+    "replaces no name": (
+        {"replaces": "no name"},
+        "INVALID_REPLACES",
+        "replaces is no name of a topic that can be declared",
+    ),
+    "replaces a long name": (
+        {"replaces": "y" * 250},
+        "INVALID_REPLACES",
+        "replaces is no name of a topic that can be declared",
+    ),
     "absent and replaces": (
         {"state": "absent", "replaces": "another"},
         "INVALID_REPLACES",
-        manifests.ABSENT_REPLACES,
+        "replaces is for a topic that is present; this one is absent",
     ),
     "null topic": ({"topic": None}, "INVALID_TOPIC", "topic is null"),
     "empty topic": ({"topic": ""}, "INVALID_TOPIC", "topic is empty"),
@@ -76,7 +89,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a control character": ({"topic": "a\x1b[31m"}, "INVALID_TOPIC", NOT_ASCII),
     "a slash": ({"topic": "a/b"}, "INVALID_TOPIC", NOT_ASCII),
     **{
-        f"{topic}, {state}": ({"topic": topic, "state": state}, "INVALID_TOPIC", f"{topic}{manifests.INTERNAL}")
+        f"{topic}, {state}": ({"topic": topic, "state": state}, "INVALID_TOPIC", f"{topic}{row_rules.INTERNAL}")
         for topic, state in {
             "__consumer_offsets": "present",
             "__transaction_state": "present",
@@ -88,12 +101,12 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a collision with an internal topic": (
         {"topic": "_.transaction.state"},
         "INVALID_TOPIC",
-        f"_.transaction.state{manifests.COLLIDES}__transaction_state{manifests.WITH_INTERNAL}",
+        f"_.transaction.state{row_rules.COLLIDES}__transaction_state{row_rules.WITH_INTERNAL}",
     ),
     "a collision with another internal topic": (
         {"topic": "__remote.log.metadata"},
         "INVALID_TOPIC",
-        f"__remote.log.metadata{manifests.COLLIDES}__remote_log_metadata{manifests.WITH_INTERNAL}",
+        f"__remote.log.metadata{row_rules.COLLIDES}__remote_log_metadata{row_rules.WITH_INTERNAL}",
     ),
     "null state": ({"state": None}, "INVALID_STATE", "state is null; write present or absent"),
     "unknown state": ({"state": "gone"}, "INVALID_STATE", "state is gone; write present or absent"),
@@ -130,12 +143,12 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a config name with a blank at its end": (
         {"configs": {"retention.ms ": "1", "segment.ms": "1"}},
         "INVALID_CONFIGS",
-        f'{manifests.ILLEGAL_NAMES}"retention.ms "',
+        f'{row_rules.ILLEGAL_NAMES}"retention.ms "',
     ),
     "numbers that brokers return in another form": (
         {"configs": {"b": "0x1p-2", "a": "\uff16\uff10", "c": "0.5d"}},
         "INVALID_CONFIGS",
-        f'{manifests.ODD_VALUES}"a", "b"{manifests.PLAIN_VALUES}',
+        f'{row_rules.ODD_VALUES}"a", "b"{row_rules.PLAIN_VALUES}',
     ),
     "a config twice": (
         {"configs": [("a", "1"), ("b", "1"), ("a", "2")]},

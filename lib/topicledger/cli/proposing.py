@@ -25,7 +25,7 @@ from topicledger.ledger.sql import iso_times
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.owners import is_one_of
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.resources.topics.plan.unused import declared_without_use
 from topicledger.schemas import MANIFESTS, OBSERVED, USAGE, USAGES
 from topicledger.text import counted, document, first_of, iso_time, listed, plain, show

@@ -16,7 +16,7 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.rows import PRESENT
+from topicledger.manifests.row_rules import PRESENT
 from topicledger.model import SET_ON_TOPIC
 from topicledger.model.scope import Scope
 from topicledger.model.topic_configs import Version

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources import ignoring
 from topicledger.resources.deciding import undescribed

@@ -14,7 +14,8 @@ from topicledger.files.exported_rows import REASON, TableExport, without_absent
 from topicledger.frames import materialised
 from topicledger.ledger.sql import same_key
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.rows import PRESENT, Transform, with_reasons
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform, columns, with_reasons
 from topicledger.resources.ignoring import without_ignored
 from topicledger.resources.kind import ResourceKind
 
@@ -60,13 +61,13 @@ def _as_rows(kind: ResourceKind, owner: str | None) -> Transform:
     values = {"state": F.lit(PRESENT), "owner": F.lit(owner), "labels": F.lit(None)}
 
     def transform(live: DataFrame) -> DataFrame:
-        columns = (
+        declared = (
             values.get(field.name, F.col(field.name)).cast(field.dataType).alias(field.name)
             for field in kind.table.schema
         )
         return (
-            live.select(*columns)
-            .transform(with_reasons(kind.rows.rules()))
+            live.select(*declared)
+            .transform(with_reasons(columns(kind.rows.rules)))
             .select(*kind.table.schema.names, F.col("error_message").alias(REASON))
         )
 

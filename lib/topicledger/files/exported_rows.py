@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from topicledger.files.exported import TopicMessage
 from topicledger.ledger.sql import same_key
-from topicledger.manifests.rows import ABSENT, Transform
+from topicledger.manifests.row_rules import ABSENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import TOPIC
 from topicledger.schemas import Table
 

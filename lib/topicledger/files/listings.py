@@ -15,7 +15,7 @@ from topicledger.ledger.sql import key_part
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.versions import latest_if_exists
 from topicledger.manifests.files import FileRow, ManifestRow, ParsedManifests, ResourceRow
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.schemas import MANIFESTS, TABLES, Table
 from topicledger.text import show
 

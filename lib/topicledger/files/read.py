@@ -33,7 +33,9 @@ from topicledger.manifests.files import (
 from topicledger.manifests.files.report import MAX_ERRORS
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import TEMPLATE_HINT, is_template, placeholder_hint, template_hint
+from topicledger.manifests.row_rules import ROW_RULES
 from topicledger.model.config_texts import refused_together
+from topicledger.schemas import MANIFESTS
 from topicledger.text import first_of, listed, nearest, show
 
 LISTED_FILES = 1000
@@ -318,7 +320,7 @@ def _row_errors(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[Fil
 
 def _refused(rows: Sequence[ManifestRow], settings: Settings) -> Iterator[tuple[ManifestRow, int, str]]:
     """Yield each row that a run would refuse by itself, or that the settings leave to others: its line, the reason."""
-    yield from broken(rows)
+    yield from broken(rows, MANIFESTS, ROW_RULES)
     for row in rows:
         if row.configs and (reason := refused_together(row.configs)) is not None:
             yield row, line_of(row, reason), reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from topicledger.config.scope import ScopeSettings, matches_ignored
-from topicledger.manifests.file_rows import by_line
+from topicledger.manifests.file_rows import broken
 from topicledger.manifests.files import FileError, ResourceRow
 from topicledger.manifests.files.results import texts_of
 from topicledger.manifests.files.values import placeholder_hint
@@ -41,9 +41,8 @@ def refused(
     """Yield each row that a run would refuse by itself, or that the settings leave to others: its line, the reasons."""
     for kind in KINDS:
         rows = declared.get(kind.table.name, ())
-        for row in rows:
-            for line, why in by_line(row, filter(None, kind.rows.reasons(row))):
-                yield kind, row, line, why
+        for row, line, why in broken(rows, kind.table, kind.rows.rules):
+            yield kind, row, line, why
         for name, column in kind.names.ignores.items():
             ignored = scope.ignored(name, [_text(row.values.get(column)) for row in rows])
             for row, matched in zip(rows, ignored, strict=True):
@@ -53,11 +52,6 @@ def refused(
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def reasons(kind: ResourceKind, row: ResourceRow) -> str | None:
-    """Return the messages of all rules that a row breaks by itself, as a run would report them; else None."""
-    return "; ".join(each for each in kind.rows.reasons(row) if each is not None) or None
 
 
 def _repeated(

@@ -15,7 +15,7 @@ from topicledger.files.documents import DEFAULT_FIELDS, OVERRIDABLE, SECTIONS
 from topicledger.manifests.files import variables
 from topicledger.manifests.files.overriding import CLUSTERS, FIXED, OVERRIDES
 from topicledger.manifests.files.results import FIELDS
-from topicledger.manifests.rows import ABSENT, MAX_TOPIC_LENGTH, PRESENT
+from topicledger.manifests.row_rules import ABSENT, MAX_TOPIC_LENGTH, PRESENT
 from topicledger.model import INTERNAL_TOPICS, placement
 from topicledger.model.config_texts import MAXIMA, UNITS
 from topicledger.model.topic_configs import TopicConfig, topic_configs

@@ -19,7 +19,8 @@ from topicledger.frames import materialised
 from topicledger.ledger.rows import written_violations
 from topicledger.ledger.run import Run
 from topicledger.ledger.versions import latest_if_exists
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal, Work
 from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep

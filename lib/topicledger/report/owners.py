@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from topicledger.frames import materialised
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Target
 from topicledger.model.scope import Scope
 from topicledger.report.limits import of_declared

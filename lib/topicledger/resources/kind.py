@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -15,7 +15,8 @@ from topicledger.kafka.abilities import Needs
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object
-from topicledger.manifests.rows import Rule, Transform
+from topicledger.manifests.row_rules import Rule
+from topicledger.manifests.rows import Transform
 from topicledger.model import Decision, Target
 from topicledger.naming import DriftName, KindNames, RefusalName
 from topicledger.observe.listed import Describe, Listed, list_each
@@ -53,10 +54,8 @@ class Rows:
     validate: Callable[[Collection[str], Collection[str] | None], Transform]
     """Returns phase manifest, for the settings' clusters and the selected ones (None: all). In: rows of the table. Out:
     its columns, `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
-    rules: Callable[[], Sequence[Rule]]
-    """Returns the rules for single rows."""
-    reasons: Callable[[ResourceRow], Iterator[str | None]]
-    """Evaluates the same rules on a row of a file, without Spark: yields a rule's reason if it is broken, else None."""
+    rules: Sequence[Rule]
+    """The rules for single rows, of the table and of files."""
     complete: Transform
     """Replaces nulls by the defaults that they stand for."""
     text_of: Callable[[], Column]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import Rule, Transform, known_cluster, with_reasons
+from topicledger.manifests.row_rules import Rule
+from topicledger.manifests.rows import Transform, columns, known_cluster, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.schemas import Table
 
@@ -17,7 +18,7 @@ Validate = Callable[[Collection[str], Collection[str] | None], Transform]
 
 def validated(
     table: Table,
-    rules: Callable[[], Collection[Rule]],
+    rules: Collection[Rule],
     complete: Transform,
     text_of: Callable[[], Column],
     content: Callable[[], Column],
@@ -39,12 +40,12 @@ def validated(
             same = Window.partitionBy(*table.key)
             first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
             differ = F.min(content()).over(same) != F.max(content()).over(same)
-            columns = {
+            added = {
                 "_row": F.row_number().over(first),
                 "_conflict": differ & F.col("error").isNull() if own_error_first else differ,
                 "resource": text_of(),
             }
-            found = rows.transform(with_reasons([known_cluster(clusters), *rules()])).withColumns(columns)
+            found = rows.transform(with_reasons([known_cluster(clusters), *columns(rules)])).withColumns(added)
             conflicts = F.col("_conflict")
             refused = F.col("error").isNotNull() | conflicts
             return (

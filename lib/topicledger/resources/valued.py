@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
-from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.manifests.row_rules import ABSENT, PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Decision
 from topicledger.naming import DriftName
 from topicledger.observe.listed import Listed

@@ -23,7 +23,7 @@ from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import ADDS, REMOVES, Shown
 from topicledger.actions.visible import done_within
 from topicledger.kafka.sending import Answer
-from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.manifests.row_rules import ABSENT, PRESENT
 from topicledger.model import (
     Note,
     Outcome,

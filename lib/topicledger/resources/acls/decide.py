@@ -16,7 +16,8 @@ from topicledger.config.patterns import any_matches, matches
 from topicledger.config.settings import Settings
 from topicledger.frames import materialised
 from topicledger.manifests.owners import is_one_of
-from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.manifests.row_rules import ABSENT, PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Decision
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.frames import materialised
-from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.manifests.row_rules import ABSENT, PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Decision, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.policies.contract import text

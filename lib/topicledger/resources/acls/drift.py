@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.frames import materialised
-from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.manifests.row_rules import ABSENT, PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
 from topicledger.resources.acls.acl import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.resources.acls.decide import covers, managed

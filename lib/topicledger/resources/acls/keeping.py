@@ -7,7 +7,8 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.policies.contract import text
 from topicledger.resources.acls.acl import DENY

@@ -7,7 +7,6 @@ from pyspark.sql import functions as F
 
 from topicledger.kafka.abilities import Needs
 from topicledger.resources.acls import actions, decide, drift, entries, keeping, observe, policies, rows
-from topicledger.resources.acls.file_rows import reasons
 from topicledger.resources.acls.names import NAMES, AclAction, AclSettings
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
 from topicledger.resources.kind import (
@@ -28,9 +27,7 @@ KIND = ResourceKind(
     names=NAMES,
     words=WORDS,
     table=ACLS,
-    rows=Rows(
-        validate=rows.validate, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of
-    ),
+    rows=Rows(validate=rows.validate, rules=rows.ROW_RULES, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
         section="acls",
         fields=entries.FIELDS,

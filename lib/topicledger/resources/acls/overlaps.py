@@ -16,7 +16,8 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase
 from topicledger.policies.contract import text
 from topicledger.resources.acls import rows as manifests

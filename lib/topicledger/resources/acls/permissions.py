@@ -9,7 +9,7 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.rows import PRESENT
+from topicledger.manifests.row_rules import PRESENT
 from topicledger.observe.clusters import Recorded, refusals
 from topicledger.resources import ignoring
 from topicledger.resources.acls import requests

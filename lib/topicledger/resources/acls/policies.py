@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.manifests.owners import owner_key
-from topicledger.manifests.rows import PRESENT
+from topicledger.manifests.row_rules import PRESENT
 from topicledger.policies.built_in import built_in
 from topicledger.policies.common import blank, labels_required, owner_required
 from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text

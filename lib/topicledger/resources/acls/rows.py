@@ -14,14 +14,9 @@ from pyspark.sql import functions as F
 
 from topicledger.config.principals import TYPED
 from topicledger.ledger.sql import key_part
-from topicledger.manifests.rows import (
-    ABSENT,
-    PRESENT,
-    Rule,
-    completed,
-    legal_state,
-    visible,
-)
+from topicledger.manifests.row_rules import ABSENT, LEGAL_STATE, PRESENT, Rule
+from topicledger.manifests.rows import completed
+from topicledger.manifests.terms import cases, concat, endswith, field, function, lit, startswith, visible
 from topicledger.resources.acls.acl import (
     CLUSTER_NAME,
     EVERYONE,
@@ -31,7 +26,7 @@ from topicledger.resources.acls.acl import (
     PREFIXED,
     WILDCARD,
 )
-from topicledger.resources.acls.hosts import host_reason_column
+from topicledger.resources.acls.hosts import host_reason, host_reason_column
 from topicledger.resources.acls.names import AclRefusal
 from topicledger.resources.odd_names import SEVERAL, is_several, odd, says
 from topicledger.resources.validating import validated
@@ -84,79 +79,74 @@ def covered_topics(rights: DataFrame, topics: DataFrame) -> DataFrame:
 
 
 def _one_of(column: str, known: Collection[str]) -> Rule:
-    value = F.col(column)
-    names = ", ".join(known)
+    value, names = field(column), ", ".join(known)
     return Rule(
         error=AclRefusal.INVALID_ACL,
-        reason=F.when(value.isNull(), F.lit(f"{column} is null; write one of {names}")).when(
-            ~value.isin(*known), F.concat(F.lit(f"{column} is "), visible(value), F.lit(f"; write one of {names}"))
+        reason=cases(
+            (value.is_null(), f"{column} is null; write one of {names}"),
+            (~value.isin(*known), concat(f"{column} is ", visible(value), f"; write one of {names}")),
         ),
     )
 
 
 def _legal_principal() -> Rule:
-    principal = F.col("principal")
+    principal = field("principal")
     return Rule(
         error=AclRefusal.INVALID_ACL,
-        reason=F.when(principal.isNull(), F.lit("principal is null; write User:name"))
-        # Brokers accept `Group:x`, but none of Kafka's own authorizers ever matches it.
-        .when(
-            ~F.startswith(principal, F.lit("User:")) | (F.length(principal) <= len("User:")),
-            F.concat(F.lit("principal is "), visible(principal), F.lit("; Kafka's authorizer knows only User:name")),
-        ),
-    )
-
-
-def _legal_operation() -> Rule:
-    operation, resource_type = F.col("operation"), F.col("resource_type")
-    known = sorted({each for operations in OPERATIONS.values() for each in operations})
-    legal = reduce(
-        lambda rest, item: F.when(resource_type == item[0], operation.isin("ALL", *item[1])).otherwise(rest),
-        OPERATIONS.items(),
-        F.lit(True),
-    )
-    means = reduce(
-        lambda rest, item: F.when(resource_type == item[0], F.lit(", ".join((*item[1], "ALL")))).otherwise(rest),
-        OPERATIONS.items(),
-        F.lit(""),
-    )
-    return Rule(
-        error=AclRefusal.INVALID_ACL,
-        reason=F.when(operation.isNull(), F.lit("operation is null; write READ, WRITE, ..., or ALL"))
-        .when(
-            ~operation.isin("ALL", *known),
-            F.concat(F.lit("operation is "), visible(operation), F.lit(f"; write one of {', '.join(known)}, ALL")),
-        )
-        .when(
-            ~legal,
-            F.concat(
-                F.lit("operation "), operation, F.lit(" does not apply to a "), resource_type, F.lit("; use "), means
+        reason=cases(
+            (principal.is_null(), "principal is null; write User:name"),
+            # Brokers accept `Group:x`, but none of Kafka's own authorizers ever matches it.
+            (
+                ~startswith(principal, "User:") | principal.eq("User:"),
+                concat("principal is ", visible(principal), "; Kafka's authorizer knows only User:name"),
             ),
         ),
     )
 
 
-def _legal_name() -> Rule:
-    name, resource_type, prefixed = F.col("resource_name"), F.col("resource_type"), F.col("pattern_type") == "PREFIXED"
-    wildcard = name == WILDCARD
-    hint = F.when(F.endswith(name, F.lit(WILDCARD)), F.lit("; for a prefix write PREFIXED without the *"))
-    hint = hint.otherwise(F.lit(""))
+def _legal_operation() -> Rule:
+    operation, resource_type = field("operation"), field("resource_type")
+    known = sorted({each for operations in OPERATIONS.values() for each in operations})
+    legal = cases(
+        *((resource_type.eq(each), operation.isin("ALL", *its)) for each, its in OPERATIONS.items()),
+        otherwise=lit(True),
+    )
+    means = cases(
+        *((resource_type.eq(each), ", ".join((*its, "ALL"))) for each, its in OPERATIONS.items()), otherwise=""
+    )
     return Rule(
         error=AclRefusal.INVALID_ACL,
-        reason=F.when(name.isNull(), F.lit("resource_name is null"))
-        .when(name == "", F.lit("resource_name is empty"))
-        .when(
-            wildcard & prefixed,
-            F.lit("resource_name * with PREFIXED matches only names that begin with a *; for every name write LITERAL"),
-        )
-        .when(
-            (resource_type == "CLUSTER") & ((name != CLUSTER_NAME) | prefixed),
-            F.concat(F.lit("resource_name of a CLUSTER is "), visible(name), F.lit(f"; write {CLUSTER_NAME}, LITERAL")),
-        )
-        .when(
-            (resource_type == "TOPIC") & ~wildcard & ~name.rlike(_TOPIC),
-            F.concat(
-                F.lit("resource_name is "), visible(name), F.lit(", which is not a legal topic name or prefix"), hint
+        reason=cases(
+            (operation.is_null(), "operation is null; write READ, WRITE, ..., or ALL"),
+            (
+                ~operation.isin("ALL", *known),
+                concat("operation is ", visible(operation), f"; write one of {', '.join(known)}, ALL"),
+            ),
+            (~legal, concat("operation ", operation, " does not apply to a ", resource_type, "; use ", means)),
+        ),
+    )
+
+
+def _legal_name() -> Rule:
+    name, resource_type, prefixed = field("resource_name"), field("resource_type"), field("pattern_type").eq(PREFIXED)
+    wildcard = name.eq(WILDCARD)
+    hint = cases((endswith(name, WILDCARD), "; for a prefix write PREFIXED without the *"), otherwise="")
+    return Rule(
+        error=AclRefusal.INVALID_ACL,
+        reason=cases(
+            (name.is_null(), "resource_name is null"),
+            (name.eq(""), "resource_name is empty"),
+            (
+                wildcard & prefixed,
+                "resource_name * with PREFIXED matches only names that begin with a *; for every name write LITERAL",
+            ),
+            (
+                resource_type.eq("CLUSTER") & (name.ne(CLUSTER_NAME) | prefixed),
+                concat("resource_name of a CLUSTER is ", visible(name), f"; write {CLUSTER_NAME}, LITERAL"),
+            ),
+            (
+                resource_type.eq("TOPIC") & ~wildcard & ~name.matches(_TOPIC),
+                concat("resource_name is ", visible(name), ", which is not a legal topic name or prefix", hint),
             ),
         ),
     )
@@ -164,22 +154,18 @@ def _legal_name() -> Rule:
 
 def _legal_host() -> Rule:
     # Brokers may have ACLs with any host, and it must be possible to remove them.
-    kept = ~F.col("state").eqNullSafe(F.lit(ABSENT))
-    return Rule(error=AclRefusal.INVALID_ACL, reason=F.when(kept, host_reason_column(F.col("host"))))
-
-
-def row_rules() -> Sequence[Rule]:
-    """Return the rules that a row of `acls` can break by itself (A3, A4)."""
-    return (
-        _legal_principal(),
-        _one_of("permission", PERMISSIONS),
-        _one_of("resource_type", [*OPERATIONS]),
-        _legal_operation(),
-        _one_of("pattern_type", PATTERN_TYPES),
-        _legal_name(),
-        _legal_host(),
-        legal_state(),
+    kept = ~field("state").same_as(ABSENT)
+    return Rule(
+        error=AclRefusal.INVALID_ACL, reason=cases((kept, function(host_reason_column, host_reason)(field("host"))))
     )
+
+
+PRINCIPAL, PERMISSION = _legal_principal(), _one_of("permission", PERMISSIONS)
+RESOURCE_TYPE, OPERATION = _one_of("resource_type", [*OPERATIONS]), _legal_operation()
+PATTERN_TYPE, NAME = _one_of("pattern_type", PATTERN_TYPES), _legal_name()
+
+ROW_RULES = (PRINCIPAL, PERMISSION, RESOURCE_TYPE, OPERATION, PATTERN_TYPE, NAME, _legal_host(), LEGAL_STATE)
+"""The rules that a row of `acls` can break by itself (A3, A4)."""
 
 
 def meant(acl: str) -> Column:
@@ -190,18 +176,17 @@ def meant(acl: str) -> Column:
     """
 
     def known(*rules: Rule) -> Column:
-        return reduce(lambda one, other: one & other, (each.reason.isNull() for each in rules))
+        return reduce(lambda one, other: one & other, (each.reason.column().isNull() for each in rules))
 
-    of_type, operation, name = _one_of("resource_type", [*OPERATIONS]), _legal_operation(), _legal_name()
-    pattern = known(_one_of("pattern_type", PATTERN_TYPES))
+    pattern = known(PATTERN_TYPE)
     likely = odd_as_unknown(acl)
     # With an unknown pattern, * may be meant as every name or as the end of a prefix.
-    named = known(name) & (pattern | (F.col("resource_name") != WILDCARD))
+    named = known(NAME) & (pattern | (F.col("resource_name") != WILDCARD))
     fields = {
-        "principal": F.when(known(_legal_principal()), likely["principal"]),
-        "permission": F.when(known(_one_of("permission", PERMISSIONS)), F.col("permission")),
-        "operation": F.when(known(operation), F.col("operation")),
-        "resource_type": F.when(known(of_type, operation, name), F.col("resource_type")),
+        "principal": F.when(known(PRINCIPAL), likely["principal"]),
+        "permission": F.when(known(PERMISSION), F.col("permission")),
+        "operation": F.when(known(OPERATION), F.col("operation")),
+        "resource_type": F.when(known(RESOURCE_TYPE, OPERATION, NAME), F.col("resource_type")),
         # A prefix also covers the name itself.
         "pattern_type": F.when(pattern, F.col("pattern_type")).otherwise(PREFIXED),
         "resource_name": F.when(named, likely["resource_name"]),
@@ -263,7 +248,7 @@ complete = completed(ACLS.schema, _DEFAULTS)
 
 validate = validated(
     ACLS,
-    row_rules,
+    ROW_RULES,
     complete,
     text_of,
     lambda: F.col("state"),

@@ -7,7 +7,6 @@ from kafka.protocol.admin import ListConfigResourcesRequest
 from topicledger.kafka.abilities import Needs
 from topicledger.resources import valued
 from topicledger.resources.group_configs import actions, entries, observe, policies, rows
-from topicledger.resources.group_configs.file_rows import reasons
 from topicledger.resources.group_configs.names import NAMES, GroupConfigAction, GroupConfigDrift
 from topicledger.resources.group_configs.rows import OF_GROUPS
 from topicledger.resources.group_configs.words import OF_DRIFT, WORDS
@@ -25,9 +24,7 @@ KIND = ResourceKind(
     names=NAMES,
     words=WORDS,
     table=GROUP_CONFIGS,
-    rows=Rows(
-        validate=rows.validate, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of
-    ),
+    rows=Rows(validate=rows.validate, rules=rows.ROW_RULES, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
         section="groups",
         fields=entries.FIELDS,

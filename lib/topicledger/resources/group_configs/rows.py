@@ -6,13 +6,14 @@ Errors that depend on the broker, such as unknown names and values out of its bo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import same_value_column
-from topicledger.manifests.rows import PRESENT, Rule, completed, legal_configs, legal_state
+from topicledger.manifests.row_rules import LEGAL_STATE, PRESENT, Rule, legal_configs
+from topicledger.manifests.rows import completed
+from topicledger.manifests.terms import cases, coalesce, field, size
 from topicledger.resources.group_configs.names import NAMES, TEXTS, GroupConfigAction, GroupConfigRefusal
 from topicledger.resources.odd_names import is_several, odd, says
 from topicledger.resources.validating import validated
@@ -60,24 +61,25 @@ OF_GROUPS = Valued(
 )
 
 
-def row_rules() -> Sequence[Rule]:
-    """Return the rules that a row of `group_configs` can break by itself."""
-    invalid = GroupConfigRefusal.INVALID_GROUP_CONFIG
-    none = F.coalesce(F.size("configs"), F.lit(0)) <= 0
+def _rules() -> Sequence[Rule]:
+    invalid, configs = GroupConfigRefusal.INVALID_GROUP_CONFIG, field("configs")
+    none = configs.is_null() | size(configs).eq(0)
     return (
-        Rule(error=invalid, reason=F.when(F.coalesce(F.col("group"), F.lit("")) == "", F.lit(NO_GROUP))),
-        Rule(error=invalid, reason=F.when((F.col("state") == PRESENT) & none, F.lit(NO_CONFIGS))),
-        replace(legal_configs(), error=invalid),
-        legal_state(),
+        Rule(error=invalid, reason=cases((coalesce(field("group"), "").eq(""), NO_GROUP))),
+        Rule(error=invalid, reason=cases((field("state").eq(PRESENT) & none, NO_CONFIGS))),
+        legal_configs(invalid),
+        LEGAL_STATE,
     )
 
 
+ROW_RULES = _rules()
+"""The rules that a row of `group_configs` can break by itself."""
 complete = completed(GROUP_CONFIGS.schema, {"state": PRESENT})
 
 
 validate = validated(
     GROUP_CONFIGS,
-    row_rules,
+    ROW_RULES,
     complete,
     text_of,
     OF_GROUPS.content,

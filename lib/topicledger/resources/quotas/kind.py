@@ -9,7 +9,6 @@ from topicledger.resources import valued
 from topicledger.resources.kind import Entries, ObservedResources, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, entries, observe, policies, rows
 from topicledger.resources.quotas.entity import ENTITY, LIMITS
-from topicledger.resources.quotas.file_rows import reasons
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaDrift
 from topicledger.resources.quotas.rows import OF_QUOTAS
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS
@@ -26,9 +25,7 @@ KIND = ResourceKind(
     names=NAMES,
     words=WORDS,
     table=QUOTAS,
-    rows=Rows(
-        validate=rows.validate, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of
-    ),
+    rows=Rows(validate=rows.validate, rules=rows.ROW_RULES, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
         section="quotas",
         fields=entries.FIELDS,

@@ -12,7 +12,7 @@ from typing import Literal
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns
-from topicledger.manifests.rows import PRESENT
+from topicledger.manifests.row_rules import PRESENT
 from topicledger.policies.built_in import built_in
 from topicledger.policies.common import labels_required, owner_required
 from topicledger.policies.contract import RowRule, Subject, text

@@ -6,13 +6,15 @@ depend on the cluster, such as an ip that it can't resolve, are left to validate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.config.principals import TYPED
-from topicledger.manifests.rows import PRESENT, Rule, completed, legal_state
+from topicledger.manifests.row_rules import LEGAL_STATE, PRESENT, Rule
+from topicledger.manifests.rows import completed
+from topicledger.manifests.terms import cases, coalesce, concat, double_text, field, function, isnan
 from topicledger.resources.odd_names import is_several, odd, says
 from topicledger.resources.quotas.entity import ENTITY, IP_LIMIT, KAFKA_TYPES, LEAST, LIMITS, WHOLE_LIMITS
 from topicledger.resources.quotas.names import NAMES, QuotaAction, QuotaRefusal
@@ -21,6 +23,8 @@ from topicledger.resources.valued import Valued
 from topicledger.schemas import QUOTAS
 
 _VALUES = "map<string,string>"
+# Floor returns a long: above its largest, each double differs from it.
+_is_whole = function(lambda value: value == F.floor(value), lambda value: value.is_integer() and value <= 2.0**63)
 
 
 def text_of() -> Column:
@@ -104,60 +108,53 @@ OF_QUOTAS = Valued(
 
 
 def _legal_entity() -> Rule:
-    user, client_id, ip = (F.col(name) for name in ENTITY)
-    empty = [F.when(F.col(name) == "", F.lit(f"{name} is empty; write a name, <default>, or null")) for name in ENTITY]
+    user, client_id, ip = (field(name) for name in ENTITY)
+    some_user = user.is_given() | client_id.is_given()
     return Rule(
         error=QuotaRefusal.INVALID_QUOTA,
-        reason=F.when(
-            F.coalesce(user, client_id, ip).isNull(), F.lit("it names no user, client_id or ip; write one of them")
-        )
-        .when(
-            ip.isNotNull() & F.coalesce(user, client_id).isNotNull(),
-            F.lit("ip can't be combined with user or client_id"),
-        )
-        .otherwise(F.coalesce(*empty)),
-    )
-
-
-def _legal_limit(name: str) -> Rule:
-    value = F.col(name)
-    said = F.concat(F.lit(f"{name} is "), value.cast("string"))
-    of_ip = name == IP_LIMIT
-    elsewhere = F.col("ip").isNull() if of_ip else F.col("ip").isNotNull()
-    only = f"; an ip can have only {IP_LIMIT}" if not of_ip else "; only an ip can have it"
-    reason = (
-        # Kafka accepts NaN and Infinity.
-        F.when(F.isnan(value) | ~(value > 0), F.concat(said, F.lit("; it must be above 0, or null for no limit")))
-        .when(value < LEAST, F.concat(said, F.lit("; it must be at least 1E-18, or null for no limit")))
-        .when(value == float("inf"), F.concat(said, F.lit("; for no limit write null")))
-        .when(elsewhere & value.isNotNull(), F.concat(said, F.lit(only)))
-    )
-    if name in WHOLE_LIMITS:
-        reason = reason.when(value != F.floor(value), F.concat(said, F.lit("; it must be a whole number below 2^63")))
-    return Rule(error=QuotaRefusal.INVALID_QUOTA, reason=F.when(value.isNotNull(), reason))
-
-
-def _any_limit() -> Rule:
-    none = F.coalesce(*(F.col(name) for name in LIMITS)).isNull()
-    return Rule(
-        error=QuotaRefusal.INVALID_QUOTA,
-        reason=F.when(
-            (F.col("state") == PRESENT) & none, F.lit("it has no limit; write one, or state absent to remove all")
+        reason=cases(
+            (~(some_user | ip.is_given()), "it names no user, client_id or ip; write one of them"),
+            (ip.is_given() & some_user, "ip can't be combined with user or client_id"),
+            *((field(name).eq(""), f"{name} is empty; write a name, <default>, or null") for name in ENTITY),
         ),
     )
 
 
-def row_rules() -> Sequence[Rule]:
-    """Return the rules that a row of `quotas` can break by itself (Q2)."""
-    return (_legal_entity(), *map(_legal_limit, LIMITS), _any_limit(), legal_state())
+def _legal_limit(name: str) -> Rule:
+    value = field(name)
+    said = concat(f"{name} is ", double_text(value))
+    of_ip = name == IP_LIMIT
+    elsewhere = field("ip").is_null() if of_ip else field("ip").is_given()
+    only = f"; an ip can have only {IP_LIMIT}" if not of_ip else "; only an ip can have it"
+    broken = [
+        # Kafka accepts NaN and Infinity.
+        (isnan(value) | ~(value > 0), concat(said, "; it must be above 0, or null for no limit")),
+        (value < LEAST, concat(said, "; it must be at least 1E-18, or null for no limit")),
+        (value.eq(math.inf), concat(said, "; for no limit write null")),
+        (value.is_given() & elsewhere, concat(said, only)),
+    ]
+    if name in WHOLE_LIMITS:
+        broken.append((~_is_whole(value), concat(said, "; it must be a whole number below 2^63")))
+    return Rule(error=QuotaRefusal.INVALID_QUOTA, reason=cases(*broken))
 
+
+def _any_limit() -> Rule:
+    none = coalesce(*map(field, LIMITS)).is_null()
+    return Rule(
+        error=QuotaRefusal.INVALID_QUOTA,
+        reason=cases((field("state").eq(PRESENT) & none, "it has no limit; write one, or state absent to remove all")),
+    )
+
+
+ROW_RULES = (_legal_entity(), *map(_legal_limit, LIMITS), _any_limit(), LEGAL_STATE)
+"""The rules that a row of `quotas` can break by itself (Q2)."""
 
 complete = completed(QUOTAS.schema, {"state": PRESENT})
 
 
 validate = validated(
     QUOTAS,
-    row_rules,
+    ROW_RULES,
     complete,
     text_of,
     OF_QUOTAS.content,

@@ -19,7 +19,7 @@ from topicledger.actions.safeguards import MAX_CHANGES, Safeguards
 from topicledger.actions.showing import changes
 from topicledger.config.settings import MAX_BATCH_RECORDS
 from topicledger.kafka.sending import Answer, NoOutcome
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.model import (
     OURS,
     TOPIC,

@@ -21,7 +21,7 @@ from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import by_name, is_set_on_topic, same_value, same_value_column, values_by_name
 from topicledger.kafka.sending import Answer
 from topicledger.ledger.rows import touched
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,

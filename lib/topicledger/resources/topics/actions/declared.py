@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import same_value_column
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.model.renames import REPLACES
 
 

@@ -18,7 +18,7 @@ from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import REMOVES, Shown, deleted
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, NoOutcome, may_be_done
-from topicledger.manifests.rows import PRESENT
+from topicledger.manifests.row_rules import PRESENT
 from topicledger.model import (
     SET_ON_TOPIC,
     TOPIC,

@@ -19,7 +19,7 @@ from topicledger.actions.showing import CHANGES, Shown, elected
 from topicledger.kafka import Response
 from topicledger.kafka.reassignments import ELECTION_NOT_NEEDED, TopicState
 from topicledger.kafka.sending import Answer
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.model import (
     TOPIC,
     Note,

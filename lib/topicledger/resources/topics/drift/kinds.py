@@ -18,7 +18,7 @@ from topicledger.config.severities import DriftKind
 from topicledger.drift.findings import ARRAY, finding, ids, one
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column
 from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.manifests.row_rules import ABSENT, PRESENT
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC
 from topicledger.resources.topics.drift import placement
 

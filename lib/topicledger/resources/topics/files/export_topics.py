@@ -20,7 +20,8 @@ from topicledger.files.proposals import proposals
 from topicledger.frames import materialised
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.ignored import Ignored, is_ignored
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import INTERNAL_TOPICS, SET_ON_TOPIC, TOPIC
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import as_expected

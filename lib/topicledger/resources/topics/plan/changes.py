@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ChangeSettings, ClusterSettings, KafkaSettings
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import AUTHORIZATION_FAILED, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import Observation
 from topicledger.phases import CHANGE, ENDED, null

@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.patterns import any_matches
-from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.manifests.row_rules import ABSENT, PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED, ENDED, VIOLATIONS, in_order, null, returned

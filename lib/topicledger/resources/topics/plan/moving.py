@@ -17,7 +17,8 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.frames import materialised
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Decision, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
 from topicledger.model.placement import ANYWHERE, parse_placement

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns
 from topicledger.frames import materialised
 from topicledger.ledger.run import Run
-from topicledger.manifests.rows import ABSENT
+from topicledger.manifests.row_rules import ABSENT
 from topicledger.model import Action, Decision, Outcome, Phase
 from topicledger.model.prune import Prune
 from topicledger.model.renames import END_OFFSET

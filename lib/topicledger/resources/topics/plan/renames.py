@@ -21,7 +21,7 @@ from topicledger.kafka.config_values import is_set_on_topic, same_value_column, 
 from topicledger.ledger.rows import is_replaced, is_undeclared
 from topicledger.ledger.run import Run
 from topicledger.manifests.ignored import without_ignored
-from topicledger.manifests.rows import PRESENT
+from topicledger.manifests.row_rules import PRESENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.renames import END_OFFSET, REPLACED_BY, REPLACES, UNDECLARED
 from topicledger.observe.topics import Observation

@@ -18,7 +18,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.ignored import Ignored, is_ignored
-from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.manifests.row_rules import ABSENT, PRESENT
 from topicledger.model import TOPIC, Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.model.renames import REVERTS
 from topicledger.observe.topics import Observation

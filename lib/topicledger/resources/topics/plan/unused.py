@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.ledger.sql import iso_times
-from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.manifests.row_rules import PRESENT
+from topicledger.manifests.rows import Transform
 from topicledger.policies.contract import Facts, SetRule, listed, text
 from topicledger.resources.topics.policies.delete import with_users
 

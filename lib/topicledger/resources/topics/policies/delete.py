@@ -13,7 +13,8 @@ from topicledger.ledger.sql import iso_times
 from topicledger.manifests.legible import is_legible
 from topicledger.manifests.meant import clusters_meant, has_cluster, with_meant
 from topicledger.manifests.owners import owner_key
-from topicledger.manifests.rows import Transform, visible
+from topicledger.manifests.rows import Transform
+from topicledger.manifests.terms import field, visible
 from topicledger.model import Action
 from topicledger.model.prune import MAX_DAYS
 from topicledger.model.renames import END_OFFSET
@@ -42,8 +43,9 @@ def with_users(usages: DataFrame, clusters: Collection[str], now: datetime) -> T
     """
     current = usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(now)))
     consumer = F.coalesce("consumer", F.lit("somebody unnamed"))
-    anywhere = text(consumer, " (by a row for cluster ", visible(F.col("cluster")), ", which the settings don't have)")
-    row = text("cluster ", visible(F.col("cluster")), ", topic ", visible(F.col("topic")), ", consumer ", consumer)
+    cluster, topic = (visible(field(name)).column() for name in ("cluster", "topic"))
+    anywhere = text(consumer, " (by a row for cluster ", cluster, ", which the settings don't have)")
+    row = text("cluster ", cluster, ", topic ", topic, ", consumer ", consumer)
     rows = current.select(
         clusters_meant(clusters),
         "topic",
