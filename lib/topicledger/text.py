@@ -100,14 +100,14 @@ def first_of(shown: int, count: int) -> str:
     return f"the first {shown:,} of {count:,}"
 
 
-def grid_of(*names: str, title: str | None = None, numbers: Collection[str] = ()) -> Table:
-    """Return a table for the terminal; long cells are folded, and the columns `numbers` are aligned to the right."""
+def grid_of(*names: str, title: str | None = None, numbers: Collection[str] = (), whole: Collection[str] = ()) -> Table:
+    """Return a table for the terminal. Long cells are folded, except in `whole`; columns `numbers` end at the right."""
     grid = Table(title=title, title_justify="left")
     for name in names:
         if name in numbers:
             grid.add_column(name, justify="right")
         else:
-            grid.add_column(name, overflow="fold")
+            grid.add_column(name, overflow="fold", no_wrap=name in whole)
     return grid
 
 

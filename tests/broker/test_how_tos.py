@@ -61,6 +61,12 @@ def ledger_of(spark: SparkSession, tables: str = "ledger") -> Ledger:
     return Ledger(spark, str(Path.cwd() / tables))
 
 
+def plan_digest(shown: str) -> str:
+    """Return the digest of a plan from what `runs show` prints."""
+    (found,) = re.findall("--plan ([0-9a-f]{16})", shown)
+    return str(found)
+
+
 def test_access(page: Page, brokers: EmbeddedKafka) -> None:
     page.write("acls.yaml", page.block("cluster: orders\ndefaults: {owner: payments}\nacls:\n  - consumer:"))
     page.do("load-manifests", "acls.yaml")
@@ -81,6 +87,7 @@ def test_approvals(page: Page, brokers: EmbeddedKafka) -> None:
     page.declare(f"{common}{gone}  - {{topic: payments.new}}\n")
     page.values |= {"R": "cleanup", "12": "1"}
     page.do("plan", "--run-id", "cleanup", code=5)
+    page.values["9f86d081884c7d65"] = plan_digest(page.do("runs", "show", "cleanup"))
     page.run("runs show")
     page.run("runs approve")
     page.do("apply", "--run-id", "cleanup")
@@ -102,7 +109,9 @@ def test_ci(page: Page, brokers: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch)
     page.values["NEW"] = "again"
     common = "defaults: {owner: payments, num_partitions: 1, replication_factor: 1}\ntopics:\n"
     page.write("topics/payments.yaml", f"cluster: orders\n{common}  - {{topic: payments.authorised}}\n")
+    page.settings("[guards]\napprovals = 1\n")
     page.run("plan topics")
+    page.values["DIGEST"] = plan_digest(page.run("runs show").stdout)
     page.run("runs approve")
     page.run("apply topics")
     assert set(live(brokers, "payments.")) == {"payments.authorised"}

@@ -74,7 +74,7 @@ def test_rows_of_files_and_of_tables_are_refused_for_the_same_reasons(spark: Spa
     rng = random.Random(seed)
     rows = [any_row(rng) for _ in range(ROWS)]
     frame = manifest_rows(spark, *({**row, "owner": str(number)} for number, row in enumerate(rows)))
-    validated = dicts(frame.transform(manifests.with_reasons(manifests.columns(ROW_RULES))))
+    validated = dicts(frame.transform(manifests.with_reasons(manifests.as_columns(ROW_RULES))))
     by_spark = {int(row["owner"]): row["error_message"] for row in validated}
     plain = {
         number: plain_reasons(ManifestRow(cluster="main", file="f", line=1, **row), MANIFESTS, ROW_RULES)
@@ -176,7 +176,7 @@ def test_resources_of_files_and_of_tables_are_refused_for_the_same_reasons(
     values = [{"cluster": "main", "state": row.state, "owner": row.owner, **row.values} for row in rows]
     ordered = [tuple(each.get(name) for name in table.schema.names) for each in values]
     validated = spark.createDataFrame(ordered, table.schema, verifySchema=False).transform(
-        manifests.with_reasons(manifests.columns(kind.rows.rules))
+        manifests.with_reasons(manifests.as_columns(kind.rows.rules))
     )
     by_spark = {int(row["owner"]): row["error_message"] for row in validated.collect()}
     plain = {number: plain_reasons(row, table, kind.rows.rules) for number, row in enumerate(rows)}

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table as Grid
 
 from topicledger.apply.display import displayed
 from topicledger.config.severities import SEVERITIES, Severity
@@ -196,9 +195,7 @@ def _in_words(drift: DriftRow) -> str:
 
 def _render_drift(summary: DriftSummary, console: Console) -> None:
     counts = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
-    grid = Grid(title=f"Drift: {counts}", title_justify="left")
-    for name in ("severity", "cluster", "topic", "finding", "since"):
-        grid.add_column(name, overflow="fold", no_wrap=name == "since")
+    grid = grid_of("severity", "cluster", "topic", "finding", "since", title=f"Drift: {counts}", whole=("since",))
     same: dict[tuple[object, ...], list[DriftRow]] = {}
     for each in summary.drift:
         found = (each.kind, each.what, each.declared, each.live, alike(each.message, each.topic))

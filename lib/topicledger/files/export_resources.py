@@ -15,7 +15,7 @@ from topicledger.frames import materialised
 from topicledger.ledger.sql import same_key
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.row_rules import PRESENT
-from topicledger.manifests.rows import Transform, columns, with_reasons
+from topicledger.manifests.rows import Transform, as_columns, with_reasons
 from topicledger.resources.ignoring import without_ignored
 from topicledger.resources.kind import ResourceKind
 
@@ -67,7 +67,7 @@ def _as_rows(kind: ResourceKind, owner: str | None) -> Transform:
         )
         return (
             live.select(*declared)
-            .transform(with_reasons(columns(kind.rows.rules)))
+            .transform(with_reasons(as_columns(kind.rows.rules)))
             .select(*kind.table.schema.names, F.col("error_message").alias(REASON))
         )
 

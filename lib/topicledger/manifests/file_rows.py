@@ -1,27 +1,27 @@
-"""Where a file's row breaks the rules of its kind: `row_rules`, validated before Spark starts."""
+"""Find the rules that rows of files break, before Spark starts."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from topicledger.kafka.config_values import is_odd
 from topicledger.manifests.files import FileRow
 from topicledger.manifests.row_rules import ILLEGAL_NAMES, LEGAL_CONFIG, OF_FIELDS, PLAIN_VALUES, Rule, reasons
+from topicledger.manifests.terms import field
 from topicledger.model.config_texts import refused_together
 from topicledger.schemas import Table
 from topicledger.text import show
 
 _Row = TypeVar("_Row", bound=FileRow)
-_LEGAL_CONFIG = re.compile(LEGAL_CONFIG.replace(r"\z", r"\Z"))
+_IS_LEGAL_CONFIG = field("name").matches(LEGAL_CONFIG)
 
 
 def name_reason(name: str) -> str | None:
     """Return why no config can have this name, if so."""
     if not name.strip(" "):
         return "a name is empty"
-    return None if _LEGAL_CONFIG.match(name) else f'{ILLEGAL_NAMES}"{show(name)}"'
+    return None if _IS_LEGAL_CONFIG.in_python({"name": name}) else f'{ILLEGAL_NAMES}"{show(name)}"'
 
 
 def value_reason(text: str) -> str | None:
@@ -29,12 +29,12 @@ def value_reason(text: str) -> str | None:
     return f'is "{show(text)}", which brokers return in another form{PLAIN_VALUES}' if is_odd(text) else None
 
 
-def field_reason(field: str, value: object) -> str | None:
+def field_reason(column: str, value: object) -> str | None:
     """Return why no row can have this value in a field, whatever its other fields are, if so."""
-    if field == "configs":
+    if column == "configs":
         return refused_together(value) if isinstance(value, Mapping) else None
-    rules = [OF_FIELDS[field]] if field in OF_FIELDS else []
-    return next(iter(reasons(rules, {field: value})), None)
+    rules = [OF_FIELDS[column]] if column in OF_FIELDS else []
+    return next(iter(reasons(rules, {column: value})), None)
 
 
 def broken(rows: Sequence[_Row], table: Table, rules: Sequence[Rule]) -> Iterator[tuple[_Row, int, str]]:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import functions as F
+
 from topicledger.kafka.config_values import is_odd, is_odd_column
 from topicledger.manifests.terms import (
     Term,
@@ -23,6 +25,7 @@ from topicledger.manifests.terms import (
     field,
     filtered,
     function,
+    has_twice,
     joined,
     keys_where,
     length,
@@ -54,6 +57,11 @@ LEGAL_CONFIG = r"\A[!-~]+\z"
 
 _FINE = lit(None)
 _is_odd = function(lambda value: is_odd_column(value), is_odd)
+# Topics may have thousands of partitions: a term for each broker would take four times as long in Python.
+_has_unknown = function(
+    lambda brokers: F.exists(brokers, lambda broker: broker.isNull() | (broker < 0)),
+    lambda brokers: any(broker is None or broker < 0 for broker in brokers),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,12 +155,9 @@ def _legal_assignments() -> Rule:
     assignments = field("assignments")
     partitions, replicas = map_keys(assignments), map_values(assignments)
     count = size(partitions)
-    # A map that Spark didn't write may contain a key twice.
-    twice = size(array_distinct(partitions)).ne(count)
-    gaps = array_min(partitions).ne(0) | array_max(partitions).ne(count - 1) | twice
+    gaps = array_min(partitions).ne(0) | array_max(partitions).ne(count - 1) | has_twice(partitions)
     empty = exists(replicas, lambda brokers: brokers.is_null() | size(brokers).eq(0))
-    unknown = exists(replicas, lambda brokers: exists(brokers, lambda broker: broker.is_null() | (broker < 0)))
-    repeated = exists(replicas, lambda brokers: size(array_distinct(brokers)).ne(size(brokers)))
+    unknown, repeated = exists(replicas, _has_unknown), exists(replicas, has_twice)
     uneven = size(array_distinct(transform(replicas, size))) > 1
     return Rule(
         error=Refusal.INVALID_ASSIGNMENTS,
@@ -227,12 +232,13 @@ def legal_configs(error: RefusalName = Refusal.INVALID_CONFIGS) -> Rule:
                 size(illegal) > 0,
                 cases((blank, "configs have an empty name"), otherwise=concat(ILLEGAL_NAMES, quoted(illegal))),
             ),
-            # A map that Spark didn't write may contain a key twice.
-            (size(array_distinct(names)).ne(size(names)), "configs name a key twice"),
+            (has_twice(names), "configs name a key twice"),
             (size(odd) > 0, concat(ODD_VALUES, quoted(odd), PLAIN_VALUES)),
         ),
     )
 
+
+LEGAL_CONFIGS = legal_configs()
 
 OF_FIELDS: Mapping[str, Rule] = {
     "state": LEGAL_STATE,
@@ -255,6 +261,6 @@ ROW_RULES = (
     OF_FIELDS["assignments"],
     OF_FIELDS["placement"],
     _legal_replaces(),
-    legal_configs(),
+    LEGAL_CONFIGS,
 )
 """The rules that a manifest row can break by itself, whatever the settings."""

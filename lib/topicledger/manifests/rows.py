@@ -55,7 +55,7 @@ BLANK_AT_ENDS = r"(?U)^\s|\s$"
 """Matches a text that begins or ends with a blank, of any kind that Unicode has."""
 
 
-def columns(rules: Iterable[Rule]) -> Sequence[ColumnRule]:
+def as_columns(rules: Iterable[Rule]) -> Sequence[ColumnRule]:
     """Return the rules as Columns of the rows of a table."""
     return [ColumnRule(error=each.error, reason=each.reason.column()) for each in rules]
 
@@ -151,7 +151,7 @@ def validate(
         rows = manifests.select(*COLUMNS)
         if selected is not None:
             rows = rows.where(F.col("cluster").isin(*selected))
-        validated = rows.transform(with_reasons([known_cluster(clusters), *columns(ROW_RULES), *besides]))
+        validated = rows.transform(with_reasons([known_cluster(clusters), *as_columns(ROW_RULES), *besides]))
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = validated.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = validated.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")

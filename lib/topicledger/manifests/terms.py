@@ -2,7 +2,14 @@
 
 Spark validates the rows of a table, which may be a million. The rows of a file are validated before a Spark session
 starts: a wrong file's answer must not wait for one. So each expression is both: a Column, and a function in Python.
-Null means what it means in SQL. tests/properties/test_row_rules.py compares both on random rows.
+
+    Rule(error=..., reason=cases(
+        (field("group").is_null(), "group is null"),
+        (~field("state").isin("present", "absent"), concat("state is ", visible(field("state")))),
+    ))
+
+Null means what it means in SQL: a condition that is null doesn't hold. Only `exists` and `has_twice` take arrays with
+nulls. `function` adds what is missing here. tests/properties/test_row_rules.py compares both forms on random rows.
 """
 
 from __future__ import annotations
@@ -26,13 +33,16 @@ _ITEMS = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """An expression over the fields of a row."""
+    """An expression over the fields of a row. Write `eq`, `ne`, `&`, `|` and `~`, not `==`, `and`, `or` and `not`."""
 
     in_spark: Callable[[Mapping[str, Column]], Column]
-    """Returns the Column. In: the items of arrays that it is about, by name (see `exists`)."""
+    """Returns the Column. In: the Columns of items of arrays, by the names that `_item` gave them."""
     in_python: Evaluate
     """Returns the value for a row, None for null. In: the fields by name; a missing field is null. Arrays are lists or
-    tuples, maps are mappings. The items of arrays are put beside the fields while they are evaluated."""
+    tuples, maps are mappings. Adds items of arrays to the row, which must be the caller's own."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Term has no truth value before it is evaluated: write &, | and ~")
 
     def column(self) -> Column:
         """Return the Column of a whole expression."""
@@ -67,8 +77,11 @@ class Term:
         return function(lambda column: column.isin(*values), lambda value: value in known)(self)
 
     def matches(self, pattern: str) -> Term:
-        r"""Whether the regular expression matches a part of the text. Write `\A` and `\z` for the text's ends."""
-        found = re.compile(pattern.replace(r"\z", r"\Z")).search
+        r"""Whether the regular expression matches a part of the text.
+
+        Write `\A` and `\z` for the text's ends. `.` matches other line breaks in Java than in Python.
+        """
+        found = re.compile(pattern.replace(r"\z", r"\Z"), re.ASCII).search
         return function(lambda column: column.rlike(pattern), lambda text: found(text) is not None)(self)
 
     def is_null(self) -> Term:
@@ -139,7 +152,7 @@ def function(in_spark: str | Callable[..., Column], in_python: Callable[..., Any
 
 
 def _over_values(make: Callable[..., Any], arguments: Sequence[Any]) -> Evaluate:
-    """Return `Term.in_python` of a function. Files have up to a million rows: most functions have one term."""
+    """Return `Term.in_python` of a function. One term needs no list of values: files may have a million rows."""
     if not isinstance(arguments[0], Term) or any(isinstance(each, Term) for each in arguments[1:]):
         every = [_term(each).in_python for each in arguments]
 
@@ -181,17 +194,28 @@ def coalesce(*terms: Term | str | bool) -> Term:
     return Term(lambda items: F.coalesce(*(each.in_spark(items) for each in several)), value)
 
 
+def _item(make: Callable[[Term], Term]) -> tuple[str, Term]:
+    """Return a new name for the items of an array, and the term that `make` returns for one."""
+    name = f"item {next(_ITEMS)}"
+    return name, make(Term(lambda items: items[name], lambda row: row[name]))
+
+
 def _of_each(values: Iterable[Any], name: str, made: Term, row: Row) -> Iterator[Any]:
+    """Yield the value of `made` for each item."""
     for row[name] in values:
         yield made.in_python(row)
 
 
 def _of_items(
-    in_spark: str, in_python: Callable[[list[Any], list[Any]], Any]
+    in_spark: str, in_python: Callable[[Sequence[Any], Iterator[Any]], Any]
 ) -> Callable[[Term, Callable[[Term], Term]], Term]:
+    """Return a function of an array, and of a function that returns a term for one of its items.
+
+    `in_spark`: the name of Spark's function. `in_python`: a function of the items, and of the values for them.
+    """
+
     def of(array: Term, make: Callable[[Term], Term]) -> Term:
-        name = f"item {next(_ITEMS)}"
-        made = make(Term(lambda items: items[name], lambda row: row[name]))
+        name, made = _item(make)
 
         def column(items: Mapping[str, Column]) -> Column:
             of_items: Callable[..., Column] = getattr(F, in_spark)
@@ -199,25 +223,33 @@ def _of_items(
 
         def value(row: Row) -> Any:
             values = array.in_python(row)
-            return None if values is None else in_python(values, [*_of_each(values, name, made, row)])
+            return None if values is None else in_python(values, _of_each(values, name, made, row))
 
         return Term(column, value)
 
     return of
 
 
-exists = _of_items("exists", lambda _, found: True if True in found else None if None in found else False)
+def _any(values: Iterator[bool | None]) -> bool | None:
+    unknown = False
+    for each in values:
+        if each:
+            return True
+        unknown = unknown or each is None
+    return None if unknown else False
+
+
+exists = _of_items("exists", lambda _, found: _any(found))
 """Whether a condition holds for any item of an array."""
 filtered = _of_items("filter", lambda values, found: [v for v, kept in zip(values, found, strict=True) if kept])
 """The items of an array for which a condition holds."""
-transform = _of_items("transform", lambda _, found: found)
+transform = _of_items("transform", lambda _, found: [*found])
 """An array with a term in place of each item."""
 
 
 def keys_where(entries: Term, make: Callable[[Term], Term]) -> Term:
     """Return the keys of a map's entries for whose values a condition holds."""
-    name = f"item {next(_ITEMS)}"
-    made = make(Term(lambda items: items[name], lambda row: row[name]))
+    name, made = _item(make)
 
     def column(items: Mapping[str, Column]) -> Column:
         kept = F.map_filter(entries.in_spark(items), lambda _, value: made.in_spark({**items, name: value}))
@@ -242,7 +274,6 @@ trim = function("trim", lambda text: text.strip(" "))
 replace = function("replace", str.replace)
 startswith = function("startswith", str.startswith)
 endswith = function("endswith", str.endswith)
-contains = function("contains", lambda text, part: part in text)
 size = function("size", len)
 map_keys = function("map_keys", list)
 map_values = function("map_values", lambda entries: [*entries.values()])
@@ -251,7 +282,18 @@ array_max = function("array_max", lambda values: max(values, default=None))
 array_sort = function("array_sort", sorted)
 array_distinct = function("array_distinct", lambda values: [*dict.fromkeys(values)])
 joined = function(lambda texts: F.array_join(texts, ", "), ", ".join)
-isnan = function("isnan", math.isnan)
+has_twice = function(
+    lambda array: F.size(F.array_distinct(array)) != F.size(array), lambda values: len({*values}) != len(values)
+)
+"""Whether an array has an item twice. Also a map's keys: another writer than Spark may repeat one."""
+
+
+def isnan(number: Term) -> Term:
+    """Whether a double is NaN; never null itself."""
+    return Term(
+        lambda items: F.isnan(number.in_spark(items)),
+        lambda row: (value := number.in_python(row)) is not None and math.isnan(value),
+    )
 
 
 def visible(text: Term) -> Term:

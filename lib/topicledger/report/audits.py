@@ -20,12 +20,10 @@ from topicledger.model.scope import Scope
 from topicledger.report.facts import RunFacts, ShownAudit
 from topicledger.report.scope import run_facts
 from topicledger.schemas import RUNS
-from topicledger.text import iso_time
+from topicledger.text import iso_time, listed
 
 _OTHERS = ""
 """Stands for all clusters without an audit of their own: older audits didn't name their clusters."""
-_SAID = 3
-"""Most audits to name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +93,7 @@ class Audits:
         """Name the audits with which `now` is compared, and their clusters if not all of `now` are compared."""
         found = self.shown()
         complete = len(found) == 1 and (_OTHERS in self.by_cluster or set(now.by_cluster) <= set(self.by_cluster))
-        said = [_in_words(each, complete=complete) for each in found[:_SAID]]
-        more = [f"{len(found) - _SAID} more"] if len(found) > _SAID else []
-        return "; ".join([*said, *more])
+        return listed([_in_words(each, complete=complete) for each in found], between="; ")
 
 
 def _in_words(audit: ShownAudit, *, complete: bool) -> str:

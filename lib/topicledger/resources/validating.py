@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.manifests.row_rules import Rule
-from topicledger.manifests.rows import Transform, columns, known_cluster, with_reasons
+from topicledger.manifests.rows import Transform, as_columns, known_cluster, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.schemas import Table
 
@@ -45,7 +45,7 @@ def validated(
                 "_conflict": differ & F.col("error").isNull() if own_error_first else differ,
                 "resource": text_of(),
             }
-            found = rows.transform(with_reasons([known_cluster(clusters), *columns(rules)])).withColumns(added)
+            found = rows.transform(with_reasons([known_cluster(clusters), *as_columns(rules)])).withColumns(added)
             conflicts = F.col("_conflict")
             refused = F.col("error").isNotNull() | conflicts
             return (
