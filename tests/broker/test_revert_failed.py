@@ -11,7 +11,7 @@ from tests.broker.changes import OK, alter, changing, ended, set_on
 from tests.broker.direct import live, make, remove
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
-from topicledger.schemas import AUDIT, PLANS, Table
+from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 MANY = GuardSettings(max_deletes=100, max_losses=100, max_disruptions=100)
@@ -45,6 +45,8 @@ def fail_all(estate: Estate, run_id: str, resource: str | None = None, **columns
     sets = ", ".join(f"{name} = {value}" for name, value in lost.items())
     estate.spark.sql(f"UPDATE {table} SET {sets} WHERE {only} AND phase = 'apply'")
     estate.spark.sql(f"DELETE FROM {table} WHERE {only} AND phase = 'verify'")
+    # A run that lacks rows of its proof isn't reverted.
+    estate.ledger.update(RUNS, f"run_id = '{run_id}'", {"proof": "NULL"})
 
 
 @pytest.mark.thorough

@@ -200,7 +200,7 @@ def test_a_server_announces_a_refused_topic_once(place: Place, tmp_path: Path) -
         with place.config.open("a") as settings:
             settings.write('\n[[notify]]\nurl = "env:HOOK"\n')
         with place.serving("--every", "1", "--health-file", str(health)):
-            until(lambda: runs() >= 3, seconds=120)
+            until(lambda: runs() >= 3, seconds=300)
     assert [event["data"]["event"] for _, event in received.posts] == ["failed"]
 
 

@@ -343,6 +343,7 @@ class Admin:
         self.returns_configs = world.estate.returns_configs
         self.deletes_by_id = world.estate.gives_ids
         self.alters_incrementally = True
+        self.reassigns = True
         self.seen: dict[str, TopicInfo] = {}
         self.seen_configs: dict[str, TopicConfigs] = {}
         self.ready = ""
