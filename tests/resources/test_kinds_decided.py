@@ -24,9 +24,10 @@ from topicledger.config.guards import APPROVED_CLASSES, OF_KINDS, GuardSettings
 from topicledger.config.scope import ScopeSettings, matches_ignored
 from topicledger.config.settings import KafkaSettings, PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
-from topicledger.files.resource_rows import errors, reasons
+from topicledger.files.resource_rows import errors
 from topicledger.files.writing import write_manifests
 from topicledger.ledger.unloaded import Unloaded
+from topicledger.manifests.file_rows import broken
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.rows import Transform
 from topicledger.model import TOPIC, Decision, Refusal
@@ -338,9 +339,10 @@ def test_rows_of_files_are_read_back_as_they_were(tmp_path: Path, example: Examp
         {"cluster": each.cluster, "state": each.state, "owner": each.owner, "labels": each.labels, **each.values}
         for each in found
     ] == [{**row, "cluster": "main"} for row in complete]
-    assert [reasons(example.kind, each) for each in found] == [None, None]
+    table, rules = example.kind.table, example.kind.rows.rules
+    assert [*broken(found, table, rules)] == []
     wrong = replace(found[0], values={**found[0].values, **example.refused})
-    assert reasons(example.kind, wrong)
+    assert [row for row, _, _ in broken([wrong], table, rules)] == [wrong]
 
 
 @of_every_kind
