@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from topicledger.kafka.config_values import is_odd
 from topicledger.manifests.files import FileRow
-from topicledger.manifests.row_rules import ILLEGAL_NAMES, LEGAL_CONFIG, OF_FIELDS, PLAIN_VALUES, Rule, reasons
+from topicledger.manifests.row_rules import ILLEGAL_NAMES, LEGAL_CONFIG, OF_FIELDS, PLAIN_VALUES, Rule
 from topicledger.manifests.terms import field
 from topicledger.model.config_texts import refused_together
 from topicledger.schemas import Table
@@ -33,8 +33,8 @@ def field_reason(column: str, value: object) -> str | None:
     """Return why no row can have this value in a field, whatever its other fields are, if so."""
     if column == "configs":
         return refused_together(value) if isinstance(value, Mapping) else None
-    rules = [OF_FIELDS[column]] if column in OF_FIELDS else []
-    return next(iter(reasons(rules, {column: value})), None)
+    rule = OF_FIELDS.get(column)
+    return None if rule is None else rule.broken_by({column: value})
 
 
 def broken(rows: Sequence[_Row], table: Table, rules: Sequence[Rule]) -> Iterator[tuple[_Row, int, str]]:
@@ -43,7 +43,9 @@ def broken(rows: Sequence[_Row], table: Table, rules: Sequence[Rule]) -> Iterato
     `table`: that of the rows; `rules`: its rules.
     """
     for row in rows:
-        for line, why in _by_line(row, reasons(rules, {name: row.value(name) for name in table.schema.names})):
+        fields = {name: row.value(name) for name in table.schema.names}
+        reasons = [reason for rule in rules if (reason := rule.broken_by(fields)) is not None]
+        for line, why in _by_line(row, reasons):
             yield row, line, why
 
 

@@ -6,14 +6,14 @@ to validateOnly (a replication factor above the number of brokers, an unknown co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import is_odd, is_odd_column
 from topicledger.manifests.terms import (
+    Row,
     Term,
     array_distinct,
     array_max,
@@ -56,6 +56,7 @@ LEGAL_CONFIG = r"\A[!-~]+\z"
 """Matches a name that a config can have."""
 
 _FINE = lit(None)
+# By name, since tests that evaluate Columns in memory replace it.
 _is_odd = function(lambda value: is_odd_column(value), is_odd)
 # Topics may have thousands of partitions: a term for each broker would take four times as long in Python.
 _has_unknown = function(
@@ -72,11 +73,10 @@ class Rule:
     reason: Term
     """Null if the row is fine, else what is wrong and how to correct it."""
 
-
-def reasons(rules: Iterable[Rule], row: Mapping[str, Any]) -> list[str]:
-    """Return the messages of all rules that a file's row breaks, as a run would report them. In: the row's fields."""
-    fields = dict(row)
-    return [found for rule in rules if (found := rule.reason.in_python(fields)) is not None]
+    def broken_by(self, row: Row) -> str | None:
+        """Return the reason for a row of a file, as a run would report it. Items of arrays are added to the row."""
+        found: str | None = self.reason.in_python(row)
+        return found
 
 
 def no_legal_name(topic: Term) -> Term:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.manifests.files.report import Entry, Report
-from topicledger.manifests.row_rules import LEGAL_CONFIGS, reasons
+from topicledger.manifests.row_rules import LEGAL_CONFIGS
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.config_texts import ConfigTextError, stored
 from topicledger.text import show
@@ -175,7 +175,7 @@ def _not_declarable(name: str, value: str) -> str | None:
         stored(name, value)
     except ConfigTextError as error:
         return f"{show(name)} {error}"
-    return next(iter(reasons([LEGAL_CONFIGS], {"configs": {name: value}})), None)
+    return LEGAL_CONFIGS.broken_by({"configs": {name: value}})
 
 
 KAFKA_TOPICS = ForeignFormat(

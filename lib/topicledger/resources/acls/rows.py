@@ -160,11 +160,11 @@ def _legal_host() -> Rule:
     )
 
 
-PRINCIPAL, PERMISSION = _legal_principal(), _one_of("permission", PERMISSIONS)
-RESOURCE_TYPE, OPERATION = _one_of("resource_type", [*OPERATIONS]), _legal_operation()
-PATTERN_TYPE, NAME = _one_of("pattern_type", PATTERN_TYPES), _legal_name()
+_PRINCIPAL, _PERMISSION = _legal_principal(), _one_of("permission", PERMISSIONS)
+_RESOURCE_TYPE, _OPERATION = _one_of("resource_type", [*OPERATIONS]), _legal_operation()
+_PATTERN_TYPE, _NAME = _one_of("pattern_type", PATTERN_TYPES), _legal_name()
 
-ROW_RULES = (PRINCIPAL, PERMISSION, RESOURCE_TYPE, OPERATION, PATTERN_TYPE, NAME, _legal_host(), LEGAL_STATE)
+ROW_RULES = (_PRINCIPAL, _PERMISSION, _RESOURCE_TYPE, _OPERATION, _PATTERN_TYPE, _NAME, _legal_host(), LEGAL_STATE)
 """The rules that a row of `acls` can break by itself (A3, A4)."""
 
 
@@ -178,15 +178,15 @@ def meant(acl: str) -> Column:
     def known(*rules: Rule) -> Column:
         return reduce(lambda one, other: one & other, (each.reason.column().isNull() for each in rules))
 
-    pattern = known(PATTERN_TYPE)
+    pattern = known(_PATTERN_TYPE)
     likely = odd_as_unknown(acl)
     # With an unknown pattern, * may be meant as every name or as the end of a prefix.
-    named = known(NAME) & (pattern | (F.col("resource_name") != WILDCARD))
+    named = known(_NAME) & (pattern | (F.col("resource_name") != WILDCARD))
     fields = {
-        "principal": F.when(known(PRINCIPAL), likely["principal"]),
-        "permission": F.when(known(PERMISSION), F.col("permission")),
-        "operation": F.when(known(OPERATION), F.col("operation")),
-        "resource_type": F.when(known(RESOURCE_TYPE, OPERATION, NAME), F.col("resource_type")),
+        "principal": F.when(known(_PRINCIPAL), likely["principal"]),
+        "permission": F.when(known(_PERMISSION), F.col("permission")),
+        "operation": F.when(known(_OPERATION), F.col("operation")),
+        "resource_type": F.when(known(_RESOURCE_TYPE, _OPERATION, _NAME), F.col("resource_type")),
         # A prefix also covers the name itself.
         "pattern_type": F.when(pattern, F.col("pattern_type")).otherwise(PREFIXED),
         "resource_name": F.when(named, likely["resource_name"]),
